@@ -135,7 +135,7 @@ fn flags() -> String {
     let features = FEATURES.join(",");
     format!(
         "-Clink-arg=-zstack-size={STACK} -Clink-arg=--no-check-features -Clink-arg=--features={features}{lean}{} \
-         --remap-path-prefix={}=leasehold",
+         --remap-path-prefix={}=leasehold --remap-path-prefix=core/engine/src=engine",
         home.unwrap_or_default(),
         root.display()
     )

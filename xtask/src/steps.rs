@@ -90,8 +90,7 @@ pub(crate) const STEPS: &[Step] = &[
         cmd: Cmd::cargo(&[
             "check",
             "-p",
-            "leasehold",
-            "--no-default-features",
+            "leasehold-engine",
             "--target",
             "wasm32-unknown-unknown",
             "--locked",

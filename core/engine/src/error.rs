@@ -298,12 +298,14 @@ impl Error {
 
     /// The same error with the name that it is about.
     #[doc(hidden)]
+    #[must_use]
     pub fn about(&self, name: &crate::name::Name) -> Self {
         self.of(format_args!("lock {name:?}"))
     }
 
     /// The same error with what it is about.
     #[doc(hidden)]
+    #[must_use]
     pub fn of(&self, what: impl fmt::Display) -> Self {
         let inner = &*self.0;
         let about = match &inner.about {
@@ -320,6 +322,7 @@ impl Error {
 
     /// Returns this error with its advice on rights filled in for a namespace.
     #[doc(hidden)]
+    #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
         let inner = &*self.0;
         if inner.advice != Some(Advice::Rights) {

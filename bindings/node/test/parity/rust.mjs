@@ -5,8 +5,8 @@ import { existsSync, readFileSync } from "node:fs";
 
 const ROOT = new URL("../../../../core/src/", import.meta.url);
 
-/** For hosts of the engine, not for programs; but what the crate's root takes from there counts. */
-const OF_HOSTS = ["engine", "protocol", "time"];
+/** The crate for hosts, not for programs. What `leasehold` re-exports from it counts. */
+const ENGINE = "../engine/src/lib.rs";
 
 /** The source of a file, from the crate's folder. */
 export const rustSource = (path) => readFileSync(new URL(path, ROOT), "utf8");
@@ -29,12 +29,8 @@ function walk({ source, path, prefix, isPublic, types, items }) {
   const ofRoot = (item) => new RegExp(`^use crate::\\w+::(\\{[^}]*\\b)?${item.split("::")[0]}\\b`, "m").test(text);
   has.items.forEach((item) => items.add(ofRoot(item) ? item : prefix + item));
   for (const [, open, name] of text.matchAll(/^(pub )?mod (\w+);/gm)) {
-    const visible = open !== undefined && !OF_HOSTS.includes(name);
-    const taken = new Set(
-      [...text.matchAll(/^pub use (\w+)::(\{[^}]*\}|\w+);/gm)]
-        .filter(([, from]) => from === name)
-        .flatMap(([, , names]) => names.match(/\w+/g)),
-    );
+    const visible = open !== undefined && path !== ENGINE;
+    const taken = takenFrom(text, name);
     walk({
       source,
       path: fileOf(path, name),
@@ -44,6 +40,17 @@ function walk({ source, path, prefix, isPublic, types, items }) {
       items,
     });
   }
+  const taken = takenFrom(text, "leasehold_engine");
+  if (taken.size > 0) {
+    const isTaken = (item) => taken.has(item);
+    walk({ source, path: ENGINE, prefix, isPublic: isTaken, types: isTaken, items });
+  }
+}
+
+/** The names that a module re-exports from another one. */
+function takenFrom(text, module) {
+  const uses = [...text.matchAll(/^pub use (\w+)::(\{[^}]*\}|\w+);/gm)].filter(([, from]) => from === module);
+  return new Set(uses.flatMap(([, , names]) => names.match(/\w+/g)));
 }
 
 function fileOf(path, name) {
