@@ -3,7 +3,9 @@
 //! A busy or virtual machine stands still for a second now and then. Nothing could happen meanwhile, so a
 //! test that something happens within a time does not count such a second.
 
+use std::fs;
 use std::future::Future;
+use std::num::NonZero;
 use std::pin::pin;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -47,6 +49,17 @@ pub fn stalled_between(from: Instant, to: Instant) -> Duration {
     gaps.take_while(|(_, end)| *end > from)
         .map(|(begin, end)| end.min(&to).saturating_duration_since(*begin.max(&from)))
         .sum()
+}
+
+/// How many threads there are at this moment for each processor that want to run, at least 1: what depends on the
+/// processors alone takes so many times as long.
+pub fn crowding() -> u32 {
+    // `0.20 0.18 0.12 9/280 11206`: nine of 280 threads want to run.
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let running = load.split([' ', '/']).nth(3);
+    let running: u32 = running.and_then(|text| text.parse().ok()).unwrap_or(1);
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    (running / u32::try_from(processors).unwrap_or(u32::MAX)).max(1)
 }
 
 /// As [`tokio::time::timeout`], but time in which the machine stood still does not count.

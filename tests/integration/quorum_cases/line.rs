@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use futures::future::join_all;
 use leasehold::Locker;
-use leasehold_tests::{Stopwatch, eventually, within};
+use leasehold_tests::{Stopwatch, crowding, eventually, within};
 
 use super::peers::taken;
 use super::{Reach, timed};
@@ -113,7 +113,8 @@ async fn lockers_that_list_the_servers_in_different_orders_take_turns() {
         list.rotate_left(at);
         quorum(list)
     });
-    let turns = turns_within(Duration::from_secs(3), join_all(lists).await).await;
+    let time = Duration::from_secs(3) * crowding();
+    let turns = turns_within(time, join_all(lists).await).await;
     println!("turns with lists in different orders: {turns:?}");
     let (least, most) = (turns.iter().min(), turns.iter().max());
     let (least, most) = (*least.expect("five"), *most.expect("five"));

@@ -177,7 +177,7 @@ async fn a_crowd_with_fixed_leases_counts_right() {
         let (urls, counter) = (urls(&servers), counter.clone());
         tokio::spawn(async move {
             let locker = Locker::quorum(urls).await.expect("all are there");
-            let lock = locker.lock("x").expect("valid").fixed().ttl(TTL * 4);
+            let lock = locker.lock("x").expect("valid").fixed().ttl(TTL * 15);
             let mut turns = 0;
             while turns < 5 {
                 let lease = lock.acquire_within(millis(400)).await;
