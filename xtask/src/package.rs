@@ -185,7 +185,7 @@ fn pack() -> Result<PathBuf> {
     let mut name = None;
     cmd.run_and_read(|line| {
         print!("{line}");
-        if line.trim().ends_with(".tgz") {
+        if line.contains(".tgz") {
             name = Some(line.trim().to_owned());
         }
     })?;

@@ -81,7 +81,7 @@ pub(crate) fn run_all(
             Message::Line(line) => run.line(at, &line),
             Message::Ended(result, own) => {
                 *counts += own;
-                if !run.end(at, result, own) {
+                if !run.end(at, &result, own) {
                     failed.push(run.steps[at].0.name);
                 }
             }
@@ -165,7 +165,7 @@ impl Run {
     }
 
     /// Shows what is left of its output and how it ended; whether well.
-    fn end(&mut self, at: usize, result: Result<()>, counts: Counts) -> bool {
+    fn end(&mut self, at: usize, result: &Result<()>, counts: Counts) -> bool {
         let (step, state, _) = &mut self.steps[at];
         let (name, seconds) = match mem::replace(state, State::Ended) {
             State::Runs(begin) => (step.name, begin.elapsed().as_secs_f64()),
@@ -177,7 +177,7 @@ impl Run {
             String::new()
         };
         self.flush(at);
-        match &result {
+        match result {
             Ok(()) => println!("== {name}: ok in {seconds:.1} s{tests}"),
             Err(error) => {
                 println!("== {name}: FAILED after {seconds:.1} s{tests}: {error:#}");

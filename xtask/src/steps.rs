@@ -138,9 +138,8 @@ pub(crate) const STEPS: &[Step] = &[
             Need::Postgres,
             Need::MariaDb,
         ],
-        after: &["package"],
+        after: &["package", "build"],
         tests: true,
-        ..BARE
     },
     suite!(
         "unit",
@@ -234,13 +233,6 @@ pub(crate) const STEPS: &[Step] = &[
         ..BARE
     },
     feature!("native"),
-    feature!("redis-rs"),
-    feature!("sqlite"),
-    feature!("postgres"),
-    feature!("mysql"),
-    feature!("object-store"),
-    feature!("http"),
-    feature!("metrics"),
     Step {
         name: "doctest",
         what: "the examples in the documentation",
@@ -282,7 +274,6 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[Need::Node, Need::Runtimes, Need::Chromium],
         after: &["package"],
         tests: true,
-        ..BARE
     },
 ];
 
@@ -292,6 +283,13 @@ pub(crate) const QUICK: &[&str] = &["fmt", "clippy", "clippy-core", "wasm", "qui
 /// Further steps. `--all` runs them, too: they compile all dependencies anew for what rarely breaks, or check what no
 /// promise depends on.
 pub(crate) const MORE: &[Step] = &[
+    feature!("redis-rs"),
+    feature!("sqlite"),
+    feature!("postgres"),
+    feature!("mysql"),
+    feature!("object-store"),
+    feature!("http"),
+    feature!("metrics"),
     Step {
         name: "cli-without-page",
         what: "the command compiles without its page",
@@ -324,6 +322,15 @@ pub(crate) const MORE: &[Step] = &[
         line: "cargo test --release --locked --no-fail-fast",
         folder: bench::FOLDER,
         load: Load::Computes,
+        tests: true,
+        ..BARE
+    },
+    Step {
+        name: "schedules",
+        what: "many more random schedules keep every promise",
+        line: "env LEASEHOLD_SEEDS=20000 cargo test --workspace --locked --test=simulation -- promise restart",
+        load: Load::Computes,
+        after: &["build"],
         tests: true,
         ..BARE
     },
