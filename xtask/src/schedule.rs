@@ -234,3 +234,43 @@ fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Res
     ensure!(failed == 0, "`{}` hid {failed} failed tests", step.line);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Load, run_all};
+    use crate::counts::Counts;
+    use crate::steps::{BARE, Step};
+
+    fn step(name: &'static str, load: Load, line: String, after: &'static [&'static str]) -> Step {
+        let line = line.leak();
+        Step {
+            name,
+            line,
+            load,
+            after,
+            ..BARE
+        }
+    }
+
+    /// Catches steps that run one after another although they may run at once, and one that does not wait for what it
+    /// needs.
+    #[test]
+    fn steps_run_side_by_side_and_after_what_they_need() {
+        let file = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
+        let file = file.display();
+        let look = "for i in $(seq 1000); do test -e \"$0\" && exit; sleep 0.01; done; exit 1";
+        let steps = vec![
+            step("waits", Load::Waits, format!("sh -c '{look}' {file}"), &[]),
+            step("makes", Load::Computes, format!("touch {file}"), &[]),
+            step(
+                "ends",
+                Load::Builds,
+                format!("rm {file}"),
+                &["waits", "makes"],
+            ),
+            step("gone", Load::Builds, format!("test -e {file}"), &["ends"]),
+        ];
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
+        assert_eq!(run_all(&steps, false, &mut Counts::default()), ["gone"]);
+    }
+}
