@@ -35,7 +35,7 @@ impl Load {
         match self {
             Self::Builds => 1,
             Self::Computes => (processors / 2).max(1),
-            Self::Waits => processors,
+            Self::Waits => processors + 1,
         }
     }
 }
