@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Lease, Locker};
-use leasehold_tests::{Admin, RedisServer, Stopwatch, crowding, eventually};
+use leasehold_tests::{Admin, RedisServer, Stopwatch, crowding, eventually, steady};
 
 use crate::quorum::{TIMEOUT, TTL, held_at, start, urls};
 use crate::{LIMIT, lock_key, millis};
@@ -100,6 +100,10 @@ async fn where_a_minority_is_taken_the_rest_is_enough() {
 /// redsync: whichever servers are taken, the free ones decide; what falls short leaves nothing behind.
 #[tokio::test]
 async fn each_majority_is_enough_and_no_minority_is() {
+    steady(each_majority_is_enough).await;
+}
+
+async fn each_majority_is_enough() {
     let servers = start(5).await;
     // It is about servers that refuse, not about slow ones.
     let builder = Locker::builder().command_timeout(LIMIT);
