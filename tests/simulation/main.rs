@@ -149,12 +149,12 @@ const SEEN_AT_QUORUMS: [&str; 25] = [
 
 #[test]
 fn every_promise_is_kept_by_one_server() {
-    keeps_every_promise(7_000, Plan::single, &[&SEEN_AT_SERVERS]);
+    keeps_every_promise(2_000, Plan::single, &[&SEEN_AT_SERVERS]);
 }
 
 #[test]
 fn every_promise_is_kept_by_clusters() {
-    keeps_every_promise(3_000, Plan::cluster, &[&SEEN_AT_SERVERS, &SEEN_AT_CLUSTERS]);
+    keeps_every_promise(2_000, Plan::cluster, &[&SEEN_AT_SERVERS, &SEEN_AT_CLUSTERS]);
 }
 
 #[test]

@@ -41,6 +41,6 @@ pub use redis_cluster::RedisCluster;
 pub use redis_server::{RedisConfig, RedisServer};
 pub use redis_service::RedisService;
 pub use resp::{Admin, Monitor, Resp};
-pub use stopwatch::{Stopwatch, stalled_between, within};
+pub use stopwatch::{Stopwatch, crowding, stalled_between, steady, within};
 pub use stored::Tenure;
 pub use wait::{Condition, eventually, next_event, unique_name};

@@ -3,9 +3,13 @@
 //! A busy or virtual machine stands still for a second now and then. Nothing could happen meanwhile, so a
 //! test that something happens within a time does not count such a second.
 
-use std::future::Future;
+use std::fs;
+use std::future::{Future, poll_fn};
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +17,10 @@ use tokio::time::timeout;
 
 /// How often a thread that has nothing else to do looks at the clock.
 const TICK: Duration = Duration::from_millis(5);
+
+/// How many attempts [`steady`] makes, and how many threads that want a processor are a reason for another one.
+const ATTEMPTS: u32 = 5;
+const CROWD: u32 = 2;
 
 /// Measures the time in which the machine ran.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,38 @@ pub fn stalled_between(from: Instant, to: Instant) -> Duration {
     gaps.take_while(|(_, end)| *end > from)
         .map(|(begin, end)| end.min(&to).saturating_duration_since(*begin.max(&from)))
         .sum()
+}
+
+/// How many threads there are at this moment for each processor that want to run, at least 1: what depends on the
+/// processors alone takes so many times as long.
+pub fn crowding() -> u32 {
+    // `0.20 0.18 0.12 9/280 11206`: nine of 280 threads want to run.
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let running = load.split([' ', '/']).nth(3);
+    let running: u32 = running.and_then(|text| text.parse().ok()).unwrap_or(1);
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    (running / u32::try_from(processors).unwrap_or(u32::MAX)).max(1)
+}
+
+/// For what must be on time: an attempt that fails while others want the processors, too, says nothing, and is made
+/// again. One that fails without that has failed.
+pub async fn steady(attempt: impl AsyncFn()) {
+    for left in (0..ATTEMPTS).rev() {
+        let before = crowding();
+        let mut work = pin!(attempt());
+        let ended = poll_fn(|context| {
+            let poll = AssertUnwindSafe(|| work.as_mut().poll(context).map(Ok));
+            catch_unwind(poll).unwrap_or_else(|panic| Poll::Ready(Err(panic)))
+        });
+        let Err(panic) = ended.await else {
+            return;
+        };
+        let crowd = before.max(crowding());
+        if left == 0 || crowd < CROWD {
+            resume_unwind(panic);
+        }
+        println!("made again, for {crowd} threads want each processor");
+    }
 }
 
 /// As [`tokio::time::timeout`], but time in which the machine stood still does not count.

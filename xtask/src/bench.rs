@@ -29,7 +29,8 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     }
     match args.split_first() {
         Some((&"node", options)) => node(options, asks),
-        Some((&"guards", _)) => release(
+        Some((&"guards", _)) => run(
+            "release",
             &[
                 "--bin",
                 "bench",
@@ -40,7 +41,8 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
             ],
             &args,
         ),
-        _ => release(
+        _ => run(
+            "release",
             &["--bin", "bench"],
             if args.is_empty() { &["--help"] } else { &args },
         ),
@@ -51,12 +53,13 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
 pub(crate) fn costs(write: bool) -> Result<()> {
     Need::Redis.ensure()?;
     Need::Valgrind.ensure()?;
-    release(&["--bin", "costs"], if write { &["--write"] } else { &[] })
+    let options: &[_] = if write { &["--write"] } else { &[] };
+    run("costs", &["-p", "leasehold-costs"], options)
 }
 
-/// Runs a program in release mode.
-fn release(which: &[&str], options: &[&str]) -> Result<()> {
-    let run = ["run", "--release", "--locked", "--quiet"];
+/// Runs a program, compiled with this profile.
+fn run(profile: &str, which: &[&str], options: &[&str]) -> Result<()> {
+    let run = ["run", "--profile", profile, "--locked", "--quiet"];
     Cmd::cargo(&[&run[..], which, &["--"], options].concat())
         .at(FOLDER)
         .run()

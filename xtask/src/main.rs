@@ -8,6 +8,7 @@ mod man;
 mod npm;
 mod package;
 mod run;
+mod schedule;
 mod servers;
 mod setup;
 mod steps;

@@ -183,7 +183,12 @@ fn pack() -> Result<PathBuf> {
     let cmd = Cmd::new("npm", &args).at(npm::FOLDER);
     println!("== package: {cmd}");
     let mut name = None;
-    cmd.run_and_read(|line| name = Some(line.trim().to_owned()))?;
+    cmd.run_and_read(|line| {
+        print!("{line}");
+        if line.contains(".tgz") {
+            name = Some(line.trim().to_owned());
+        }
+    })?;
     Ok(folder.join(name.with_context(|| format!("`{cmd}` printed no name"))?))
 }
 

@@ -1,7 +1,7 @@
 //! Running commands, and showing them as one would type them.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 const OPEN_OUTPUT_LIMIT: Duration = Duration::from_secs(5);
 /// How often a silent command is asked whether it still runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Lines read ahead of the one that is being shown.
+/// Lines read ahead of the one that is being passed on.
 const LINES_AHEAD: usize = 256;
 
 /// A command, run in the root of the repository or a folder of it.
@@ -67,19 +67,18 @@ impl<'a> Cmd<'a> {
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs it on this terminal and shows each line of its standard output to `on_line` too.
+    /// Runs it without a terminal, and gives each line that it prints to `on_line`, with its end.
     pub(crate) fn run_and_read(self, mut on_line: impl FnMut(&str)) -> Result<()> {
+        let (output, input) = io::pipe()?;
         let mut child = self
             .command()
-            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .stdout(input.try_clone()?)
+            .stderr(input)
             .spawn()
             .with_context(|| self.not_started())?;
-        let stdout = child
-            .stdout
-            .take()
-            .context("the child's standard output is piped")?;
         let (sender, lines) = sync_channel(LINES_AHEAD);
-        std::thread::spawn(move || send_lines(stdout, &sender));
+        std::thread::spawn(move || send_lines(output, &sender));
         let ended = copy_lines(
             &lines,
             OPEN_OUTPUT_LIMIT,
@@ -87,7 +86,7 @@ impl<'a> Cmd<'a> {
             &mut on_line,
         );
         if let Err(error) = ended {
-            // The child may still run if asking for its state failed, or writing its lines.
+            // The child may still run if asking for its state failed.
             let _ = child.kill();
             return Err(error.context(format!("`{self}`")));
         }
@@ -101,12 +100,14 @@ impl<'a> Cmd<'a> {
     }
 
     fn command(&self) -> Command {
-        let program = match (self.program, std::env::var_os("CARGO")) {
+        let (program, args) = match (self.program, self.args) {
+            // This program itself: cargo would first wait for another one that builds.
+            ("cargo", ["xtask", args @ ..]) => (std::env::current_exe().ok(), args),
             // The same cargo that runs this task.
-            ("cargo", Some(cargo)) => cargo,
-            (program, _) => program.into(),
+            ("cargo", args) => (std::env::var_os("CARGO").map(PathBuf::from), args),
+            (_, args) => (None, args),
         };
-        let mut command = Command::new(program);
+        let mut command = Command::new(program.unwrap_or_else(|| self.program.into()));
         // Build scripts, such as ring's, look at what cargo told this program of its own package, and would run again
         // whenever a command was typed by hand meanwhile.
         for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
@@ -115,7 +116,7 @@ impl<'a> Cmd<'a> {
             }
         }
         command
-            .args(self.args)
+            .args(args)
             .envs(self.env.iter().copied())
             .current_dir(root().join(self.folder));
         command
@@ -173,7 +174,7 @@ fn send_lines(from: impl Read, to: &SyncSender<Vec<u8>>) {
     }
 }
 
-/// Shows the lines until their end; or until a limit after the command's end, because a process that a test
+/// Passes the lines on until their end; or until a limit after the command's end, because a process that a test
 /// left behind may keep the output open for ever.
 fn copy_lines(
     lines: &Receiver<Vec<u8>>,
@@ -184,14 +185,7 @@ fn copy_lines(
     let mut ended_at = None;
     loop {
         match lines.recv_timeout(POLL_INTERVAL) {
-            Ok(line) => {
-                let line = String::from_utf8_lossy(&line);
-                // By `print!`, which tests capture: else the results that xtask's own tests print would
-                // count as results of the run.
-                print!("{line}");
-                std::io::stdout().flush()?;
-                on_line(&line);
-            }
+            Ok(line) => on_line(&String::from_utf8_lossy(&line)),
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) if ended_at.is_none() => {
                 ended_at = has_ended()?.then(Instant::now);
@@ -199,7 +193,7 @@ fn copy_lines(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if ended_at.is_some_and(|at| at.elapsed() > limit) {
-            bail!("ended but left a process behind that holds its standard output open");
+            bail!("ended but left a process behind that holds its output open");
         }
     }
 }
@@ -227,7 +221,7 @@ mod tests {
     #[test]
     fn reads_lines_and_reports_failure() {
         let mut lines = Vec::new();
-        let cmd = Cmd::new("sh", &["-c", "echo one; printf two"]);
+        let cmd = Cmd::new("sh", &["-c", "echo one; printf two >&2"]);
         cmd.run_and_read(|line| lines.push(line.trim_end().to_owned()))
             .expect("it exits with 0");
         assert_eq!(lines, ["one", "two"]);

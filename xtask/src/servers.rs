@@ -66,9 +66,10 @@ fn tested(program: &str, only: &[String]) -> Outcome {
     let env = [("LEASEHOLD_REDIS_SERVER", program)];
     let mut outcome = Outcome::default();
     // That tests fail is what is to be found out.
-    let ran = Cmd::cargo(&args)
-        .with_env(&env)
-        .run_and_read(|line| outcome.read(line));
+    let ran = Cmd::cargo(&args).with_env(&env).run_and_read(|line| {
+        print!("{line}");
+        outcome.read(line);
+    });
     if let Err(error) = ran {
         println!("== servers: {error:#}");
     }

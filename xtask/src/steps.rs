@@ -3,200 +3,133 @@
 use crate::bench;
 use crate::npm;
 use crate::run::Cmd;
+use crate::schedule::Load;
 use crate::setup::Need;
 
 /// One step of the run.
+#[derive(Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    pub(crate) cmd: Cmd<'static>,
+    /// As one types it; only what is between single quotes has spaces.
+    pub(crate) line: &'static str,
+    /// Seen from the root; empty for the root itself.
+    pub(crate) folder: &'static str,
+    pub(crate) load: Load,
     pub(crate) needs: &'static [Need],
+    /// The steps that have ended before it begins, if they are run at all.
+    pub(crate) after: &'static [&'static str],
     /// Whether it runs tests, whose results are counted.
     pub(crate) tests: bool,
 }
 
+impl Step {
+    /// Gives its command to `run`.
+    pub(crate) fn with_cmd<T>(&self, run: impl FnOnce(Cmd<'_>) -> T) -> T {
+        let parts = self.line.split('\'').enumerate();
+        let words: Vec<_> = parts
+            .flat_map(|(at, part)| match at % 2 {
+                0 => part.split_whitespace().collect(),
+                _ => vec![part],
+            })
+            .collect();
+        let (program, args) = words.split_first().unwrap_or((&"", &[]));
+        run(Cmd::new(program, args).at(self.folder))
+    }
+}
+
+/// A step without tests that runs in the root, and needs and awaits nothing.
+pub(crate) const BARE: Step = Step {
+    name: "",
+    what: "",
+    line: "",
+    folder: "",
+    load: Load::Builds,
+    needs: &[],
+    after: &[],
+    tests: false,
+};
+
 /// The step that compiles the core with one of its features and no other. Not its tests: they run with all
 /// features, and would compile seven times over what only they need.
 macro_rules! feature {
-    ($step:literal, $feature:literal) => {
+    ($feature:literal) => {
         Step {
-            name: $step,
+            name: concat!("feature-", $feature),
             what: "the feature compiles without the others",
-            cmd: Cmd::cargo(&[
-                "check",
-                "-p",
-                "leasehold",
-                "--no-default-features",
-                "--features",
-                $feature,
-                "--locked",
-            ]),
-            needs: &[],
-            tests: false,
+            line: concat!(
+                "cargo check -p leasehold --locked --no-default-features --features ",
+                $feature
+            ),
+            ..BARE
         }
     };
 }
 
-/// The steps, in order: what is quick and fails often comes first.
+/// The step that runs test binaries of the workspace, which the step `build` has built: with the features of all of
+/// it, or much would be compiled anew. Without --no-fail-fast the first failing binary would hide the results of
+/// the others.
+macro_rules! suite {
+    ($name:literal, $what:literal, $load:ident, $needs:expr, $which:literal) => {
+        Step {
+            name: $name,
+            what: $what,
+            line: concat!("cargo test --workspace --locked --no-fail-fast ", $which),
+            load: Load::$load,
+            needs: $needs,
+            after: &["build"],
+            tests: true,
+            ..BARE
+        }
+    };
+}
+
+/// The steps, in the order in which they begin if they may: what is quick and fails often comes first, and then what
+/// others wait for.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fmt",
         what: "the code is formatted",
-        cmd: Cmd::cargo(&["fmt", "--all", "--check"]),
+        line: "cargo fmt --all --check",
         needs: &[Need::Rustfmt],
-        tests: false,
+        ..BARE
     },
     Step {
         name: "fmt-bench",
         what: "the code that measures is formatted",
-        cmd: Cmd::cargo(&["fmt", "--all", "--check"]).at(bench::FOLDER),
+        line: "cargo fmt --all --check",
+        folder: bench::FOLDER,
         needs: &[Need::Rustfmt],
-        tests: false,
+        ..BARE
     },
     Step {
         name: "clippy",
         what: "no warnings, in any target",
-        cmd: Cmd::cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ]),
+        line: "cargo clippy --workspace --all-targets --locked -- -D warnings",
         needs: &[Need::Clippy],
-        tests: false,
-    },
-    Step {
-        name: "clippy-core",
-        what: "no warnings without the default features",
-        cmd: Cmd::cargo(&[
-            "clippy",
-            "-p",
-            "leasehold",
-            "--no-default-features",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ]),
-        needs: &[Need::Clippy],
-        tests: false,
-    },
-    Step {
-        name: "wasm",
-        what: "the engine compiles for WebAssembly",
-        cmd: Cmd::cargo(&[
-            "check",
-            "-p",
-            "leasehold-engine",
-            "--target",
-            "wasm32-unknown-unknown",
-            "--locked",
-        ]),
-        needs: &[Need::Wasm],
-        tests: false,
-    },
-    feature!("feature-native", "native"),
-    feature!("feature-redis-rs", "redis-rs"),
-    feature!("feature-sqlite", "sqlite"),
-    feature!("feature-postgres", "postgres"),
-    feature!("feature-mysql", "mysql"),
-    feature!("feature-object-store", "object-store"),
-    feature!("feature-http", "http"),
-    feature!("feature-metrics", "metrics"),
-    Step {
-        name: "cli-without-page",
-        what: "the command compiles without its page",
-        cmd: Cmd::cargo(&[
-            "check",
-            "-p",
-            "leasehold-cli",
-            "--no-default-features",
-            "--locked",
-        ]),
-        needs: &[],
-        tests: false,
-    },
-    Step {
-        name: "clients",
-        what: "a program with the default features of every client compiles",
-        cmd: Cmd::cargo(&[
-            "check",
-            "--manifest-path",
-            "tests/clients/Cargo.toml",
-            "--target-dir",
-            "target",
-            "--locked",
-        ]),
-        needs: &[],
-        tests: false,
-    },
-    Step {
-        name: "test",
-        what: "unit, integration, differential and simulation tests",
-        // Not --all-targets, which builds each example once more as if it had tests. And without --no-fail-fast the
-        // first failing binary would hide the results of the others.
-        cmd: Cmd::cargo(&[
-            "test",
-            "--workspace",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--locked",
-            "--no-fail-fast",
-        ]),
-        needs: &[
-            Need::Redis,
-            Need::Postgres,
-            Need::MariaDb,
-            Need::Venv,
-            Need::Faketime,
-            Need::Chromium,
-        ],
-        tests: true,
-    },
-    Step {
-        name: "doctest",
-        what: "the examples in the documentation",
-        cmd: Cmd::cargo(&["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]),
-        needs: &[],
-        tests: true,
-    },
-    Step {
-        name: "doc",
-        what: "the documentation builds without warnings",
-        cmd: Cmd::cargo(&["doc", "--workspace", "--no-deps", "--locked"])
-            .with_env(&[("RUSTDOCFLAGS", "-D warnings")]),
-        needs: &[],
-        tests: false,
-    },
-    Step {
-        name: "costs",
-        what: "no operation costs a tenth more than what was written down",
-        cmd: Cmd::cargo(&["xtask", "costs"]),
-        needs: &[Need::Redis, Need::Valgrind],
-        tests: false,
+        ..BARE
     },
     Step {
         name: "package",
         what: "the npm package can be made, and is small",
-        cmd: Cmd::cargo(&["xtask", "package"]),
+        line: "cargo xtask package",
+        load: Load::Computes,
         needs: &[Need::Wasm, Need::Node],
-        tests: false,
+        ..BARE
     },
+    // Not --all-targets, which builds each example once more as if it had tests.
     Step {
-        name: "node-types",
-        what: "the TypeScript has no errors",
-        cmd: Cmd::new("npm", &["run", "--silent", "check"]).at(npm::FOLDER),
-        needs: &[Need::Node],
-        tests: false,
+        name: "build",
+        what: "all tests can be built",
+        line: "cargo test --workspace --lib --bins --tests --locked --no-run",
+        ..BARE
     },
     Step {
         name: "node",
         what: "the tests of the npm package, and its examples",
-        cmd: Cmd::new("node", &["test/run.mjs"]).at(npm::FOLDER),
+        line: "node test/run.mjs",
+        folder: npm::FOLDER,
+        load: Load::Waits,
         needs: &[
             Need::Node,
             Need::Runtimes,
@@ -205,73 +138,219 @@ pub(crate) const STEPS: &[Step] = &[
             Need::Postgres,
             Need::MariaDb,
         ],
+        after: &["package", "build"],
         tests: true,
+    },
+    suite!(
+        "unit",
+        "unit tests",
+        Computes,
+        &[Need::Redis],
+        "--lib --bins"
+    ),
+    suite!(
+        "integration",
+        "locks on real servers",
+        Waits,
+        &[Need::Redis, Need::Faketime],
+        "--test=integration"
+    ),
+    suite!(
+        "cli",
+        "the command",
+        Waits,
+        &[Need::Redis, Need::Chromium],
+        "--test=cli"
+    ),
+    suite!(
+        "simulation",
+        "random schedules keep every promise",
+        Computes,
+        &[],
+        "--test=simulation"
+    ),
+    suite!(
+        "loss",
+        "a loss is told in time",
+        Waits,
+        &[Need::Redis],
+        "--test=loss"
+    ),
+    suite!(
+        "handoff",
+        "the next in line is told in time",
+        Waits,
+        &[Need::Redis],
+        "--test=handoff"
+    ),
+    suite!(
+        "adapters",
+        "locks by the clients of a program",
+        Waits,
+        &[Need::Redis],
+        "--test=adapters"
+    ),
+    suite!(
+        "differential",
+        "servers do what the model does",
+        Computes,
+        &[Need::Redis],
+        "--test=differential"
+    ),
+    suite!(
+        "scenarios",
+        "the same stories on every store",
+        Waits,
+        &[Need::Redis],
+        "--test=scenarios"
+    ),
+    suite!(
+        "guards",
+        "one conformance suite for every guard",
+        Waits,
+        &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
+        "--test=gate --test=http --test=object --test=redis --test=redis_rs --test=sql"
+    ),
+    suite!(
+        "programs",
+        "the examples and demonstrations",
+        Waits,
+        &[Need::Redis, Need::Postgres, Need::MariaDb],
+        "--test=programs --test=topologies"
+    ),
+    Step {
+        name: "clippy-core",
+        what: "no warnings without the default features",
+        line: "cargo clippy -p leasehold --no-default-features --locked -- -D warnings",
+        needs: &[Need::Clippy],
+        ..BARE
+    },
+    Step {
+        name: "wasm",
+        what: "the engine compiles for WebAssembly",
+        line: "cargo check -p leasehold-engine --target wasm32-unknown-unknown --locked",
+        needs: &[Need::Wasm],
+        ..BARE
+    },
+    feature!("native"),
+    Step {
+        name: "doctest",
+        what: "the examples in the documentation",
+        line: "cargo test --workspace --doc --locked --no-fail-fast",
+        after: &["build"],
+        tests: true,
+        ..BARE
+    },
+    Step {
+        name: "doc",
+        what: "the documentation builds without warnings",
+        line: r#"cargo doc --workspace --no-deps --locked --config 'build.rustdocflags="-D warnings"'"#,
+        ..BARE
+    },
+    Step {
+        name: "costs",
+        what: "no operation costs a tenth more than what was written down",
+        line: "cargo xtask costs",
+        load: Load::Computes,
+        needs: &[Need::Redis, Need::Valgrind],
+        ..BARE
+    },
+    Step {
+        name: "node-types",
+        what: "the TypeScript has no errors",
+        line: "npm run --silent check",
+        folder: npm::FOLDER,
+        load: Load::Computes,
+        needs: &[Need::Node],
+        after: &["package"],
+        ..BARE
     },
     Step {
         name: "node-package",
         what: "the packed npm package, installed elsewhere, in every runtime",
-        cmd: Cmd::new("node", &["test/run.mjs", "package"]).at(npm::FOLDER),
+        line: "node test/run.mjs package",
+        folder: npm::FOLDER,
+        load: Load::Computes,
         needs: &[Need::Node, Need::Runtimes, Need::Chromium],
+        after: &["package"],
         tests: true,
-    },
-    Step {
-        name: "oversell",
-        what: "the first command of the README ends well",
-        cmd: Cmd::cargo(&["run", "--example", "oversell", "--locked"]),
-        needs: &[],
-        tests: false,
     },
 ];
 
 /// The steps of `--quick`, for daily work.
 pub(crate) const QUICK: &[&str] = &["fmt", "clippy", "clippy-core", "wasm", "quick"];
 
-/// Further steps. `--all` runs them, too: they check what no promise depends on.
+/// Further steps. `--all` runs them, too: they compile all dependencies anew for what rarely breaks, or check what no
+/// promise depends on.
 pub(crate) const MORE: &[Step] = &[
+    feature!("redis-rs"),
+    feature!("sqlite"),
+    feature!("postgres"),
+    feature!("mysql"),
+    feature!("object-store"),
+    feature!("http"),
+    feature!("metrics"),
+    Step {
+        name: "cli-without-page",
+        what: "the command compiles without its page",
+        line: "cargo check -p leasehold-cli --no-default-features --locked",
+        ..BARE
+    },
+    Step {
+        name: "clients",
+        what: "a program with the default features of every client compiles",
+        line: "cargo check --manifest-path tests/clients/Cargo.toml --target-dir target --locked",
+        ..BARE
+    },
+    Step {
+        name: "oversell",
+        what: "the first command of the README ends well",
+        line: "cargo run --example oversell --locked",
+        ..BARE
+    },
     Step {
         name: "clippy-bench",
         what: "no warnings in the code that measures",
-        cmd: Cmd::cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--all-features",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ])
-        .at(bench::FOLDER),
+        line: "cargo clippy --workspace --all-targets --all-features --locked -- -D warnings",
+        folder: bench::FOLDER,
         needs: &[Need::Clippy],
-        tests: false,
+        ..BARE
     },
     Step {
         name: "test-bench",
         what: "unit tests of the code that measures",
-        cmd: Cmd::cargo(&["test", "--release", "--locked", "--no-fail-fast"]).at(bench::FOLDER),
-        needs: &[],
+        line: "cargo test --release --locked --no-fail-fast",
+        folder: bench::FOLDER,
+        load: Load::Computes,
         tests: true,
+        ..BARE
+    },
+    Step {
+        name: "schedules",
+        what: "many more random schedules keep every promise",
+        line: "env LEASEHOLD_SEEDS=20000 cargo test --workspace --locked --test=simulation -- promise restart",
+        load: Load::Computes,
+        after: &["build"],
+        tests: true,
+        ..BARE
     },
     Step {
         name: "quick",
         what: "unit tests, and the scenarios on a server and in memory",
-        cmd: Cmd::cargo(&[
-            "test",
-            "--workspace",
-            "--lib",
-            "--test",
-            "scenarios",
-            "--locked",
-            "--no-fail-fast",
-        ]),
+        line: "cargo test --workspace --lib --test scenarios --locked --no-fail-fast",
+        load: Load::Waits,
         needs: &[Need::Redis],
         tests: true,
+        ..BARE
     },
 ];
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::{MORE, QUICK, STEPS};
+    use crate::run::root;
 
     #[test]
     fn names_are_unique() {
@@ -281,5 +360,42 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), steps().count());
         assert!(QUICK.iter().all(|name| names.contains(name)));
+    }
+
+    /// Catches steps that would wait for one another for ever.
+    #[test]
+    fn a_step_waits_only_for_those_before_it() {
+        for (at, step) in STEPS.iter().enumerate() {
+            let before = |name: &&str| STEPS[..at].iter().any(|other| other.name == *name);
+            assert!(step.after.iter().all(before), "{}", step.name);
+        }
+    }
+
+    /// Catches a test binary that no step runs.
+    #[test]
+    fn each_test_binary_has_a_step() {
+        for folder in ["tests", "tests/guards", "bindings/cli"] {
+            let package = root().join(folder);
+            let manifest = fs::read_to_string(package.join("Cargo.toml")).expect("it can be read");
+            let named = manifest.split("[[test]]\nname = \"").skip(1);
+            let named = named.filter_map(|rest| rest.split('"').next());
+            let mut binaries: Vec<_> = named.map(str::to_owned).collect();
+            let mut files = fs::read_dir(package.join("tests")).into_iter().flatten();
+            while let Some(file) = files.next().transpose().expect("it can be read") {
+                let path = file.path().with_extension("");
+                binaries.extend(
+                    path.file_name()
+                        .map(|name| name.to_string_lossy().into_owned()),
+                );
+            }
+            assert!(!binaries.is_empty(), "{folder}");
+            for binary in binaries {
+                let which = format!("--test={binary}");
+                let runs = STEPS
+                    .iter()
+                    .any(|step| step.line.split(' ').any(|word| word == which));
+                assert!(runs, "no step runs {which} of {folder}");
+            }
+        }
     }
 }

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::counts::Counts;
+use crate::schedule;
 use crate::setup::Need;
 use crate::steps::{MORE, QUICK, STEPS, Step};
 
@@ -27,7 +27,7 @@ pub(crate) struct Options {
         value_parser = PossibleValuesParser::new(STEPS.iter().chain(MORE).map(|step| step.name)),
     )]
     only: Vec<String>,
-    /// Run the further steps, too, which check the code that measures.
+    /// Run the further steps, too: sets of features that are rarely broken, the code that measures, and statistics.
     #[arg(long, conflicts_with = "only")]
     all: bool,
     /// Run formatting, lints, unit tests and scenarios alone, which takes a few minutes.
@@ -53,13 +53,11 @@ pub(crate) fn main(options: &Options) -> ExitCode {
             step.name != "quick"
         }
     };
-    let steps: Vec<&Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
+    let steps: Vec<&'static Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
     if options.list {
-        for Step {
-            name, what, cmd, ..
-        } in steps
-        {
-            println!("{name}: {what}\n    {cmd}");
+        for step in steps {
+            let command = step.with_cmd(|cmd| cmd.to_string());
+            println!("{}: {}\n    {command}", step.name, step.what);
         }
         return ExitCode::SUCCESS;
     }
@@ -81,24 +79,21 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 }
 
 /// Sets up and runs the steps, and returns the names of those that failed.
-fn run_all(steps: &[&Step], keep_going: bool, counts: &mut Counts) -> Vec<&'static str> {
-    let mut failed = Vec::new();
+fn run_all(steps: &[&'static Step], keep_going: bool, counts: &mut Counts) -> Vec<&'static str> {
     // All of the set-up comes first, so that what is missing is said at once and not after minutes.
     let missing = set_up(steps, keep_going);
     if !missing.is_empty() && !keep_going {
         return vec!["setup"];
     }
-    for step in steps {
-        if step.needs.iter().any(|need| missing.contains(need)) {
-            println!("== {}: not run, what it needs is missing", step.name);
-            failed.push(step.name);
-        } else if !run_and_report(step, counts) {
-            failed.push(step.name);
-            if !keep_going {
-                break;
-            }
-        }
+    let (without, steps): (Vec<&Step>, Vec<_>) = steps
+        .iter()
+        .copied()
+        .partition(|step| step.needs.iter().any(|need| missing.contains(need)));
+    for step in &without {
+        println!("== {}: not run, what it needs is missing", step.name);
     }
+    let mut failed: Vec<_> = without.iter().map(|step| step.name).collect();
+    failed.extend(schedule::run_all(&steps, keep_going, counts));
     failed
 }
 
@@ -125,77 +120,29 @@ fn set_up(steps: &[&Step], keep_going: bool) -> Vec<Need> {
     missing
 }
 
-fn run_and_report(step: &Step, counts: &mut Counts) -> bool {
-    println!("== {}: {}", step.name, step.cmd);
-    let start = Instant::now();
-    let mut own = Counts::default();
-    let result = run(step, &mut own);
-    *counts += own;
-    let seconds = start.elapsed().as_secs_f64();
-    let tests = if step.tests {
-        format!(", {own}")
-    } else {
-        String::new()
-    };
-    let name = step.name;
-    match result {
-        Ok(()) => {
-            println!("== {name}: ok in {seconds:.1} s{tests}");
-            true
-        }
-        Err(error) => {
-            println!("== {name}: FAILED after {seconds:.1} s{tests}: {error:#}");
-            println!("== {name}: to run it alone: cargo xtask test --only {name}");
-            false
-        }
-    }
-}
-
-fn run(step: &Step, counts: &mut Counts) -> Result<()> {
-    if !step.tests {
-        return step.cmd.run();
-    }
-    step.cmd
-        .run_and_read(|line| {
-            if let Some(more) = Counts::parse(line) {
-                *counts += more;
-            }
-        })
-        .context("tests failed or could not be built")?;
-    ensure!(
-        counts.failed == 0,
-        "`{}` hid {} failed tests",
-        step.cmd,
-        counts.failed
-    );
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::run_all;
     use crate::counts::Counts;
-    use crate::run::Cmd;
-    use crate::steps::Step;
+    use crate::steps::{BARE, Step};
 
-    fn step(name: &'static str, args: &'static [&'static str], tests: bool) -> Step {
+    fn step(name: &'static str, line: &'static str, tests: bool) -> Step {
         Step {
             name,
-            what: "",
-            cmd: Cmd::new("sh", args),
-            needs: &[],
+            line,
             tests,
+            ..BARE
         }
     }
 
     #[test]
     fn stops_at_the_first_failure_or_keeps_going() {
-        let steps = [
-            step("good", &["-c", "exit 0"], false),
-            step("bad", &["-c", "exit 1"], false),
-            step("worse", &["-c", "exit 2"], false),
+        let steps = vec![
+            step("good", "true", false),
+            step("bad", "false", false),
+            step("worse", "sh -c 'exit 2'", false),
         ];
-        let steps: Vec<_> = steps.iter().collect();
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
         let mut counts = Counts::default();
         assert_eq!(run_all(&steps, false, &mut counts), ["bad"]);
         assert_eq!(run_all(&steps, true, &mut counts), ["bad", "worse"]);
@@ -204,10 +151,9 @@ mod tests {
 
     #[test]
     fn counts_the_tests_of_failing_steps_too() {
-        let print = "echo 'test result: FAILED. 2 passed; 1 failed; 4 ignored'; exit 101";
-        let args = Box::leak(Box::new(["-c", print]));
-        let steps = [step("tests", args, true)];
-        let steps: Vec<_> = steps.iter().collect();
+        let line = "sh -c 'echo \"test result: FAILED. 2 passed; 1 failed; 4 ignored\"; exit 101'";
+        let steps = vec![step("tests", line, true)];
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
         let mut counts = Counts::default();
         assert_eq!(run_all(&steps, false, &mut counts), ["tests"]);
         assert_eq!(

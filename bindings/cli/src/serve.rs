@@ -19,8 +19,10 @@ pub(crate) fn main(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(async {
         let page = leasehold_serve::serve(options(args)?);
         let page = page.await.map_err(failure)?;
+        // Before it says where it is, because a program may end it as soon as it has read that.
+        let stopped = stopped()?;
         say(args, voice, page.url())?;
-        page.run_until(stopped()).await?;
+        page.run_until(stopped).await;
         Ok(0)
     })
 }
@@ -100,15 +102,16 @@ fn say(args: &ServeArgs, voice: &Voice, url: &str) -> Result<(), Failure> {
 }
 
 /// Waits for a signal to end.
-async fn stopped() -> Result<(), Failure> {
+fn stopped() -> Result<impl Future<Output = ()>, Failure> {
     let failed = |error| Failure::new(INTERNAL, format!("signals cannot be heard: {error}"));
     let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hangs_up = signal(SignalKind::hangup()).map_err(failed)?;
     let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
-    tokio::select! {
-        _ = ends.recv() => {}
-        _ = hangs_up.recv() => {}
-        _ = interrupts.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = ends.recv() => {}
+            _ = hangs_up.recv() => {}
+            _ = interrupts.recv() => {}
+        }
+    })
 }

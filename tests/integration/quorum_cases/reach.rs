@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use leasehold::ErrorKind;
-use leasehold_tests::{Stopwatch, eventually};
+use leasehold_tests::{Stopwatch, eventually, steady};
 
 use super::{BOUND, Reach};
 use crate::quorum::{TTL, start};
@@ -33,6 +33,10 @@ async fn who_reaches_three_holds_and_who_reaches_two_does_not() {
 /// Catches a holder that goes on when its majority has turned to another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_cut_off_from_three_has_lost_it_before_another_gets_it() {
+    steady(loses_it_before_another_gets_it).await;
+}
+
+async fn loses_it_before_another_gets_it() {
     let servers = start(5).await;
     let (few, many) = (Reach::of(&servers).await, Reach::of(&servers).await);
     let (two, three) = (few.locker().await, many.locker().await);

@@ -53,11 +53,22 @@ export const all = [
     name,
     owned: true,
     async open(url) {
-      const adapter = await open(url);
+      const adapter = await answered(() => open(url));
       return { adapter, client: undefined, end: () => adapter.close() };
     },
   })),
 ];
+
+/** Opens a client until the server has answered: a busy machine may need longer than the client gives it. */
+export async function answered(open) {
+  for (let tries = 5; ; tries -= 1) {
+    try {
+      return await open();
+    } catch (error) {
+      if (!["timeout", "unavailable"].includes(error.code) || tries === 0) throw error;
+    }
+  }
+}
 
 function ioredis(name, version) {
   return {

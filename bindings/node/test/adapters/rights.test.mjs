@@ -6,7 +6,7 @@ import { startCluster, startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
 import { awake, pause, steady, waitFor, within } from "../support/wait.mjs";
 import { bundle } from "./bundle.mjs";
-import { adapters, given, opened, useKind } from "./kinds.mjs";
+import { adapters, answered, given, opened, useKind } from "./kinds.mjs";
 
 const LOCKS =
   "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist " +
@@ -57,17 +57,6 @@ const lockers = [
     },
   })),
 ];
-
-/** Opens a client until the server has answered: a busy machine may need longer than the client gives it. */
-async function answered(open) {
-  for (let tries = 5; ; tries -= 1) {
-    try {
-      return await open();
-    } catch (error) {
-      if (error.code !== "unavailable" || tries === 0) throw error;
-    }
-  }
-}
 
 describe("the documented rights are enough", { concurrency: lockers.length + 2 * opened.length }, () => {
   let server;

@@ -46,7 +46,7 @@ export function startProgram(command, args, options) {
     kill: (signal = "SIGKILL") => child.kill(signal),
     write: (line) => child.stdin.write(`${line}\n`),
     /** Its exit code, or the signal that ended it; it must end by itself within the limit. */
-    async end(limit = 10_000) {
+    async end(limit = 60_000) {
       try {
         return await within(ended, limit, () => `the end of the program: ${all()}`);
       } catch (error) {
@@ -55,7 +55,7 @@ export function startProgram(command, args, options) {
       }
     },
     /** The rest of the next line that begins with this. */
-    async says(word, limit = 10_000) {
+    async says(word, limit = 60_000) {
       const find = () => {
         const at = lines.findIndex((line, i) => i >= read && line.startsWith(word));
         if (at < 0 && closed) {

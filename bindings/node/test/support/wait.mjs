@@ -26,7 +26,7 @@ export function awake() {
 }
 
 /** Resolves to what the condition returns as soon as that is truthy; rejects after the limit. */
-export async function waitFor(condition, limit = 10_000, what = () => String(condition)) {
+export async function waitFor(condition, limit = 30_000, what = () => String(condition)) {
   const end = awake() + limit;
   for (;;) {
     const asked = condition();

@@ -1,0 +1,281 @@
+//! Running steps side by side: what waits for servers beside what keeps the processors busy.
+//!
+//! The output of a step stays together. That of the step that began first is shown as it comes, and that of
+//! the others when they end.
+
+use std::io::Write as _;
+use std::mem;
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::counts::Counts;
+use crate::steps::Step;
+
+/// So often it says which steps run.
+const PROGRESS: Duration = Duration::from_secs(30);
+
+/// How a step uses the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Cargo builds in the folder `target`, which one command at a time can.
+    Builds,
+    /// It keeps processors busy.
+    Computes,
+    /// It mostly waits, for servers and clocks.
+    Waits,
+}
+
+impl Load {
+    /// Returns true if a step like this one takes up what another one needs.
+    fn is_in_the_way_of(self, other: Self) -> bool {
+        (self == Self::Waits) == (other == Self::Waits)
+    }
+
+    /// How many of those that are in one another's way run at once. One that builds or computes has the processors to
+    /// itself, except for those that wait: their tests are about time.
+    fn limit(self) -> usize {
+        match self {
+            Self::Builds | Self::Computes => 1,
+            Self::Waits => thread::available_parallelism().map_or(1, NonZero::get),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Since then.
+    Runs(Instant),
+    Ended,
+}
+
+/// What the thread of a step says.
+enum Message {
+    Line(String),
+    Ended(Result<()>, Counts),
+}
+
+/// Runs the steps, and returns the names of those that failed. After a failure no further step begins, unless it
+/// is to keep going.
+pub(crate) fn run_all(
+    steps: &[&'static Step],
+    keep_going: bool,
+    counts: &mut Counts,
+) -> Vec<&'static str> {
+    let (sender, messages) = channel();
+    let mut run = Run {
+        steps: steps
+            .iter()
+            .map(|step| (*step, State::Ready, String::new()))
+            .collect(),
+        shown: None,
+    };
+    let mut failed = Vec::new();
+    loop {
+        while let Some(at) = run.next(keep_going || failed.is_empty()) {
+            run.begin(at, &sender);
+        }
+        let Some((at, message)) = run.receive(&messages) else {
+            return failed;
+        };
+        match message {
+            Message::Line(line) => run.line(at, &line),
+            Message::Ended(result, own) => {
+                *counts += own;
+                if !run.end(at, &result, own) {
+                    failed.push(run.steps[at].0.name);
+                }
+            }
+        }
+    }
+}
+
+struct Run {
+    /// Each with what it printed and what is not shown yet.
+    steps: Vec<(&'static Step, State, String)>,
+    /// Whose output is shown as it comes.
+    shown: Option<usize>,
+}
+
+impl Run {
+    /// The step that may begin, if another one may.
+    fn next(&self, may_begin: bool) -> Option<usize> {
+        let running = |load: Load| {
+            let runs = |state| matches!(state, State::Runs(_));
+            let steps = self.steps.iter();
+            steps
+                .filter(|(step, state, _)| step.load.is_in_the_way_of(load) && runs(*state))
+                .count()
+        };
+        let is_ready = |(step, state, _): &(&Step, State, String)| {
+            let mut others = self.steps.iter();
+            *state == State::Ready
+                && others.all(|(other, state, _)| {
+                    *state == State::Ended || !step.after.contains(&other.name)
+                })
+                && running(step.load) < step.load.limit()
+        };
+        self.steps.iter().position(is_ready).filter(|_| may_begin)
+    }
+
+    fn begin(&mut self, at: usize, sender: &Sender<(usize, Message)>) {
+        let (step, state, printed) = &mut self.steps[at];
+        *state = State::Runs(Instant::now());
+        let command = step.with_cmd(|cmd| cmd.to_string());
+        *printed = format!("== {}: {command}\n", step.name);
+        let (step, sender) = (*step, sender.clone());
+        thread::spawn(move || {
+            let mut counts = Counts::default();
+            // That nobody listens is no reason for a step to end.
+            let say = |message| drop(sender.send((at, message)));
+            let result = run(step, &mut counts, |line| say(Message::Line(line)));
+            say(Message::Ended(result, counts));
+        });
+        self.show_next();
+    }
+
+    /// The next message of a step; none if no step runs.
+    fn receive(&self, messages: &Receiver<(usize, Message)>) -> Option<(usize, Message)> {
+        loop {
+            let running: Vec<_> = self
+                .steps
+                .iter()
+                .filter_map(|(step, state, _)| match state {
+                    State::Runs(begin) => {
+                        Some(format!("{} {} s", step.name, begin.elapsed().as_secs()))
+                    }
+                    _ => None,
+                })
+                .collect();
+            if running.is_empty() {
+                return None;
+            }
+            match messages.recv_timeout(PROGRESS) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => println!("== running: {}", running.join(", ")),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn line(&mut self, at: usize, line: &str) {
+        self.steps[at].2.push_str(line);
+        if self.shown == Some(at) {
+            self.flush(at);
+        }
+    }
+
+    /// Shows what is left of its output and how it ended; whether well.
+    fn end(&mut self, at: usize, result: &Result<()>, counts: Counts) -> bool {
+        let (step, state, _) = &mut self.steps[at];
+        let (name, seconds) = match mem::replace(state, State::Ended) {
+            State::Runs(begin) => (step.name, begin.elapsed().as_secs_f64()),
+            _ => (step.name, 0.0),
+        };
+        let tests = if step.tests {
+            format!(", {counts}")
+        } else {
+            String::new()
+        };
+        self.flush(at);
+        match result {
+            Ok(()) => println!("== {name}: ok in {seconds:.1} s{tests}"),
+            Err(error) => {
+                println!("== {name}: FAILED after {seconds:.1} s{tests}: {error:#}");
+                println!("== {name}: to run it alone: cargo xtask test --only {name}");
+            }
+        }
+        if self.shown == Some(at) {
+            self.shown = None;
+            self.show_next();
+        } else if let Some(shown) = self.shown {
+            println!("== {}: goes on", self.steps[shown].0.name);
+        }
+        result.is_ok()
+    }
+
+    /// Unless a step is shown, shows the one that began first of those that run.
+    fn show_next(&mut self) {
+        let begin = |(at, (_, state, _)): (usize, &(_, State, _))| match state {
+            State::Runs(begin) => Some((*begin, at)),
+            _ => None,
+        };
+        if self.shown.is_none()
+            && let Some((_, at)) = self.steps.iter().enumerate().filter_map(begin).min()
+        {
+            self.shown = Some(at);
+            self.flush(at);
+        }
+    }
+
+    fn flush(&mut self, at: usize) {
+        // By `print!`, which tests capture: else the results that xtask's own tests print would count as results
+        // of the run.
+        print!("{}", mem::take(&mut self.steps[at].2));
+        // What cannot be shown is no failure of a step.
+        let _ = std::io::stdout().flush();
+    }
+}
+
+fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Result<()> {
+    let read = |line: &str| {
+        if step.tests
+            && let Some(more) = Counts::parse(line)
+        {
+            *counts += more;
+        }
+        on_line(line.to_owned());
+    };
+    let result = step.with_cmd(|cmd| cmd.run_and_read(read));
+    if !step.tests {
+        return result;
+    }
+    result.context("tests failed or could not be built")?;
+    let failed = counts.failed;
+    ensure!(failed == 0, "`{}` hid {failed} failed tests", step.line);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Load, run_all};
+    use crate::counts::Counts;
+    use crate::steps::{BARE, Step};
+
+    fn step(name: &'static str, load: Load, line: String, after: &'static [&'static str]) -> Step {
+        let line = line.leak();
+        Step {
+            name,
+            line,
+            load,
+            after,
+            ..BARE
+        }
+    }
+
+    /// Catches steps that run one after another although they may run at once, and one that does not wait for what it
+    /// needs.
+    #[test]
+    fn steps_run_side_by_side_and_after_what_they_need() {
+        let file = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
+        let file = file.display();
+        let look = "for i in $(seq 1000); do test -e \"$0\" && exit; sleep 0.01; done; exit 1";
+        let steps = vec![
+            step("waits", Load::Waits, format!("sh -c '{look}' {file}"), &[]),
+            step("makes", Load::Computes, format!("touch {file}"), &[]),
+            step(
+                "ends",
+                Load::Builds,
+                format!("rm {file}"),
+                &["waits", "makes"],
+            ),
+            step("gone", Load::Builds, format!("test -e {file}"), &["ends"]),
+        ];
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
+        assert_eq!(run_all(&steps, false, &mut Counts::default()), ["gone"]);
+    }
+}
