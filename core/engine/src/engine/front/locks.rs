@@ -160,7 +160,7 @@ impl<B: Backend> Locks<B> {
         };
         let message = "the lease is not held: it was released";
         let released = || Error::new(ErrorKind::NotHeld, message);
-        refuse_renewals(env.cx(), &mut tenure, released);
+        refuse_renewals(env.cx(), tenure.kept.take_renewals(), &released);
         self.handles.await_release(lease.who().lock, id);
         let releases = (&mut self.releases, &mut self.handles);
         env.release(releases, (lease, tenure), call);
@@ -273,7 +273,7 @@ impl<B: Backend> Locks<B> {
         };
         let who = lease.who();
         who.emit_end(env.cx(), tenure.token, Some(reason));
-        refuse_renewals(env.cx(), &mut tenure, || lost(reason));
+        refuse_renewals(env.cx(), tenure.kept.take_renewals(), &|| lost(reason));
         let lock = who.lock;
         env.lost(&mut self.releases, (lease, tenure), reason);
         self.handles.leave(env.cx(), lock);
@@ -309,8 +309,8 @@ impl<B: Backend> Locks<B> {
 }
 
 /// A tenure is over: so for all who wait for a renewal.
-fn refuse_renewals<K: Keeping>(cx: &mut Ctx, tenure: &mut Tenure<K>, why: impl Fn() -> Error) {
-    for call in tenure.kept.take_renewals() {
+fn refuse_renewals(cx: &mut Ctx, calls: Vec<CallId>, why: &dyn Fn() -> Error) {
+    for call in calls {
         cx.answer(call, Answer::Renew(Err(why())));
     }
 }

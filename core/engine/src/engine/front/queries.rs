@@ -13,13 +13,23 @@ use crate::time::Timestamp;
 use crate::token::FencingToken;
 
 /// What the program wants.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Question {
     Inspect(LockKey),
     /// A step of a walk, from this cursor on.
     List(Pattern, u64),
     /// The lock is to be freed, whoever has it, or of the tenure with this token alone.
     ForceRelease(LockKey, Option<FencingToken>),
+}
+
+impl Question {
+    pub(crate) fn failed(&self, error: Error) -> Answer {
+        match self {
+            Self::Inspect(_) => Answer::Inspect(Err(error)),
+            Self::List(..) => Answer::List(Err(error)),
+            Self::ForceRelease(..) => Answer::ForceRelease(Err(error)),
+        }
+    }
 }
 
 /// One question that is under way.
@@ -30,7 +40,7 @@ pub(crate) trait Query<B>: Debug {
     /// Nobody waits for it any more.
     fn close(&mut self, env: &mut B);
 
-    fn failed(&self, error: Error) -> Answer;
+    fn question(&self) -> &Question;
 
     fn wake_at(&self) -> Timestamp;
 }
@@ -107,7 +117,8 @@ impl<B: Queried> Queries<B> {
         for call in self.calls() {
             if let Some(mut query) = self.take(env.cx(), call) {
                 query.close(env);
-                env.cx().answer(call, query.failed(error.clone()));
+                env.cx()
+                    .answer(call, query.question().failed(error.clone()));
             }
         }
     }

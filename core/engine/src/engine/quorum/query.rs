@@ -23,7 +23,9 @@ const CURSOR_BITS: u32 = 56;
 #[derive(Debug)]
 pub(in crate::engine) struct QuorumQuery {
     call: CallId,
-    goal: QuorumGoal,
+    question: Question,
+    /// Who has the lock was looked at; now it is freed.
+    frees: bool,
     asked: Timestamp,
     /// Who was asked: a bit for each member.
     members: u8,
@@ -33,37 +35,40 @@ pub(in crate::engine) struct QuorumQuery {
     wake_at: Timestamp,
 }
 
-#[derive(Debug)]
-enum QuorumGoal {
-    Look,
-    Free,
-    /// It is looked at who has the lock, to free it if that is of this token.
-    Find(LockKey, FencingToken),
-    /// A step of a walk, at this member.
-    List(u64),
+impl Question {
+    fn input(self, call: CallId) -> Input {
+        match self {
+            Self::Inspect(key) => Input::Inspect { call, key },
+            Self::ForceRelease(key, token) => Input::ForceRelease { call, key, token },
+            Self::List(pattern, cursor) => Input::List {
+                call,
+                pattern,
+                cursor,
+            },
+        }
+    }
 }
 
 impl Queries<Quorum> {
     pub(super) fn ask(&mut self, env: &mut Quorum, call: CallId, question: Question) {
-        match question {
-            Question::Inspect(key) => self.look(env, (call, QuorumGoal::Look), &key),
-            Question::ForceRelease(key, Some(token)) => {
-                self.look(env, (call, QuorumGoal::Find(key.clone(), token)), &key);
-            }
-            Question::ForceRelease(key, token) => {
-                self.ask_all(env, (call, QuorumGoal::Free), |call| Input::ForceRelease {
-                    call,
-                    key: key.clone(),
-                    token,
-                });
-            }
-            Question::List(pattern, cursor) => self.list(env, call, (pattern, cursor)),
+        let question = match question {
+            Question::List(pattern, cursor) => return self.list(env, call, (pattern, cursor)),
+            question => question,
+        };
+        let asked = match &question {
+            Question::ForceRelease(key, Some(_)) => Question::Inspect(key.clone()),
+            question => question.clone(),
+        };
+        self.start(env, call, QuorumQuery::new(env, call, question));
+        for at in 0..env.members.len() {
+            let ask = |call| asked.clone().input(call);
+            env.members.ask(&env.cx, at, Asked::Query(call), ask);
         }
     }
 
     /// One member after the other is walked through.
     fn list(&mut self, env: &mut Quorum, call: CallId, (pattern, cursor): (Pattern, u64)) {
-        let (member, cursor) = (cursor >> CURSOR_BITS, cursor & ((1 << CURSOR_BITS) - 1));
+        let (member, place) = (cursor >> CURSOR_BITS, cursor & ((1 << CURSOR_BITS) - 1));
         let at = usize::try_from(member).unwrap_or(usize::MAX);
         if at >= env.members.len() {
             let answer = Listing {
@@ -72,36 +77,13 @@ impl Queries<Quorum> {
             };
             return env.cx.answer(call, Answer::List(Ok(answer)));
         }
-        let mut query = QuorumQuery::new(env, call, QuorumGoal::List(member));
+        let question = Question::List(pattern.clone(), cursor);
+        let mut query = QuorumQuery::new(env, call, question);
         // The others can do without one that is silent: it has the time of one command, not the call's.
         query.wake_at = env.cx.now + env.cx.settings.command_timeout;
         self.start(env, call, query);
-        let ask = |call| Input::List {
-            call,
-            pattern,
-            cursor,
-        };
+        let ask = |call| Question::List(pattern, place).input(call);
         env.members.ask(&env.cx, at, Asked::Query(call), ask);
-    }
-
-    fn look(&mut self, env: &mut Quorum, query: (CallId, QuorumGoal), key: &LockKey) {
-        self.ask_all(env, query, |call| Input::Inspect {
-            call,
-            key: key.clone(),
-        });
-    }
-
-    fn ask_all(
-        &mut self,
-        env: &mut Quorum,
-        (call, goal): (CallId, QuorumGoal),
-        input: impl Fn(CallId) -> Input,
-    ) {
-        let query = QuorumQuery::new(env, call, goal);
-        self.start(env, call, query);
-        for at in 0..env.members.len() {
-            env.members.ask(&env.cx, at, Asked::Query(call), &input);
-        }
     }
 
     /// A member has answered.
@@ -114,10 +96,11 @@ impl front::Query<Quorum> for QuorumQuery {
     /// The others had time enough to answer, too.
     fn time(&mut self, env: &mut Quorum) -> Option<Answer> {
         if self.answers.len() >= env.members.majority()
-            && let QuorumGoal::Find(key, token) = &self.goal
+            && let Question::ForceRelease(key, Some(token)) = &self.question
+            && !self.frees
         {
             let (key, token) = (key.clone(), *token);
-            self.goal = QuorumGoal::Free;
+            self.frees = true;
             return self.free(env, (&key, token));
         }
         Some(self.answer(env))
@@ -125,12 +108,8 @@ impl front::Query<Quorum> for QuorumQuery {
 
     fn close(&mut self, _: &mut Quorum) {}
 
-    fn failed(&self, error: Error) -> Answer {
-        match self.goal {
-            QuorumGoal::Look => Answer::Inspect(Err(error)),
-            QuorumGoal::Free | QuorumGoal::Find(..) => Answer::ForceRelease(Err(error)),
-            QuorumGoal::List(_) => Answer::List(Err(error)),
-        }
+    fn question(&self) -> &Question {
+        &self.question
     }
 
     fn wake_at(&self) -> Timestamp {
@@ -139,10 +118,11 @@ impl front::Query<Quorum> for QuorumQuery {
 }
 
 impl QuorumQuery {
-    fn new(env: &Quorum, call: CallId, goal: QuorumGoal) -> Self {
+    fn new(env: &Quorum, call: CallId, question: Question) -> Self {
         Self {
             call,
-            goal,
+            question,
+            frees: false,
             asked: env.cx.now,
             members: u8::MAX >> (8 - env.members.len()),
             answers: Vec::new(),
@@ -164,7 +144,7 @@ impl QuorumQuery {
             None => self.answers.push((at, answer)),
         }
         let (answers, errors) = (self.answers.len(), self.errors.len());
-        let is_walk = matches!(self.goal, QuorumGoal::List(_));
+        let is_walk = matches!(self.question, Question::List(..));
         if is_walk || answers + errors == of || errors > of - majority {
             return front::Query::time(self, env);
         }
@@ -197,8 +177,8 @@ impl QuorumQuery {
         for (at, holder) in seen {
             if holder.owner == found.owner {
                 self.members |= bit(at);
-                let (key, token) = (key.clone(), Some(holder.token));
-                let free = |call| Input::ForceRelease { call, key, token };
+                let free = Question::ForceRelease(key.clone(), Some(holder.token));
+                let free = |call| free.input(call);
                 env.members.ask(&env.cx, at, Asked::Query(call), free);
             }
         }
@@ -208,19 +188,19 @@ impl QuorumQuery {
     /// What the members say together.
     fn answer(&mut self, env: &Quorum) -> Answer {
         let (majority, of) = (env.members.majority(), env.members.len());
-        if let QuorumGoal::List(member) = self.goal {
-            return self.next_step(member, env);
+        if let Question::List(_, cursor) = self.question {
+            return self.next_step(cursor >> CURSOR_BITS, env);
         }
         if self.answers.len() < majority {
             let error = too_few(
                 (majority, of),
                 self.errors.iter().map(|(at, error)| (*at, error)),
             );
-            return front::Query::failed(self, error);
+            return self.question.failed(error);
         }
         let answers = mem::take(&mut self.answers).into_iter();
         let answers = answers.map(|(_, answer)| answer);
-        if let QuorumGoal::Free = self.goal {
+        if let Question::ForceRelease(..) = self.question {
             let holders = answers.filter_map(|answer| match answer {
                 Answer::ForceRelease(Ok(holder)) => holder,
                 _ => None,

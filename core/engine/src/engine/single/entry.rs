@@ -8,6 +8,9 @@ use crate::error::Error;
 use crate::protocol::{Command, Enter, Entered, Incarnation, Reply};
 use crate::time::Timestamp;
 
+/// Only a quorum asks. Without it the compiler leaves out what comes of the answer, which a browser need not load.
+const IS_ASKED: bool = cfg!(feature = "quorum");
+
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     under_way: Option<Flight>,
@@ -61,7 +64,7 @@ impl Entry {
 
     pub(crate) fn landed(&mut self, outcome: Outcome) {
         let is_this = |flight: &mut Flight| flight.attempt == outcome.attempt;
-        if self.under_way.take_if(is_this).is_none() {
+        if !IS_ASKED || self.under_way.take_if(is_this).is_none() {
             return;
         }
         self.news = Some(match outcome.result {
@@ -74,7 +77,7 @@ impl Entry {
 
     pub(crate) fn forgot(&mut self, incarnation: Incarnation) {
         // What the question says is newer.
-        if self.news.is_none() {
+        if IS_ASKED && self.news.is_none() {
             self.news = Some(EntryNews::Forgot(incarnation));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::attempt::Doubt;
 use crate::engine::front::Renewal;
 use crate::engine::io::{CallId, LockSpec};
 use crate::token::FencingToken;
@@ -26,6 +27,21 @@ struct Wishes {
     /// The highest floor that no renewal has confirmed yet, and the one that the last had.
     floor: Option<FencingToken>,
     carried: Option<FencingToken>,
+    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
+    /// freed: whoever ends the tenure sees to it. It is here because few tenures have it, either.
+    doubt: Option<Doubt>,
+}
+
+impl Manual {
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        self.0.as_ref()?.doubt
+    }
+
+    pub(super) fn set_doubt(&mut self, doubt: Option<Doubt>) {
+        if doubt.is_some() || self.0.is_some() {
+            self.0.get_or_insert_default().doubt = doubt;
+        }
+    }
 }
 
 /// Calls that wait.
@@ -48,8 +64,9 @@ impl Manual {
 
     pub(super) fn cancel(&mut self, call: CallId) {
         if let Some(wishes) = &mut self.0 {
-            wishes.renewals.retain(|renewal| *renewal != call);
-            wishes.later.retain(|renewal| *renewal != call);
+            for calls in [&mut wishes.renewals, &mut wishes.later] {
+                calls.retain(|renewal| *renewal != call);
+            }
         }
     }
 

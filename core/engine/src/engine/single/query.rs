@@ -8,31 +8,19 @@ use crate::engine::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerI
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
 use crate::error::Error;
-use crate::protocol::{
-    Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, LockKey, Pattern, Reply,
-};
+use crate::protocol::{Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply};
 use crate::time::{ServerTime, Timestamp};
-use crate::token::FencingToken;
 
 /// One question to the store that is under way.
 #[derive(Debug)]
 pub(in crate::engine) struct SingleQuery {
     call: CallId,
-    goal: Goal,
+    question: Question,
+    /// The holder of which the lock is being freed.
+    freed: Option<HolderInfo>,
     until: Timestamp,
     attempt: Attempt,
     error: Option<Error>,
-}
-
-/// What the program wants.
-#[derive(Debug)]
-enum Goal {
-    Look(LockKey),
-    List(Pattern, Place),
-    /// The lock is to be freed, whoever turns out to have it, or of this tenure alone.
-    Free(LockKey, Option<FencingToken>),
-    /// It is being freed of this holder.
-    FreeOf(LockKey, HolderInfo),
 }
 
 /// Where a walk is. Its cursor names the server of a cluster in the highest bits.
@@ -70,7 +58,7 @@ impl front::Query<Single> for SingleQuery {
             },
             Due::Now if self.until <= env.cx.now => {
                 let error = self.error.clone().unwrap_or_else(Error::no_answer);
-                Some(self.goal.failed(error))
+                Some(self.question.failed(error))
             }
             Due::Now => {
                 self.ask(env);
@@ -84,8 +72,8 @@ impl front::Query<Single> for SingleQuery {
         self.attempt.abandon(&mut env.servers);
     }
 
-    fn failed(&self, error: Error) -> Answer {
-        self.goal.failed(error)
+    fn question(&self) -> &Question {
+        &self.question
     }
 
     fn wake_at(&self) -> Timestamp {
@@ -95,16 +83,10 @@ impl front::Query<Single> for SingleQuery {
 
 impl SingleQuery {
     pub(super) fn new(env: &mut Single, call: CallId, question: Question) -> Self {
-        let goal = match question {
-            Question::Inspect(key) => Goal::Look(key),
-            Question::List(pattern, cursor) => {
-                Goal::List(pattern, Place::of(cursor, env.cx.settings.clustered))
-            }
-            Question::ForceRelease(key, token) => Goal::Free(key, token),
-        };
         let mut query = Self {
             call,
-            goal,
+            question,
+            freed: None,
             until: env.cx.now + env.cx.settings.patience,
             attempt: Attempt::due_at(env.cx.now),
             error: None,
@@ -116,29 +98,30 @@ impl SingleQuery {
     fn ask(&mut self, env: &mut Single) {
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Query(self.call);
-        let (command, place) = (self.goal.command(), self.goal.place());
+        let (command, server) = self.command(env.cx.settings.clustered);
         self.attempt
-            .begin_at(env, whose, (command, place.server), give_up);
+            .begin_at(env, whose, (command, server), give_up);
     }
 
     fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Option<Answer> {
         let Some(flight) = self.attempt.land(&outcome) else {
             return None;
         };
-        let answer = match (outcome.result, &self.goal) {
-            (Ok((Reply::Inspected(seen), time)), Goal::Look(_)) => {
+        let answer = match (outcome.result, &self.question, &self.freed) {
+            (Ok((Reply::Inspected(seen), time)), Question::Inspect(_), _) => {
                 Answer::Inspect(Ok(inspection(seen, time)))
             }
-            (Ok((Reply::Listed { cursor, names }, _)), Goal::List(_, place)) => {
+            (Ok((Reply::Listed { cursor, names }, _)), Question::List(_, from), _) => {
+                let place = Place::of(*from, env.cx.settings.clustered);
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
-            (Ok((Reply::Inspected(seen), time)), Goal::Free(key, token)) => {
+            (Ok((Reply::Inspected(seen), time)), Question::ForceRelease(_, token), None) => {
                 let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
                 match seen.holder.filter(is_meant) {
                     Some(holder) => {
                         // Now it is freed of exactly that one.
-                        self.goal = Goal::FreeOf(key.clone(), holder_info(holder, time));
+                        self.freed = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
                     }
@@ -146,25 +129,44 @@ impl SingleQuery {
                 }
             }
             // If it is not there any more, an earlier attempt freed the lock, or it ended by itself.
-            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), Goal::FreeOf(_, holder)) => {
+            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), _, Some(holder)) => {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
             }
-            (Ok((Reply::Late, _)), _) => {
+            (Ok((Reply::Late, _)), ..) => {
                 return self.fell_short(env, flight, Failure::late());
             }
-            (Ok(_), _) => return self.fell_short(env, flight, Failure::mismatch()),
-            (Err(error), _) => {
+            (Ok(_), ..) => return self.fell_short(env, flight, Failure::mismatch()),
+            (Err(error), ..) => {
                 return self.fell_short(env, flight, Failure::Unknown(error));
             }
         };
         Some(answer)
     }
 
+    /// What the store is asked, and which server if there is no key that says so.
+    fn command(&self, clustered: bool) -> (Command, ServerId) {
+        let command = match (&self.question, &self.freed) {
+            (Question::ForceRelease(key, _), Some(holder)) => Command::ForceRelease(ForceRelease {
+                key: key.clone(),
+                token: holder.token,
+            }),
+            (Question::Inspect(key) | Question::ForceRelease(key, _), _) => {
+                Command::Inspect(Inspect { key: key.clone() })
+            }
+            (Question::List(pattern, cursor), _) => {
+                let (pattern, place) = (pattern.clone(), Place::of(*cursor, clustered));
+                let cursor = place.cursor;
+                return (Command::List(List { pattern, cursor }), place.server);
+            }
+        };
+        (command, ServerId::ONLY)
+    }
+
     fn fell_short(&mut self, env: &mut Single, flight: Flight, failure: Failure) -> Option<Answer> {
         self.attempt.failed(&mut env.servers, flight, &failure);
         let error = failure.into_error();
         if !error.is_transient() || self.until <= env.cx.now {
-            return Some(self.goal.failed(error));
+            return Some(self.question.failed(error));
         }
         // The seed only spreads retries; the call's number does for that.
         let seed = LeaseId(u128::from(self.call.0));
@@ -192,37 +194,6 @@ impl Place {
     /// The same server, further on.
     fn at(self, cursor: u64) -> u64 {
         self.server.walk() | cursor
-    }
-}
-
-impl Goal {
-    fn command(&self) -> Command {
-        match self {
-            Self::Look(key) | Self::Free(key, _) => Command::Inspect(Inspect { key: key.clone() }),
-            Self::List(pattern, place) => Command::List(List {
-                pattern: pattern.clone(),
-                cursor: place.cursor,
-            }),
-            Self::FreeOf(key, holder) => Command::ForceRelease(ForceRelease {
-                key: key.clone(),
-                token: holder.token,
-            }),
-        }
-    }
-
-    fn place(&self) -> Place {
-        match self {
-            Self::List(_, place) => *place,
-            _ => Place::of(0, false),
-        }
-    }
-
-    fn failed(&self, error: Error) -> Answer {
-        match self {
-            Self::Look(_) => Answer::Inspect(Err(error)),
-            Self::List(..) => Answer::List(Err(error)),
-            Self::Free(..) | Self::FreeOf(..) => Answer::ForceRelease(Err(error)),
-        }
     }
 }
 

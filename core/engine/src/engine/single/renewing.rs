@@ -29,9 +29,6 @@ pub(in crate::engine) struct Renewing {
     looks: bool,
     looks_again: bool,
     pub(super) watched: Watched,
-    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
-    /// freed: whoever ends the tenure sees to it. Few have one, or are renewed by hand.
-    doubt: Option<Box<Doubt>>,
     manual: Manual,
 }
 
@@ -45,7 +42,6 @@ impl Tenure<Renewing> {
             looks: false,
             looks_again: false,
             watched: Watched::new(),
-            doubt: None,
             manual: Manual::default(),
         };
         Self::new(token, times, kept)
@@ -115,11 +111,11 @@ impl Renewing {
     }
 
     pub(super) fn doubt(&self) -> Option<Doubt> {
-        self.doubt.as_deref().copied()
+        self.manual.doubt()
     }
 
     pub(super) fn set_doubt(&mut self, doubt: Option<Doubt>) {
-        self.doubt = doubt.map(Box::new);
+        self.manual.set_doubt(doubt);
     }
 
     /// A push proves nothing: if the store still has the lock, it need not keep it to its expiry, so
