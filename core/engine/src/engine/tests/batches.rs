@@ -19,7 +19,7 @@ fn at(round_trip: Duration) -> Host {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
     host.subscribes = false;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.sleep(round_trip);
     host.answer_next();
     host
@@ -99,7 +99,7 @@ fn on_a_long_way_nothing_waits_for_a_reply() {
 fn the_length_of_the_way_is_measured_anew_on_each_link() {
     for (first, then) in [(NEAR * 8, NEAR / 2), (NEAR / 2, NEAR * 8)] {
         let mut host = at(first);
-        host.input(Input::CONNECTED);
+        host.connect(0);
         host.sleep(then);
         host.answer_next();
         ask(&mut host, 8);
@@ -132,7 +132,8 @@ fn begins(host: &mut Host, lock: u64) -> bool {
         lease: lease_of(call),
         wait: Wait::Never,
     };
-    host.engine.handle(host.now, input);
+    let now = host.now;
+    host.engine.handle(now, input);
     host.engine.expects_more()
 }
 
@@ -142,7 +143,7 @@ fn more_is_expected_after_several_left_together() {
     let mut host = at(NEAR / 2);
     for lock in 1..5 {
         assert!(!begins(&mut host, lock), "it is alone");
-        host.drain();
+        host.settle();
         host.answer_next();
     }
     for lock in 11..16 {
@@ -150,7 +151,7 @@ fn more_is_expected_after_several_left_together() {
             !begins(&mut host, lock),
             "it leaves at once, or cannot leave yet"
         );
-        host.drain();
+        host.settle();
     }
     assert_eq!(sizes(&host), [1, 1, 1, 2]);
     for left in (0..4).rev() {
@@ -164,12 +165,12 @@ fn more_is_expected_after_several_left_together() {
     }
     assert!(begins(&mut host, 21) && begins(&mut host, 22));
     assert!(!begins(&mut host, 23), "the half is there");
-    host.drain();
+    host.settle();
     assert_eq!(sizes(&host), [3]);
     host.answer_next();
     let expects = |lock| {
         let expects = begins(&mut host, lock);
-        host.drain();
+        host.settle();
         host.answer_next();
         expects
     };
@@ -187,7 +188,7 @@ fn of_many_callers_that_ask_at_once_each_half_leaves_while_the_other_is_answered
         for lock in locks {
             begins(host, lock);
         }
-        host.drain();
+        host.settle();
     };
     all_ask(&mut host, 1..1 + 2 * half as u64);
     assert_eq!(sizes(&host), [half], "the others wait");
@@ -208,7 +209,7 @@ fn callers_leave_together_where_halves_gain_nothing() {
         for lock in 1..=callers {
             begins(&mut host, lock as u64);
         }
-        host.drain();
+        host.settle();
         assert_eq!(sizes(&host), [callers]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::host::{FAR, Host, LOCK, Net, PATIENCE, Sent, TTL, ms};
 use crate::engine::servers::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
-use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::engine::{LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::name::Name;
 use crate::protocol::{Command, LockKey, Op};
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 fn without_anchor() -> Host {
     let mut host = Host::unconnected();
     host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host
 }
 
@@ -20,7 +20,7 @@ fn without_anchor() -> Host {
 fn first_batch(host: &mut Host) -> Vec<&'static str> {
     host.net = Net::Hold;
     host.forget();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.answer_next();
     assert!(host.log.len() <= 2, "a probe, and one batch");
     host.ops()
@@ -41,7 +41,7 @@ fn without_the_servers_clock_attempts_do_not_pile_up() {
 fn the_outbox_itself_keeps_nothing_that_was_given_up() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.acquire(LOCK, Wait::Until(host.now + TTL * 20));
     for _ in 0..20 {
         host.advance(PATIENCE);
@@ -94,7 +94,7 @@ fn what_was_never_sent_needs_no_release() {
 fn a_batch_is_split_when_much_waits_for_the_servers_clock() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     for id in 0..1_000 {
         host.acquire(LockId(id), Wait::Forever);
     }

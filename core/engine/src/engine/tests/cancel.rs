@@ -2,7 +2,7 @@
 
 use super::host::{Host, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 
-use crate::engine::{Input, Wait};
+use crate::engine::Wait;
 use crate::protocol::{Command, LeaseId, Release, Reply};
 
 #[test]
@@ -86,7 +86,7 @@ fn an_earlier_attempt_without_an_answer_keeps_it_in_doubt() {
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.answer_next();
     assert_eq!(host.ops(), ["acquire", "acquire"]);
     host.cancel(call);
@@ -120,13 +120,13 @@ fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
     let mut host = Host::new();
     host.net = Net::LoseRequests;
     let call = host.acquire(LOCK, Wait::Forever);
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(ms(500));
     host.disconnect();
     host.cancel(call);
     host.net = Net::Up;
     host.forget();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.ops(), ["release"]);
     host.advance(TTL * 2);
     assert!(host.engine.is_idle());
@@ -183,7 +183,7 @@ fn a_compensation_that_never_arrives_ends_when_the_lock_would_have_expired() {
     host.cancel(call);
     host.advance(TIMEOUT + TTL + SOON);
     assert!(host.engine.is_idle());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 /// A host with a tenure whose first attempt is still on its way to the store.
@@ -192,7 +192,7 @@ fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     (ghost, host.grant(call).lease)
 }
 

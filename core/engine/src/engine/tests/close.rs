@@ -29,7 +29,7 @@ fn a_held_lock_closes_when_it_is_lost() {
     let mut host = Host::new();
     host.hold(LOCK);
     host.close(LOCK);
-    host.server.delete(&super::view::key(LOCK));
+    host.servers[0].delete(&super::host::key(LOCK));
     host.advance(TTL / 3);
     assert_eq!(host.closed, [LOCK]);
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
-use super::view::remaining;
+use super::host::{Done, Host, LOCK, Net, SOON, TIMEOUT, TTL, ms, remaining};
 use crate::engine::{CallId, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, LeaseId, Reply};

@@ -81,7 +81,8 @@ fn each_copy_is_asked_for_and_weighed() {
         let call = host.acquire(LOCK, Wait::Never);
         let sent = host.take();
         assert_eq!(sent.durability, Some(durability));
-        let reply = host.server.execute(host.server_now(), &sent.batch);
+        let now = host.server_now();
+        let reply = host.servers[0].execute(now, &sent.batch);
         let copies = durability.copies(said);
         let weighed = copies.and_then(|copies| durability.weigh(reply, Ok(copies)));
         host.reply(&sent, weighed);

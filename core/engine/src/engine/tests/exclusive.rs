@@ -79,7 +79,7 @@ fn many_acquisitions_of_one_handle_ask_for_no_more_than_those_of_many_handles() 
 fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
     let mut host = Host::new();
     let first = acquire(&mut host, Wait::Never);
-    host.server.flush();
+    host.servers[0].flush();
     let second = acquire(&mut host, Wait::Never);
     let leases = [first, second].map(|call| host.grant(call).lease);
     let held: Vec<_> = host.engine.held(host.now, LOCK).collect();
@@ -109,7 +109,7 @@ fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
 fn a_handle_is_closed_after_the_last_of_its_releases() {
     let mut host = Host::new();
     let first = acquire(&mut host, Wait::Never);
-    host.server.flush();
+    host.servers[0].flush();
     let second = acquire(&mut host, Wait::Never);
     host.net = Net::Hold;
     let leases = [first, second].map(|call| host.grant(call).lease);

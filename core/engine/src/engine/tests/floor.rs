@@ -1,7 +1,6 @@
 //! Renewals that raise the last token of the name.
 
-use super::host::{Done, Host, LOCK, Net, TTL, ms};
-use super::view::key;
+use super::host::{Done, Host, LOCK, Net, TTL, key, ms};
 use crate::engine::Input;
 use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId, Op, Renew};
@@ -14,7 +13,7 @@ fn floor(more: u64) -> FencingToken {
 
 impl Host {
     fn last_token(&self) -> Option<u64> {
-        self.server.last_token(self.server_now(), &key(LOCK))
+        self.servers[0].last_token(self.server_now(), &key(LOCK))
     }
 
     /// What the renewals had that were sent.
@@ -124,7 +123,7 @@ fn a_call_does_not_take_a_look_for_its_renewal() {
 fn a_tenure_that_is_over_raises_nothing() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     let token = host.token_of(LOCK).map(FencingToken::get);
     let call = host.raise(lease, floor(1));

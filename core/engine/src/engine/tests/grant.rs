@@ -71,7 +71,7 @@ impl Case {
         let call = in_line(host);
         // An answer from long before would say more of the clocks than a slow one.
         host.net = Net::Hold;
-        host.input(Input::CONNECTED);
+        host.connect(0);
         let probe = host.take();
         self.pass(host, self.latency.0);
         let reply = host.execute(&probe);

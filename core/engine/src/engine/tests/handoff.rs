@@ -14,7 +14,7 @@ pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
 /// The waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {
-    host.acquiring().expect("one waits")
+    host.engine.acquiring().expect("one waits")
 }
 
 /// A waiter's question is under way, unexecuted; it was in line before.
@@ -110,7 +110,7 @@ fn a_fixed_lock_is_confirmed_after_a_reconnect() {
     host.disconnect();
     host.advance(ms(2_000));
     (host.net, host.log) = (Net::Up, Vec::new());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.ops(), ["renew"]);
     assert!(host.held_until(LOCK) > host.now + WINDOW);
     host.advance(ms(20_000));
@@ -159,7 +159,7 @@ fn a_grant_without_a_known_clock_is_asked_about() {
     let call = in_line(&mut host);
     host.stranger_releases(LOCK);
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
     assert_eq!(host.ops(), [""; 0], "the probe comes first");
@@ -178,7 +178,7 @@ fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
     host.disconnect();
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.grant(call).token.get(), 2);
 }
 
@@ -411,7 +411,7 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     host.net = Net::Hold;
     host.stranger_releases(LOCK);
     host.grant(call);
-    host.server.flush();
+    host.servers[0].flush();
     host.answer_next();
     assert_eq!(host.told(), ["acquired 2", "lost: its key was deleted"]);
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
-use super::view::key;
+use super::host::{Done, Host, LOCK, Net, Pushes, TTL, key, ms};
 use crate::engine::{CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{BatchReply, Claim, Command, Release, Reply};
@@ -23,7 +22,7 @@ pub(super) fn in_line(host: &mut Host) -> CallId {
 
 /// Catches an index that keeps what nobody waits for any more.
 pub(super) fn assert_nobody_waits(host: &Host) {
-    assert!(host.acquiring().is_none());
+    assert!(host.engine.acquiring().is_none());
 }
 
 /// The claims of the acquisitions and of the releases that were sent.
@@ -161,7 +160,7 @@ fn stays_alive(host: &mut Host, lost: usize) -> bool {
         if host.count("acquire") >= lost {
             host.net = Net::Up;
         }
-        let line = host.server.line_value(host.server_now(), &key(LOCK));
+        let line = host.servers[0].line_value(host.server_now(), &key(LOCK));
         let (members, _) = line.expect("one waits");
         if members[0].2 < host.server_now() {
             return false;
@@ -216,7 +215,7 @@ fn losing_and_regaining_the_channel_changes_the_pace() {
 fn what_was_missed_is_asked_for_when_the_channel_is_heard_again() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    host.server.unsubscribe(super::host::CLIENT);
+    host.servers[0].unsubscribe(super::host::CLIENT);
     host.stranger_releases(LOCK);
     assert!(host.is_open(call));
     host.subscribe();
@@ -268,20 +267,21 @@ fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
     host.acquire(LOCK, Wait::Never);
     host.inspect(LOCK);
     assert_eq!(
-        host.asked_to_subscribe, 0,
+        host.asked_to_subscribe.len(),
+        0,
         "no push could be about anything"
     );
     host.acquire(LOCK, Wait::Forever);
-    assert_eq!(host.asked_to_subscribe, 1);
+    assert_eq!(host.asked_to_subscribe.len(), 1);
     host.hold(LockId(2));
     host.input(Input::UNSUBSCRIBED);
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.acquire_as(LockId(3), LOCK, Wait::Forever);
-    assert_eq!(host.asked_to_subscribe, 1);
+    assert_eq!(host.asked_to_subscribe.len(), 1);
 
     let mut host = Host::new();
     host.hold(LOCK);
-    assert_eq!(host.asked_to_subscribe, 1, "a holder may be revoked");
+    assert_eq!(host.asked_to_subscribe.len(), 1, "a holder may be revoked");
 }
 
 /// A waiter whose pushes are all lost, though the store counts somebody as having heard them.

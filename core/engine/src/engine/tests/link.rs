@@ -13,7 +13,7 @@ fn nothing_is_sent_before_the_store_can_be_reached() {
     assert_eq!(host.error(never), ErrorKind::Unavailable);
     assert!(host.is_open(forever));
     assert!(host.log.is_empty());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(
         host.grant(forever).token.get(),
         1,
@@ -25,7 +25,7 @@ fn nothing_is_sent_before_the_store_can_be_reached() {
 fn only_an_empty_probe_is_sent_before_the_servers_clock_is_known() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let call = host.acquire(LOCK, Wait::Never);
     let other = host.acquire(LockId(2), Wait::Never);
     host.advance(ms(100));
@@ -43,7 +43,7 @@ fn only_an_empty_probe_is_sent_before_the_servers_clock_is_known() {
 fn a_probe_that_failed_is_sent_again_with_pauses() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     for _ in 0..10 {
         host.fail_next(ErrorKind::Unavailable);
         assert!(host.pending.is_empty(), "not at once");
@@ -66,7 +66,7 @@ fn a_probe_that_failed_is_sent_again_with_pauses() {
 fn a_probe_that_is_refused_tells_those_who_wait_for_it() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let call = host.acquire(LOCK, Wait::Forever);
     host.fail_next(ErrorKind::Auth);
     assert_eq!(host.error(call), ErrorKind::Auth);
@@ -78,7 +78,7 @@ fn a_probe_that_is_refused_tells_those_who_wait_for_it() {
 fn a_probe_without_an_answer_is_sent_again() {
     let mut host = Host::unconnected();
     host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(ms(60_000));
     assert!(
         host.log.len() > 20 && host.log.len() < 80,
@@ -120,7 +120,7 @@ fn after_a_reconnect_everything_is_tried_again_at_once() {
     host.advance(ms(5_000));
     host.net = Net::Up;
     host.forget();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.outcome(release), &Ok(Done::Released));
     host.grant(acquire);
     let mut ops = host.ops();
@@ -145,8 +145,8 @@ fn every_lease_is_renewed_after_a_reconnect() {
     let mut host = Host::new();
     host.hold(LOCK);
     host.hold(LockId(2));
-    host.server.flush();
-    host.input(Input::CONNECTED);
+    host.servers[0].flush();
+    host.connect(0);
     assert_eq!(host.count("renew"), 2);
     assert_eq!(
         host.told()[2..],
@@ -161,7 +161,7 @@ fn an_unanswered_request_is_repeated_when_the_connection_was_replaced() {
     let call = host.acquire(LOCK, Wait::Forever);
     host.take();
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.grant(call).token.get(), 1);
 }
 
@@ -173,7 +173,7 @@ fn answers_from_before_a_reconnect_are_ignored() {
     let call = host.acquire(LOCK, Wait::Forever);
     let old = host.take();
     let reply = host.execute(&old);
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.reply(&old, Ok(reply));
     assert!(host.is_open(call));
     assert_eq!(
@@ -189,7 +189,7 @@ fn answers_from_before_a_reconnect_are_ignored() {
 fn the_answer_to_a_probe_from_before_a_disconnect_is_ignored() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let old = host.take();
     let reply = host.execute(&old);
     host.disconnect();
@@ -204,15 +204,15 @@ fn the_answer_to_a_probe_from_before_a_disconnect_is_ignored() {
 #[test]
 fn without_a_link_an_idle_engine_wants_no_time() {
     let mut host = Host::unconnected();
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
-    assert!(host.engine.wake_at().is_some());
+    host.connect(0);
+    assert!(host.wake.is_some());
     host.disconnect();
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
-    assert_eq!(host.engine.wake_at(), None);
+    host.connect(0);
+    assert_eq!(host.wake, None);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn after_a_reconnect_what_was_released_goes_before_what_is_wanted() {
     let call = host.acquire(LOCK, Wait::Forever);
     host.forget();
     host.advance(ms(1_000));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(
         host.told(),
         ["released 1", "acquired 2"],

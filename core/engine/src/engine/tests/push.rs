@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
+use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, key, ms};
 use super::line::in_line;
-use super::view::key;
 use crate::engine::{Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
@@ -44,7 +43,7 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
         let mut host = Host::new();
         let grant = host.hold(LOCK);
         host.forget();
-        host.server.delete(&key(LOCK));
+        host.servers[0].delete(&key(LOCK));
         host.input(Input::push(push(grant.lease, grant.token)));
         assert_eq!(host.told(), [reason]);
         assert!(!host.is_held(LOCK));
@@ -66,7 +65,7 @@ fn what_is_lost_by_a_push_is_given_back() {
         let call = host.acquire(LOCK, Wait::Forever);
         let sent = host.take();
         let reply = host.execute(&sent);
-        let lease = host.acquiring().expect("it asks");
+        let lease = host.engine.acquiring().expect("it asks");
         let push = Input::push(revoked(lease, token(1)));
         host.net = Net::Up;
         if overtakes {
@@ -92,7 +91,7 @@ fn what_a_stranger_publishes_is_not_believed() {
     host.pushes = Pushes::Hold;
     let held = host.hold(LockId(2));
     let call = in_line(&mut host);
-    let waits = host.acquiring().expect("one waits");
+    let waits = host.engine.acquiring().expect("one waits");
     host.forget();
     let half = |lease: LeaseId| LeaseId(lease.0 + 1);
     for forged in [
@@ -155,7 +154,7 @@ fn a_revocation_leaves_the_other_locks_alone() {
 fn a_loss_is_nothing_to_one_who_waits() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    let lease = host.acquiring().expect("one waits");
+    let lease = host.engine.acquiring().expect("one waits");
     let token = token(1);
     host.input(Input::push(revoked(lease, token)));
     host.input(Input::push(superseded(lease, token)));
@@ -175,7 +174,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
         let sent = host.take();
         let mut reply = host.execute(&sent);
         host.stranger_force_releases(LOCK);
-        let lease = host.acquiring().expect("it asks");
+        let lease = host.engine.acquiring().expect("it asks");
         let token = token(1);
         host.input(Input::push(revoked(lease, token)));
         assert!(host.is_open(call) && host.events.is_empty());
@@ -223,8 +222,8 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
     for push in pushes(&host) {
         host.input(Input::push(push));
     }
-    assert!(host.engine.is_idle() && host.engine.wake_at().is_none());
-    host.input(Input::CONNECTED);
+    assert!(host.engine.is_idle() && host.wake.is_none());
+    host.connect(0);
     host.hold(LOCK);
     host.shutdown();
     host.forget();
@@ -347,15 +346,12 @@ fn a_look_that_finds_all_well_changes_nothing_for_the_program() {
     host.subscribes = false;
     host.hold(LOCK);
     let deadline = host.held_until(LOCK);
-    let next = host.engine.wake_at();
+    let next = host.wake;
     host.advance(ms(1_000));
     host.subscribe();
     assert_eq!(host.ops(), ["acquire", "renew"]);
     assert_eq!(host.told(), ["acquired 1"]);
-    assert_eq!(
-        (host.held_until(LOCK), host.engine.wake_at()),
-        (deadline, next)
-    );
+    assert_eq!((host.held_until(LOCK), host.wake), (deadline, next));
     // As of any renewal, no answer is a risk, and is asked for again.
     host.net = Net::LoseReplies;
     host.subscribe();
@@ -443,7 +439,7 @@ fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
     host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert!(host.is_held(LOCK));
     host.force_release(LOCK);
     host.execute(&ghost);

@@ -120,7 +120,7 @@ fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
     assert_eq!(host.error(silent), ErrorKind::Timeout);
     assert_eq!(host.answered(silent), begin + PATIENCE);
     assert!(start < begin && host.engine.is_idle());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 /// Catches a forced release that gives up though it could be tried again: it hits nobody else.
@@ -186,7 +186,7 @@ fn without_a_link_a_question_waits_for_one() {
     host.disconnect();
     let answered = host.inspect(LOCK);
     host.advance(PATIENCE / 2);
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert!(host.outcome(answered).is_ok());
     host.disconnect();
     let start = host.now;
@@ -226,7 +226,7 @@ fn a_cancelled_question_is_not_answered() {
     assert!(host.engine.is_idle());
     host.answer_all();
     assert!(host.is_open(call));
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 /// The store did answer: that it is loading. And nothing may be asked for when nobody waits.
@@ -240,7 +240,7 @@ fn when_the_patience_ends_the_last_error_is_told_and_nothing_more_is_sent() {
         if !host.pending.is_empty() {
             host.fail_next(ErrorKind::Unavailable);
         }
-        let next = host.engine.wake_at().expect("it goes on");
+        let next = host.wake.expect("it goes on");
         host.advance_to(next);
     }
     assert_eq!(host.answered(call), start + PATIENCE);

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
-use super::network::stranger;
-use super::view::key;
+use super::host::stranger;
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, ms};
 use crate::engine::{LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;

@@ -1,7 +1,8 @@
 //! Giving the lock back.
 
-use super::host::{Done, FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, lease_of, ms};
-use super::view::key;
+use super::host::{
+    Done, FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms,
+};
 use crate::engine::{CallId, Input, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{BatchReply, LeaseId, Reply};
@@ -33,7 +34,7 @@ fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
 fn a_release_of_a_lost_lease_fails_without_a_request() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.advance(TTL / 3);
     host.forget();
     let call = host.release(lease);
@@ -67,7 +68,7 @@ fn a_release_that_finds_the_lock_gone_or_taken_reports_the_loss() {
     ] {
         let mut host = Host::new();
         let lease = host.hold(LOCK).lease;
-        host.server.delete(&key(LOCK));
+        host.servers[0].delete(&key(LOCK));
         if taken {
             host.stranger_acquires(LOCK, TTL);
         }
@@ -135,7 +136,7 @@ fn a_release_that_came_late_does_not_hide_a_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     let call = too_late(&mut host, lease);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.advance(SOON);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
@@ -148,8 +149,8 @@ fn a_release_without_a_link_does_not_hide_a_loss() {
     let lease = host.hold(LOCK).lease;
     host.disconnect();
     let call = host.release(lease);
-    host.server.delete(&key(LOCK));
-    host.input(Input::CONNECTED);
+    host.servers[0].delete(&key(LOCK));
+    host.connect(0);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     assert_eq!(
         host.told(),
@@ -167,7 +168,7 @@ fn a_release_that_is_over_before_it_could_leave_is_not_sent_any_more() {
     host.advance(TTL * 3);
     assert_eq!(host.error(call), ErrorKind::Unavailable);
     assert!(host.engine.is_idle());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(SOON);
     assert_eq!(host.count("release"), 0);
 }
@@ -223,9 +224,9 @@ fn a_release_that_was_never_sent_does_not_hide_a_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let call = host.release(lease);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.net = Net::Up;
     host.advance(TIMEOUT + ms(1_000));
     assert_eq!(host.error(call), ErrorKind::NotHeld);
@@ -256,7 +257,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
     host.net = Net::Hold;
     let lease = lease_of(host.acquire(LOCK, Wait::Forever));
     let old = host.take();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.answer_all();
     assert!(host.is_held(LOCK));
     host.net = Net::LoseReplies;
@@ -264,7 +265,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
     host.stranger_acquires(LOCK, ms(60_000));
     host.execute(&old);
     let waits = |host: &Host| {
-        host.server
+        host.servers[0]
             .line_value(host.server_now(), &key(LOCK))
             .is_some()
     };
@@ -272,7 +273,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
     host.disconnect();
     host.advance(ms(1_000));
     (host.net, host.back) = (Net::Up, ms(5));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(SOON);
     assert!(!waits(&host));
 }

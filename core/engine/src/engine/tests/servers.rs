@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::host::{CLIENT, TIMEOUT, ms};
-use super::view::key;
+use super::host::{CLIENT, TIMEOUT, key, ms};
 use crate::engine::{
     Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, Output, RequestId, ServerId,
     Settings, Suspicion, Wait,

@@ -1,7 +1,7 @@
 //! The end of a locker.
 
 use super::host::{Done, FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
-use crate::engine::{Input, LockId, Wait};
+use crate::engine::{LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -23,7 +23,7 @@ fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
     assert!(!host.is_taken(LOCK) && host.is_taken(LockId(2)));
     assert_eq!(host.waiting(LockId(2)), 0);
     assert!(host.engine.is_idle());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_reconnect_during_it_lets_the_releases_through() {
     let call = host.shutdown();
     host.advance(ms(3_000));
     assert!(host.is_open(call));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
     assert!(!host.is_taken(LOCK));
 }

@@ -3,23 +3,22 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
-use super::view::key;
+use super::host::{Host, LOCK, Locker, Net, SOON, TIMEOUT, TTL, key, ms};
 use crate::engine::stats::Counts;
-use crate::engine::{Histogram, Input, LockId, Stats, Wait};
+use crate::engine::{Histogram, LockId, Stats, Wait};
 use crate::error::ErrorKind;
 use crate::event::LossReason;
 use crate::time::Timestamp;
 
-impl Host {
+impl Locker {
     /// Takes a look at what was counted, and checks that against what was before.
-    pub(super) fn look_at_counts(&mut self) {
+    pub(crate) fn look_at_counts(&mut self) {
         let counts = self.engine.counts();
         assert_none_fell(&self.numbers, counts.numbers());
         self.numbers = counts.numbers().to_vec();
         let stats = Stats::from(counts);
-        let contenders = self.engine.single().locks.contenders.len();
-        let releases = self.engine.single().locks.len() - contenders;
+        let (contenders, all) = self.engine.tables();
+        let releases = all - contenders;
         assert_eq!(stats.held + stats.waiting, contenders as u64);
         assert_eq!(stats.acquired - stats.held, stats.holding_times.count);
         let over = stats.released + stats.lost.total();
@@ -156,7 +155,7 @@ fn a_failed_renewal_is_counted() {
         (host.counted.renewal_failures, host.counted.renewals),
         (1, 0)
     );
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.counted.renewals, 1);
 }
 
@@ -170,11 +169,11 @@ fn losses_are_counted_by_their_reasons() {
     host.fixed = false;
     assert_eq!(host.counted.lost.expired, 1);
     host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.advance(TTL / 2);
     assert_eq!(host.counted.lost.deleted, 1);
     host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     host.advance(TTL / 2);
     assert_eq!(host.counted.lost.superseded, 1);

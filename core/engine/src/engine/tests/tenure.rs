@@ -1,8 +1,7 @@
 //! While the lock is held: renewals, and losses.
 
-use super::host::{Done, Host, LOCK, Net, SOON, TTL, ms};
-use super::view::{key, remaining};
-use crate::engine::{Input, LockId, Wait};
+use super::host::{Done, Host, LOCK, Net, SOON, TTL, key, ms, remaining};
+use crate::engine::{LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::LeaseId;
 
@@ -216,7 +215,7 @@ fn a_renewal_that_comes_too_late_is_asked_for_once_more_at_once() {
 fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
     let mut host = Host::new();
     host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.advance(TTL * 3);
     assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
     assert_eq!(host.ops(), ["acquire", "renew"]);
@@ -227,7 +226,7 @@ fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
 fn a_lease_that_somebody_else_took_is_superseded() {
     let mut host = Host::new();
     host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL * 2);
     host.advance(TTL * 3);
     assert_eq!(
@@ -254,7 +253,7 @@ fn a_lease_whose_key_became_something_else_is_superseded() {
 fn a_call_that_waits_for_a_renewal_hears_of_the_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     let call = host.renew(lease);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     let again = host.renew(lease);
@@ -305,7 +304,7 @@ fn a_lease_that_was_released_is_renewed_no_more() {
     host.forget();
     host.advance(TTL * 2);
     assert!(host.log.is_empty());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 #[test]
@@ -335,7 +334,7 @@ fn each_of_many_leases_is_renewed() {
     host.advance(ms(4_000));
     host.net = Net::Up;
     host.disconnect();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(ms(30_000));
     let told = host.told();
     let lost = told.iter().find(|told| told.starts_with("lost"));

@@ -1,7 +1,7 @@
 //! Calls while the store cannot be reached: they wait for it within their own time, and say why not.
 
 use super::host::{Done, Host, LOCK, Net, PATIENCE, TIMEOUT, ms};
-use crate::engine::{Input, LockId, Wait};
+use crate::engine::{LockId, Wait};
 use crate::error::{Error, ErrorKind};
 
 /// As the host of a client that connects lazily says of each probe.
@@ -32,7 +32,7 @@ fn advance_without_a_store(host: &mut Host, millis: u64, error: &Error) {
 fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let until = host.now + ms(1_500);
     let calls = [
         host.acquire(LOCK, Wait::Never),
@@ -53,7 +53,7 @@ fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
 fn a_store_that_never_answers_is_unavailable() {
     let mut host = Host::unconnected();
     host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let calls = [
         host.acquire(LOCK, Wait::Never),
         host.acquire(LockId(2), Wait::Forever),
@@ -79,7 +79,7 @@ fn what_does_not_wait_for_a_lock_waits_for_the_link() {
     host.forget();
     host.advance(TIMEOUT / 2);
     assert!(host.log.is_empty());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.grant(acquire);
     assert_eq!(host.outcome(renew), &Ok(Done::Renewed));
     assert!(matches!(host.outcome(inspect), Ok(Done::Inspected(_))));
@@ -115,7 +115,7 @@ fn an_acquisition_that_a_broken_link_took_with_it_is_tried_on_the_next() {
     host.advance(ms(500));
     assert!(host.is_open(call));
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.grant(call);
 }
 
@@ -130,7 +130,7 @@ fn links_that_break_again_and_again_end_the_call() {
         host.pending.clear();
         host.disconnect();
         host.advance(ms(100));
-        host.input(Input::CONNECTED);
+        host.connect(0);
         if let Some(probe) = host.pending.pop_front() {
             let reply = host.execute(&probe);
             host.reply(&probe, Ok(reply));
@@ -145,7 +145,7 @@ fn links_that_break_again_and_again_end_the_call() {
 fn credentials_that_a_new_link_is_refused_may_be_right_soon() {
     let mut host = Host::new();
     let error = wrong_password();
-    host.input(Input::disconnected(error));
+    host.disconnected(0, error);
     let long = host.acquire(LOCK, Wait::Until(host.now + ms(8_000)));
     let short = host.acquire(LockId(2), Wait::Until(host.now + ms(1_000)));
     host.advance(ms(5_000));
@@ -154,7 +154,7 @@ fn credentials_that_a_new_link_is_refused_may_be_right_soon() {
     let text = "the store cannot be reached: the server refused the password";
     assert_eq!(told.to_string(), text);
     assert!(host.is_open(long));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.grant(long);
 }
 
@@ -164,14 +164,14 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
     let mut host = Host::unconnected();
     let early = host.acquire(LOCK, Wait::Forever);
     let error = wrong_password();
-    host.input(Input::disconnected(error));
+    host.disconnected(0, error);
     let late = host.acquire(LockId(2), Wait::Never);
     for call in [early, late] {
         assert_eq!(host.outcome(call), &Err(wrong_password()), "at once");
     }
     // It is asked again all the same.
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let waits = host.acquire(LOCK, Wait::Never);
     host.net = Net::Up;
     host.answer_all();
@@ -183,7 +183,7 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
 fn a_store_that_did_serve_this_client_is_not_given_up_when_it_refuses_it() {
     let mut host = Host::new();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let call = host.acquire(LOCK, Wait::Until(host.now + ms(8_000)));
     advance_without_a_store(&mut host, 5_000, &wrong_password());
     assert!(host.is_open(call));

@@ -1,7 +1,6 @@
 //! A holder hears at once that somebody else changed its lock, if the server says so.
 
-use super::host::{Host, LOCK, Net, SOON, TTL, ms};
-use super::view::key;
+use super::host::{Host, LOCK, Net, SOON, TTL, key, ms};
 use crate::engine::single::{MOST_KEYS, MOST_LOOKS};
 use crate::engine::{Input, LockId, Wait};
 
@@ -35,7 +34,7 @@ fn a_deleted_lock_is_lost_at_once() {
         host.hold(LOCK);
         host.advance(READ);
         assert_eq!(host.read(), 1);
-        host.server.delete(&key(LOCK));
+        host.servers[0].delete(&key(LOCK));
         host.input(Input::changed(LOCK));
         assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
         assert_eq!((host.watched(), host.ops()), (0, vec!["acquire", "renew"]));
@@ -47,7 +46,7 @@ fn a_taken_lock_is_lost_at_once() {
     let mut host = Host::watching();
     host.hold(LOCK);
     host.advance(READ);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     host.input(Input::changed(LOCK));
     let reason = "lost: somebody else holds the lock";
@@ -61,7 +60,7 @@ fn who_is_not_told_learns_at_the_next_renewal() {
     host.hold(LOCK);
     host.advance(READ);
     assert_eq!(host.read(), 0);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     host.advance(TTL / 4);
     assert!(host.is_held(LOCK));
@@ -81,7 +80,7 @@ fn a_key_is_read_again_after_each_renewal() {
     host.renew(lease);
     host.advance(READ);
     assert_eq!((host.read(), host.watched()), (1, 1));
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     assert!(!host.is_held(LOCK));
 }
@@ -154,7 +153,7 @@ fn everything_looks_once_when_everything_may_have_changed() {
         host.hold(LockId(lock));
     }
     host.advance(READ);
-    host.server.delete(&key(LockId(3)));
+    host.servers[0].delete(&key(LockId(3)));
     for _ in 0..10 {
         host.input(Input::Changed { key: None });
     }
@@ -173,7 +172,7 @@ fn a_change_while_it_is_renewed_is_looked_at_after_it() {
     host.renew(lease);
     let sent = host.take();
     let reply = host.execute(&sent);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     host.net = Net::Up;
     host.reply(&sent, Ok(reply));

@@ -2,32 +2,33 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, Sent, Told};
-
+use super::{Done, Host, Sent, Told};
 use crate::engine::{Acquired, CallId, LockId};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::name::Name;
-use crate::protocol::{Command, LeaseId, LockKey};
+use crate::protocol::{Command, LockKey};
 use crate::time::{ServerTime, Timestamp};
 
 /// What came of it.
 impl Host {
     /// Forgets what was logged so far.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.log.clear();
-        self.events.clear();
         self.done.clear();
+        for locker in &mut self.lockers {
+            locker.events.clear();
+        }
     }
 
-    pub(super) fn grant(&self, call: CallId) -> Acquired {
+    pub fn grant(&self, call: CallId) -> Acquired {
         match self.outcome(call) {
             Ok(Done::Acquired(grant)) => *grant,
             other => panic!("{call:?} was not granted: {other:?}"),
         }
     }
 
-    pub(super) fn outcome(&self, call: CallId) -> &Result<Done, Error> {
+    pub fn outcome(&self, call: CallId) -> &Result<Done, Error> {
         &self
             .done
             .get(&call)
@@ -35,25 +36,26 @@ impl Host {
             .1
     }
 
-    pub(super) fn error(&self, call: CallId) -> ErrorKind {
-        self.outcome(call)
-            .as_ref()
-            .expect_err("the call failed")
-            .kind()
+    pub fn failure(&self, call: CallId) -> &Error {
+        self.outcome(call).as_ref().expect_err("the call failed")
+    }
+
+    pub fn error(&self, call: CallId) -> ErrorKind {
+        self.failure(call).kind()
     }
 
     /// When a call was answered.
-    pub(super) fn answered(&self, call: CallId) -> Timestamp {
+    pub fn answered(&self, call: CallId) -> Timestamp {
         self.outcome(call).as_ref().ok();
         self.done[&call].0
     }
 
-    pub(super) fn is_open(&self, call: CallId) -> bool {
+    pub fn is_open(&self, call: CallId) -> bool {
         !self.done.contains_key(&call)
     }
 
     /// The operations that were sent, in order.
-    pub(super) fn ops(&self) -> Vec<&'static str> {
+    pub fn ops(&self) -> Vec<&'static str> {
         self.log
             .iter()
             .flat_map(|sent| &sent.batch)
@@ -62,38 +64,33 @@ impl Host {
     }
 
     /// When each batch was sent.
-    pub(super) fn times(&self) -> Vec<Timestamp> {
+    pub fn times(&self) -> Vec<Timestamp> {
         self.log.iter().map(|sent| sent.at).collect()
     }
 
     /// The events in short.
-    pub(super) fn told(&self) -> Vec<String> {
+    pub fn told(&self) -> Vec<String> {
         self.events.iter().map(|told| short(&told.event)).collect()
     }
 
     /// When each batch with such an operation was sent.
-    pub(super) fn times_of(&self, what: &str) -> Vec<Timestamp> {
+    pub fn times_of(&self, what: &str) -> Vec<Timestamp> {
         let has = |sent: &&Sent| sent.batch.iter().any(|op| kind(&op.command) == what);
         self.log.iter().filter(has).map(|sent| sent.at).collect()
     }
 
     /// How many operations of this kind were sent.
-    pub(super) fn count(&self, what: &str) -> usize {
+    pub fn count(&self, what: &str) -> usize {
         self.ops().into_iter().filter(|op| *op == what).count()
     }
 
     /// Whether the engine says that the lock is held now.
-    pub(super) fn is_held(&self, lock: LockId) -> bool {
+    pub fn is_held(&self, lock: LockId) -> bool {
         self.engine.held(self.now, lock).next().is_some()
     }
 
-    /// The lease id of one who wants a lock, if anybody does.
-    pub(super) fn acquiring(&self) -> Option<LeaseId> {
-        self.engine.acquiring()
-    }
-
     /// The deadline of a lock that is held.
-    pub(super) fn held_until(&self, lock: LockId) -> Timestamp {
+    pub fn held_until(&self, lock: LockId) -> Timestamp {
         let held = self.engine.held(self.now, lock).next();
         let (_, event) = held.expect("the lock is held");
         match event {
@@ -103,30 +100,36 @@ impl Host {
     }
 
     /// When the store lets go of the lock.
-    pub(super) fn expiry(&self, lock: LockId) -> Option<ServerTime> {
-        self.server
-            .tenure(self.server_now(), &key(lock))
-            .map(|tenure| tenure.expires)
+    pub fn expiry(&self, lock: LockId) -> Option<ServerTime> {
+        let tenure = self.servers[0].tenure(self.server_now(), &key(lock));
+        tenure.map(|tenure| tenure.expires)
     }
 
     /// How many are in the lock's line, dead or alive.
-    pub(super) fn waiting(&self, lock: LockId) -> usize {
-        let line = self.server.line_value(self.server_now(), &key(lock));
+    pub fn waiting(&self, lock: LockId) -> usize {
+        let line = self.servers[0].line_value(self.server_now(), &key(lock));
         line.map_or(0, |(members, _)| members.len())
     }
 
     /// The newest event and when it came.
-    pub(super) fn last_told(&self) -> &Told {
+    pub fn last_told(&self) -> &Told {
         self.events.last().expect("an event came")
     }
 }
 
-pub(super) fn key(lock: LockId) -> LockKey {
-    let name = Name::new(format!("lock-{}", lock.0)).expect("a short name is valid");
-    LockKey::new("test", &name).expect("a short namespace is valid")
+pub fn key(lock: LockId) -> LockKey {
+    key_of(&name_of(lock))
 }
 
-pub(super) fn kind(command: &Command) -> &'static str {
+pub fn name_of(lock: LockId) -> Name {
+    Name::new(format!("lock-{}", lock.0)).expect("a short name is valid")
+}
+
+pub fn key_of(name: &Name) -> LockKey {
+    LockKey::new("test", name).expect("a short namespace is valid")
+}
+
+pub fn kind(command: &Command) -> &'static str {
     match command {
         Command::Acquire(_) => "acquire",
         Command::Renew(_) => "renew",
@@ -157,7 +160,7 @@ fn short(event: &LeaseEvent) -> String {
 }
 
 /// The time that an event says is left.
-pub(super) fn remaining(event: &LeaseEvent) -> Option<Duration> {
+pub fn remaining(event: &LeaseEvent) -> Option<Duration> {
     match event {
         LeaseEvent::Acquired { remaining, .. }
         | LeaseEvent::Renewed { remaining, .. }
