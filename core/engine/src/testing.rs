@@ -27,7 +27,7 @@ use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, Durability, LeaseId, LockKey, Op, Pattern};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
-pub use network::id_of;
+pub use network::{id_of, place};
 pub use view::{key, key_of, kind, name_of, remaining};
 
 pub const LOCK: LockId = LockId(1);

@@ -281,7 +281,8 @@ fn answer(sent: &Sent, result: Result<BatchReply, Error>) -> Input {
     }
 }
 
-fn place(server: ServerId) -> usize {
+/// Its place among the servers.
+pub fn place(server: ServerId) -> usize {
     usize::try_from(server.0).expect("it is small")
 }
 

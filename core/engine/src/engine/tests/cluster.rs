@@ -8,7 +8,7 @@ use crate::time::{ServerTime, Timestamp};
 
 const OTHER: LockId = LockId(2);
 
-fn clustered() -> Settings {
+pub(super) fn clustered() -> Settings {
     Settings {
         clustered: true,
         ..Settings::new(CLIENT)
