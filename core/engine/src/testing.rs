@@ -232,6 +232,35 @@ impl Host {
         host
     }
 
+    /// One that is connected, and has this network from then on.
+    pub fn on(net: Net) -> Self {
+        let mut host = Self::new();
+        host.net = net;
+        host
+    }
+
+    /// One that has this network, and asks the server for its clock.
+    pub fn connecting(net: Net) -> Self {
+        let mut host = Self::unconnected();
+        host.net = net;
+        host.connect(0);
+        host
+    }
+
+    /// One that asks for `LOCK`, and that call: it stays under way.
+    pub fn asking() -> (Self, CallId) {
+        let mut host = Self::on(Net::Hold);
+        let call = host.acquire(LOCK, Wait::Forever);
+        (host, call)
+    }
+
+    /// One that holds `LOCK`, and the lease.
+    pub fn holding() -> (Self, LeaseId) {
+        let mut host = Self::new();
+        let lease = host.hold(LOCK).lease;
+        (host, lease)
+    }
+
     /// One that keeps that much of each lease for clocks that drift.
     pub fn with_margin(parts_per_million: u32) -> Self {
         let mut settings = Settings::new(CLIENT);

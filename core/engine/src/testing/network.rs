@@ -125,6 +125,12 @@ impl Host {
         self.settle();
     }
 
+    pub fn set_all(&mut self, servers: impl IntoIterator<Item = usize>, net: Net) {
+        for server in servers {
+            self.set(server, net);
+        }
+    }
+
     pub(super) fn fail_lost(&mut self) {
         let now = self.now;
         let over: Vec<_> = self
@@ -219,14 +225,26 @@ impl Host {
         self.pending.pop_front().expect("a batch is under way")
     }
 
+    /// The oldest batch arrives at its server, and its answer stays under way.
+    pub fn take_reply(&mut self) -> (Sent, BatchReply) {
+        let sent = self.take();
+        let reply = self.execute(&sent);
+        (sent, reply)
+    }
+
     pub fn reply(&mut self, sent: &Sent, result: Result<BatchReply, Error>) {
         self.at(sent.locker).input(answer(sent, result));
     }
 
+    /// The batch arrives at its server, and the answer arrives here.
+    pub fn answer(&mut self, sent: &Sent) {
+        let reply = self.execute(sent);
+        self.reply(sent, Ok(reply));
+    }
+
     pub fn answer_next(&mut self) {
         let sent = self.take();
-        let reply = self.execute(&sent);
-        self.reply(&sent, Ok(reply));
+        self.answer(&sent);
     }
 
     pub fn answer_all(&mut self) {

@@ -63,6 +63,11 @@ impl Host {
             .collect()
     }
 
+    /// How many operations each batch has that is under way.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.pending.iter().map(|sent| sent.batch.len()).collect()
+    }
+
     /// When each batch was sent.
     pub fn times(&self) -> Vec<Timestamp> {
         self.log.iter().map(|sent| sent.at).collect()
@@ -71,6 +76,16 @@ impl Host {
     /// The events in short.
     pub fn told(&self) -> Vec<String> {
         self.events.iter().map(|told| short(&told.event)).collect()
+    }
+
+    /// The newest event in short.
+    pub fn told_last(&self) -> String {
+        short(&self.last_told().event)
+    }
+
+    /// How often this was told.
+    pub fn told_times(&self, what: &str) -> usize {
+        self.told().iter().filter(|told| *told == what).count()
     }
 
     /// When each batch with such an operation was sent.
@@ -150,7 +165,7 @@ fn short(event: &LeaseEvent) -> String {
         LeaseEvent::Acquired { token, .. } => format!("acquired {token}"),
         LeaseEvent::Renewed { .. } => "renewed".to_owned(),
         LeaseEvent::AtRisk { .. } => "at risk".to_owned(),
-        LeaseEvent::Lost { reason, .. } => format!("lost: {reason}"),
+        LeaseEvent::Lost { reason, .. } => format!("lost: {}", reason.code()),
         LeaseEvent::Released { token, .. } => format!("released {token}"),
         LeaseEvent::ClockDrift { drift_margin } => format!("drift {drift_margin}"),
         LeaseEvent::Quarantined { server, .. } => format!("server {server} is in quarantine"),

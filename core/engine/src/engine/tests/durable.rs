@@ -31,7 +31,7 @@ fn too_few_copies_are_told_and_the_lock_is_given_back() {
     for wait in [Wait::Never, Wait::Forever, Wait::Until(host.now + TTL)] {
         host.forget();
         let call = host.acquire(OTHER, wait);
-        let error = host.outcome(call).as_ref().expect_err("it does not count");
+        let error = host.failure(call);
         assert_eq!(error.kind(), ErrorKind::NotReplicated);
         let said = "the lock does not count: 1 of 2 replicas acknowledged it in time";
         assert_eq!(error.to_string(), said);
@@ -161,8 +161,7 @@ fn what_needs_other_copies_leaves_apart() {
     host.answer_next();
     let sent = host.take();
     assert_eq!((sent.batch.len(), sent.durability), (1, one));
-    let reply = host.execute(&sent);
-    host.reply(&sent, Ok(reply));
+    host.answer(&sent);
     host.grant(third);
 }
 
@@ -232,13 +231,13 @@ fn a_renewal_with_too_few_copies_does_not_extend() {
         assert_eq!(host.held_until(LOCK), lease.deadline);
         host.copies = Ok([1, 2]);
         host.advance(ms(2_000));
-        assert_eq!(host.told().last().map(String::as_str), Some("renewed"));
+        assert_eq!(host.told_last(), "renewed");
         let until = host.held_until(LOCK);
         assert!(until > lease.deadline);
         host.copies = Ok([1, 0]);
         host.advance(TTL);
         let told = host.told();
-        assert_eq!(told.last().map(String::as_str), Some("lost: it expired"));
+        assert_eq!(told.last().map(String::as_str), Some("lost: expired"));
         assert_eq!(host.last_told().at, until - LEAD);
         assert!(!host.is_taken(LOCK), "it was given back");
     }

@@ -135,8 +135,7 @@ fn a_handle_is_closed_after_the_last_of_its_releases() {
 /// It would mix up two tenures.
 #[test]
 fn a_lease_id_that_is_in_use_is_refused() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let (call, spec) = (host.next_call(), exclusive(&host, LockId(2)).into());
     let lock = LockId(2);
     let wait = Wait::Never;

@@ -52,8 +52,7 @@ fn the_next_token_is_greater_and_the_tenures_own_stays() {
 #[test]
 fn every_renewal_has_it_until_one_succeeds() {
     for net in [Net::LoseRequests, Net::LoseReplies] {
-        let mut host = Host::new();
-        let lease = host.hold(LOCK).lease;
+        let (mut host, lease) = Host::holding();
         host.net = net;
         let call = host.raise(lease, floor(2));
         host.advance(ms(2_100));
@@ -73,8 +72,7 @@ fn every_renewal_has_it_until_one_succeeds() {
 /// Catches an answer to a renewal that had a lower floor, or none, that is taken for one to this.
 #[test]
 fn a_call_waits_for_a_renewal_that_has_its_floor() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let calls = [
         host.renew(lease),
@@ -121,8 +119,7 @@ fn a_call_does_not_take_a_look_for_its_renewal() {
 
 #[test]
 fn a_tenure_that_is_over_raises_nothing() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     let token = host.token_of(LOCK).map(FencingToken::get);

@@ -73,7 +73,7 @@ fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     assert!(deadline >= start + TTL - ms(100) && deadline <= start + TTL);
     host.advance(TTL * 2);
     assert_eq!(host.ops()[..2], ["renew", "release"]);
-    assert_eq!(host.told(), ["acquired 2", "renewed", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 2", "renewed", "lost: expired"]);
     assert_eq!(host.last_told().at, deadline - LEAD);
 }
 
@@ -91,7 +91,7 @@ fn without_a_confirmation_it_is_at_risk_and_lost_when_the_promise_ends() {
         host.advance(PROMISE);
         let told = host.told();
         assert_eq!(told[..2], ["acquired 2", "at risk"]);
-        assert_eq!(told.last().map(String::as_str), Some("lost: it expired"));
+        assert_eq!(told.last().map(String::as_str), Some("lost: expired"));
         assert_eq!(host.last_told().at, deadline - LEAD);
         assert!(deadline <= granted + PROMISE);
         assert!(host.count("renew") >= 2, "{:?}", host.ops());
@@ -310,8 +310,7 @@ fn each_caller_is_told_how_long_it_waited_itself() {
 /// An answer's tenure began when its question was sent, or later.
 #[test]
 fn a_tenure_from_an_answer_began_with_its_question() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let sent = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(ms(300));
@@ -413,7 +412,7 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     host.grant(call);
     host.servers[0].flush();
     host.answer_next();
-    assert_eq!(host.told(), ["acquired 2", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 2", "lost: deleted"]);
 }
 
 /// The release was given up by then, and its request forgotten; who is next in line learns of it all

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::host::{Done, Host, LOCK, Net, Pushes, TTL, key, ms};
 use crate::engine::{CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
-use crate::protocol::{BatchReply, Claim, Command, Release, Reply};
+use crate::protocol::{Claim, Command, Release, Reply};
 use crate::time::Timestamp;
 
 /// Longer than any of these stories.
@@ -96,7 +96,7 @@ fn whoever_stands_far_behind_keeps_its_place_by_its_heartbeat() {
     assert_eq!(host.count("acquire"), 1);
 }
 
-fn gaps(times: &[Timestamp]) -> Vec<Duration> {
+pub(super) fn gaps(times: &[Timestamp]) -> Vec<Duration> {
     times
         .windows(2)
         .map(|pair| pair[1].since(pair[0]))
@@ -230,8 +230,7 @@ fn a_question_under_way_when_the_channel_is_subscribed_is_asked_once_more() {
     (host.subscribes, host.net) = (false, Net::Hold);
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);
-    let first = host.take();
-    let reply = host.execute(&first);
+    let (first, reply) = host.take_reply();
     // The grant reaches nobody.
     host.stranger_releases(LOCK);
     host.subscribe();
@@ -279,8 +278,7 @@ fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
     host.acquire_as(LockId(3), LOCK, Wait::Forever);
     assert_eq!(host.asked_to_subscribe.len(), 1);
 
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (host, _) = Host::holding();
     assert_eq!(host.asked_to_subscribe.len(), 1, "a holder may be revoked");
 }
 
@@ -302,14 +300,7 @@ fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_to
     assert_nobody_waits(&host);
 }
 
-fn answer_full(host: &mut Host) {
-    let sent = host.take();
-    let reply = BatchReply {
-        time: Some(host.server_now()),
-        replies: vec![Ok(Reply::Full { waiting: 65_536 })],
-    };
-    host.reply(&sent, Ok(reply));
-}
+const FULL: Reply = Reply::Full { waiting: 65_536 };
 
 #[test]
 fn a_line_that_is_full_fails_the_call_visibly() {
@@ -317,9 +308,9 @@ fn a_line_that_is_full_fails_the_call_visibly() {
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
-    answer_full(&mut host);
+    host.answer_each(&Ok(FULL));
     assert_eq!(host.error(call), ErrorKind::Overloaded);
-    let error = host.outcome(call).as_ref().expect_err("it failed");
+    let error = host.failure(call);
     assert!(error.to_string().contains("65536"), "{error}");
     assert_nobody_waits(&host);
 }
@@ -331,7 +322,7 @@ fn a_line_that_is_full_leaves_nothing_to_give_back() {
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
     host.acquire(LOCK, Wait::Forever);
-    answer_full(&mut host);
+    host.answer_each(&Ok(FULL));
     host.net = Net::Up;
     host.advance(TTL);
     assert_eq!(host.ops(), ["acquire"]);

@@ -36,9 +36,9 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
     for (push, reason) in [
         (
             revoked as fn(LeaseId, FencingToken) -> Push,
-            "lost: the lock was force-released",
+            "lost: revoked",
         ),
-        (superseded, "lost: somebody else holds the lock"),
+        (superseded, "lost: superseded"),
     ] {
         let mut host = Host::new();
         let grant = host.hold(LOCK);
@@ -60,11 +60,8 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
 #[test]
 fn what_is_lost_by_a_push_is_given_back() {
     for overtakes in [false, true] {
-        let mut host = Host::new();
-        host.net = Net::Hold;
-        let call = host.acquire(LOCK, Wait::Forever);
-        let sent = host.take();
-        let reply = host.execute(&sent);
+        let (mut host, call) = Host::asking();
+        let (sent, reply) = host.take_reply();
         let lease = host.engine.acquiring().expect("it asks");
         let push = Input::push(revoked(lease, token(1)));
         host.net = Net::Up;
@@ -76,7 +73,7 @@ fn what_is_lost_by_a_push_is_given_back() {
             host.input(push);
         }
         host.grant(call);
-        let lost = ["acquired 1", "lost: the lock was force-released"];
+        let lost = ["acquired 1", "lost: revoked"];
         assert_eq!(host.told(), lost);
         assert!(!host.is_taken(LOCK) && host.engine.is_idle());
         assert_eq!(host.ops(), ["acquire", "release"]);
@@ -168,9 +165,7 @@ fn a_loss_is_nothing_to_one_who_waits() {
 #[test]
 fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
     for regained in [false, true] {
-        let mut host = Host::new();
-        host.net = Net::Hold;
-        let call = host.acquire(LOCK, Wait::Forever);
+        let (mut host, call) = Host::asking();
         let sent = host.take();
         let mut reply = host.execute(&sent);
         host.stranger_force_releases(LOCK);
@@ -183,7 +178,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
         }
         host.reply(&sent, Ok(reply));
         host.grant(call);
-        let lost = ["acquired 1", "lost: the lock was force-released"];
+        let lost = ["acquired 1", "lost: revoked"];
         let told: &[_] = if regained { &["acquired 2"] } else { &lost };
         assert_eq!(host.told(), told);
         assert_eq!(host.is_held(LOCK), regained);
@@ -259,10 +254,7 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
         reclaims: Reclaim::From(grant.token),
     }));
     assert!(matches!(taken, Reply::Held(_)));
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: somebody else holds the lock"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
     let release = host.release(lease);
     assert_eq!(host.error(release), ErrorKind::NotHeld);
     assert!(host.is_taken(LOCK));
@@ -272,20 +264,16 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
 #[test]
 fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
     for executed_before in [true, false] {
-        let mut host = Host::new();
-        let grant = host.hold(LOCK);
+        let (mut host, lease) = Host::holding();
         host.net = Net::Hold;
-        let renewal = host.renew(grant.lease);
+        let renewal = host.renew(lease);
         let sent = host.take();
         let early = executed_before.then(|| host.execute(&sent));
         host.stranger_force_releases(LOCK);
         assert_eq!(host.error(renewal), ErrorKind::NotHeld);
         let reply = early.unwrap_or_else(|| host.execute(&sent));
         host.reply(&sent, Ok(reply));
-        assert_eq!(
-            host.told(),
-            ["acquired 1", "lost: the lock was force-released"]
-        );
+        assert_eq!(host.told(), ["acquired 1", "lost: revoked"]);
         host.answer_all();
         host.advance(TTL);
         assert_eq!(host.ops(), ["acquire", "renew", "release"]);
@@ -297,8 +285,7 @@ fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
 /// the same locker here.
 #[test]
 fn a_force_release_hands_the_lock_to_the_first_in_line() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     let waiter = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     host.force_release(LOCK);
     assert_eq!(host.grant(waiter).token.get(), 2);
@@ -310,7 +297,7 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
         [
             "acquired 1",
             "acquired 2",
-            "lost: the lock was force-released",
+            "lost: revoked",
             "renewed",
             "waiting 1"
         ]
@@ -321,10 +308,7 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
 /// gap. Catches a holder that learns at its next renewal of what happened before.
 #[test]
 fn a_holder_looks_at_once_when_it_can_be_told_again() {
-    for (taken, reason) in [
-        (false, "lost: its key was deleted"),
-        (true, "lost: somebody else holds the lock"),
-    ] {
+    for (taken, reason) in [(false, "lost: deleted"), (true, "lost: superseded")] {
         let mut host = Host::new();
         host.subscribes = false;
         host.hold(LOCK);
@@ -389,16 +373,12 @@ fn a_renewal_that_was_under_way_is_followed_by_a_look() {
     host.advance(ms(1_000));
     host.net = Net::Hold;
     host.renew(lease);
-    let sent = host.take();
-    let reply = host.execute(&sent);
+    let (sent, reply) = host.take_reply();
     host.stranger_force_releases(LOCK);
     host.subscribe();
     host.net = Net::Up;
     host.reply(&sent, Ok(reply));
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "renewed", "lost: its key was deleted"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "renewed", "lost: deleted"]);
 }
 
 /// It ends by itself, and a renewal would have others wait for longer.
@@ -420,7 +400,7 @@ fn a_loss_is_told_once() {
     let grant = host.hold(LOCK);
     host.force_release(LOCK);
     host.advance(TTL / 3);
-    let told = ["acquired 1", "lost: its key was deleted"];
+    let told = ["acquired 1", "lost: deleted"];
     assert_eq!(host.told(), told);
     host.push_next();
     let (lease, token) = (grant.lease, grant.token);
@@ -434,8 +414,7 @@ fn a_loss_is_told_once() {
 /// An attempt that was never answered may take the lock again, after it was taken away.
 #[test]
 fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;

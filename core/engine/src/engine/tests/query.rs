@@ -78,14 +78,10 @@ fn force_releasing_a_token_spares_whoever_has_another() {
 
 #[test]
 fn ones_own_lease_is_lost_at_once_after_a_force_release() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     let start = host.now;
     host.force_release(LOCK);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: the lock was force-released"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: revoked"]);
     assert_eq!(host.last_told().at, start);
     assert!(!host.is_held(LOCK) && host.engine.is_idle());
 }
@@ -99,14 +95,13 @@ fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release_that_was_not
         host.hold(LOCK);
         host.force_release(LOCK);
         host.advance(TTL / 3);
-        assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+        assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
     }
 }
 
 #[test]
 fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let start = host.now;
     let lost = host.inspect(LOCK);
     host.advance(TIMEOUT);
@@ -160,9 +155,7 @@ fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
     let first = host.token_of(LOCK);
     host.net = Net::Hold;
     let call = host.force_release(LOCK);
-    let looks = host.take();
-    let reply = host.execute(&looks);
-    host.reply(&looks, Ok(reply));
+    host.answer_next();
     // It frees the lock, its answer is lost, and somebody else acquires.
     let frees = host.take();
     host.execute(&frees);
@@ -198,8 +191,7 @@ fn without_a_link_a_question_waits_for_one() {
 
 #[test]
 fn a_question_that_cannot_be_answered_fails_at_once() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     for kind in [ErrorKind::WrongType, ErrorKind::Auth, ErrorKind::Store] {
         let call = host.inspect(LOCK);
         host.refuse_next(kind);
@@ -219,8 +211,7 @@ fn a_question_that_came_late_is_repeated() {
 
 #[test]
 fn a_cancelled_question_is_not_answered() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let call = host.inspect(LOCK);
     host.input(Input::Cancel { call, of: None });
     assert!(host.engine.is_idle());
@@ -232,8 +223,7 @@ fn a_cancelled_question_is_not_answered() {
 /// The store did answer: that it is loading. And nothing may be asked for when nobody waits.
 #[test]
 fn when_the_patience_ends_the_last_error_is_told_and_nothing_more_is_sent() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let start = host.now;
     let call = host.inspect(LOCK);
     while host.is_open(call) {

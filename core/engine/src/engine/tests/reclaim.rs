@@ -48,8 +48,7 @@ fn an_owner_takes_over_the_tenure_that_it_was_told_of() {
 /// another client of the same owner has the lock when the first arrives.
 #[test]
 fn an_attempt_that_comes_late_takes_nothing_over() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let call = host.acquire_spec(LOCK, job(&host), Wait::Forever);
     let stuck = host.take();
     host.disconnect();
@@ -122,8 +121,7 @@ fn a_server_that_offers_again_what_was_named_is_not_believed() {
     host.ask(former(&host, 1, false));
     host.net = Net::Hold;
     let call = host.acquire_spec(LOCK, job(&host), Wait::Never);
-    let sent = host.take();
-    let offer = host.execute(&sent);
+    let (sent, offer) = host.take_reply();
     host.reply(&sent, Ok(offer.clone()));
     let again = host.take();
     host.reply(&again, Ok(offer));

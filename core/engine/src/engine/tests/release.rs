@@ -5,12 +5,11 @@ use super::host::{
 };
 use crate::engine::{CallId, Input, Wait};
 use crate::error::ErrorKind;
-use crate::protocol::{BatchReply, LeaseId, Reply};
+use crate::protocol::{LeaseId, Reply};
 
 #[test]
 fn a_release_is_confirmed_by_the_store() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.release(lease);
     assert!(host.is_open(call) && !host.is_held(LOCK));
@@ -23,8 +22,7 @@ fn a_release_is_confirmed_by_the_store() {
 
 #[test]
 fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.input(Input::Release { call: None, lease });
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert!(!host.is_taken(LOCK) && host.done.len() == 1);
@@ -32,8 +30,7 @@ fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
 
 #[test]
 fn a_release_of_a_lost_lease_fails_without_a_request() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.servers[0].delete(&key(LOCK));
     host.advance(TTL / 3);
     host.forget();
@@ -44,8 +41,7 @@ fn a_release_of_a_lost_lease_fails_without_a_request() {
 
 #[test]
 fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::LoseReplies;
     let call = host.release(lease);
     assert!(!host.is_taken(LOCK));
@@ -62,12 +58,8 @@ fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
 
 #[test]
 fn a_release_that_finds_the_lock_gone_or_taken_reports_the_loss() {
-    for (taken, reason) in [
-        (false, "lost: its key was deleted"),
-        (true, "lost: somebody else holds the lock"),
-    ] {
-        let mut host = Host::new();
-        let lease = host.hold(LOCK).lease;
+    for (taken, reason) in [(false, "lost: deleted"), (true, "lost: superseded")] {
+        let (mut host, lease) = Host::holding();
         host.servers[0].delete(&key(LOCK));
         if taken {
             host.stranger_acquires(LOCK, TTL);
@@ -89,7 +81,7 @@ fn a_silent_store_fails_the_call_after_its_patience_and_the_release_at_the_deadl
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.answered(call), start + PATIENCE);
-    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
     assert_eq!(host.last_told().at, grant.deadline - LEAD);
     // A renewal that was under way may have lengthened what the store has.
     host.advance(TTL);
@@ -106,24 +98,21 @@ fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Unavailable);
     assert_eq!(host.answered(call), grant.deadline - LEAD);
-    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: expired"]);
 }
 
 /// Released in a batch with others that came late, so that nothing was done.
 fn too_late(host: &mut Host, lease: LeaseId) -> CallId {
     host.net = Net::Hold;
     let call = host.release(lease);
-    let sent = host.take();
     host.net = Net::Up;
-    let (time, replies) = (Some(host.server_now()), vec![Ok(Reply::Late)]);
-    host.reply(&sent, Ok(BatchReply { time, replies }));
+    host.answer_each(&Ok(Reply::Late));
     call
 }
 
 #[test]
 fn a_release_that_came_late_is_repeated() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let call = too_late(&mut host, lease);
     assert!(host.is_open(call) && host.is_taken(LOCK));
     host.advance(SOON);
@@ -133,36 +122,30 @@ fn a_release_that_came_late_is_repeated() {
 /// What came late did nothing: if the lock is gone then, it was lost and not released.
 #[test]
 fn a_release_that_came_late_does_not_hide_a_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let call = too_late(&mut host, lease);
     host.servers[0].delete(&key(LOCK));
     host.advance(SOON);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
 }
 
 /// A release that was never sent did nothing either.
 #[test]
 fn a_release_without_a_link_does_not_hide_a_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.disconnect();
     let call = host.release(lease);
     host.servers[0].delete(&key(LOCK));
     host.connect(0);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "at risk", "lost: its key was deleted"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: deleted"]);
 }
 
 /// By then there is nothing left that it could free, and nobody who wants to know.
 #[test]
 fn a_release_that_is_over_before_it_could_leave_is_not_sent_any_more() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.disconnect();
     let call = host.release(lease);
     host.advance(TTL * 3);
@@ -207,8 +190,7 @@ fn an_acquisition_right_behind_a_release_succeeds() {
 
 #[test]
 fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let renewal = host.renew(lease);
     host.release(lease);
@@ -221,8 +203,7 @@ fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
 /// It was connected, and the server's clock not known yet: the release stayed in the outbox.
 #[test]
 fn a_release_that_was_never_sent_does_not_hide_a_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::LoseRequests;
     host.connect(0);
     let call = host.release(lease);
@@ -230,22 +211,18 @@ fn a_release_that_was_never_sent_does_not_hide_a_loss() {
     host.net = Net::Up;
     host.advance(TIMEOUT + ms(1_000));
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
 }
 
 /// A renewal that finds the same ends the tenure at once.
 #[test]
 fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.release(lease);
     host.refuse_next(ErrorKind::WrongType);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: somebody else holds the lock"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
 }
 
 /// Catches a release that gives up a little after its lease is over, though an attempt to acquire

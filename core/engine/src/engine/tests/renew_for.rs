@@ -23,8 +23,7 @@ fn asked(host: &Host) -> Vec<Duration> {
 
 #[test]
 fn it_counts_for_this_renewal_and_for_those_that_follow() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let call = host.renew_for(lease, MINUTE);
     assert_eq!(host.outcome(call), &Ok(Done::Renewed));
     assert!(host.held_until(LOCK).since(host.now) > ALMOST_A_MINUTE);
@@ -76,8 +75,7 @@ fn what_is_left_is_never_cut_short() {
 /// Catches an answer to the renewal before that is taken for one to this.
 #[test]
 fn it_waits_for_the_renewal_that_is_under_way() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
     host.answer_next();
@@ -92,8 +90,7 @@ fn it_waits_for_the_renewal_that_is_under_way() {
 
 #[test]
 fn it_waits_for_one_that_fails_too() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::LoseRequests;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
     host.net = Net::Up;
@@ -104,8 +101,7 @@ fn it_waits_for_one_that_fails_too() {
 
 #[test]
 fn one_that_is_given_up_changes_nothing_that_is_promised() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     host.renew(lease);
     let longer = host.renew_for(lease, MINUTE);
@@ -117,8 +113,7 @@ fn one_that_is_given_up_changes_nothing_that_is_promised() {
 
 #[test]
 fn a_time_out_of_bounds_is_refused() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     for ttl in [Duration::ZERO, LockSpec::MIN_TTL / 2, LockSpec::MAX_TTL * 2] {
         let call = host.renew_for(lease, ttl);
         assert_eq!(host.error(call), ErrorKind::Config);
@@ -130,8 +125,7 @@ fn a_time_out_of_bounds_is_refused() {
 /// that it lasts longer than it does, was last asked for less.
 #[test]
 fn no_more_is_counted_on_than_this_renewal_asked_for() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.advance(ms(25_000));
     host.net = Net::Hold;
     host.renew_for(lease, ms(10_000));

@@ -35,7 +35,7 @@ fn cluster() -> Host {
 
 impl Host {
     /// The server of the oldest request answers it.
-    fn answer(&mut self, reply: &Reply) -> Sent {
+    fn says(&mut self, reply: &Reply) -> Sent {
         self.answer_each(&Ok(reply.clone()))
     }
 
@@ -54,10 +54,10 @@ impl Host {
     fn hold_at(&mut self, server: ServerId) {
         let call = self.acquire(lock_at(server), Wait::Never);
         if matches!(self.pending[0].batch[0].command, Command::Inspect(_)) {
-            self.answer(&Reply::Late);
+            self.says(&Reply::Late);
         }
         let held = self.held(server);
-        self.answer(&held);
+        self.says(&held);
         self.grant(call);
     }
 
@@ -79,12 +79,12 @@ fn each_server_is_asked_for_its_own_clock_and_by_a_key_of_its_own() {
     for server in [LEFT, RIGHT] {
         let lock = lock_at(server);
         let call = cluster.acquire(lock, Wait::Never);
-        let asked = cluster.answer(&Reply::Late);
+        let asked = cluster.says(&Reply::Late);
         assert_eq!(asked.server, server);
         assert_eq!(asked.batch[0].command.key(), Some(&key(lock)));
         assert_eq!(asked.batch[0].not_after, ServerTime::from_micros(0));
         let held = cluster.held(server);
-        let sent = cluster.answer(&held);
+        let sent = cluster.says(&held);
         assert_eq!(sent.server, server);
         let latest = cluster.clock(server) + TIMEOUT;
         let soonest = cluster.clock(server) + TIMEOUT * 9 / 10;
@@ -107,9 +107,9 @@ fn a_holder_listens_at_the_server_that_renews_its_lease() {
     assert_eq!(cluster.asked_to_subscribe, [LEFT]);
     cluster.sleep(TTL / 2);
     cluster.tick();
-    cluster.answer(&Reply::Late);
+    cluster.says(&Reply::Late);
     let expires = cluster.clock(RIGHT) + TTL;
-    let sent = cluster.answer(&Reply::Renewed { expires });
+    let sent = cluster.says(&Reply::Renewed { expires });
     assert!(
         matches!(sent.batch[0].command, Command::Renew(_)),
         "{sent:?}"
@@ -130,7 +130,7 @@ fn a_link_that_breaks_concerns_the_locks_of_its_server_alone() {
     assert_eq!(names.collect::<Vec<_>>(), [Some(&at_risk)]);
     cluster.connect(place(RIGHT));
     // Its clock is asked for anew, and then the lease is renewed.
-    cluster.answer(&Reply::Late);
+    cluster.says(&Reply::Late);
     assert_eq!(cluster.pending.len(), 1);
     assert_eq!(cluster.pending[0].server, RIGHT);
 }
@@ -142,7 +142,7 @@ fn a_slot_that_moves_takes_its_locks_along() {
     let mut cluster = cluster();
     let lock = lock_at(LEFT);
     cluster.acquire(lock, Wait::Never);
-    cluster.answer(&Reply::Late);
+    cluster.says(&Reply::Late);
     // The client was redirected, and learnt of it.
     let slot = key(lock).slot();
     cluster.input(Input::Slots {
@@ -151,7 +151,7 @@ fn a_slot_that_moves_takes_its_locks_along() {
     });
     let held = cluster.held(RIGHT);
     cluster.pending[0].server = RIGHT;
-    cluster.answer(&held);
+    cluster.says(&held);
     let left = cluster.remaining();
     assert!(left + ms(100) > TTL && left < TTL, "{left:?}");
     // Another lock of the same server stays, and the renewal goes along.
@@ -172,12 +172,12 @@ fn a_push_is_by_the_clock_of_the_server_that_has_the_lock() {
     let mut cluster = cluster();
     cluster.hold_at(LEFT);
     let call = cluster.acquire(lock_at(RIGHT), Wait::Forever);
-    cluster.answer(&Reply::Late);
+    cluster.says(&Reply::Late);
     let busy = Reply::Busy {
         expires: cluster.clock(RIGHT) + ms(5_000),
         place: std::num::NonZeroU32::new(1),
     };
-    cluster.answer(&busy);
+    cluster.says(&busy);
     cluster.sleep(ms(20));
     let time = cluster.clock(RIGHT);
     let grant = Grant {
@@ -227,7 +227,7 @@ fn who_had_hardly_time_to_answer_is_not_suspected() {
 fn a_server_that_became_a_replica_is_suspected_at_once() {
     let mut cluster = cluster();
     cluster.acquire(lock_at(LEFT), Wait::Never);
-    cluster.answer(&Reply::Late);
+    cluster.says(&Reply::Late);
     cluster.refuse_next(ErrorKind::ReadOnly);
     assert_eq!(cluster.suspected, [(LEFT, Suspicion::Demoted)]);
 }

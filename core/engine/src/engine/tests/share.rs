@@ -27,8 +27,7 @@ fn it_is_held_without_a_link_too() {
 
 #[test]
 fn a_shared_tenure_is_freed_with_its_last_lease() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.hold(LOCK);
     let first = host.release(lease);
     assert_eq!(host.outcome(first), &Ok(Done::Released));
@@ -44,8 +43,7 @@ fn a_shared_tenure_is_freed_with_its_last_lease() {
 
 #[test]
 fn callers_that_wait_together_share_one_acquisition_and_its_tenure() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let calls = [Wait::Never, Wait::Forever, Wait::Until(host.now + ms(500))];
     let calls = calls.map(|wait| host.acquire(LOCK, wait));
     assert_eq!(host.ops(), ["acquire"]);
@@ -105,8 +103,7 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
 /// The one whose wait ends first ends the attempt that the others share.
 #[test]
 fn a_caller_that_joins_gives_the_store_its_full_time() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let short = host.acquire(LOCK, Wait::Until(host.now + ms(100)));
     let never = host.acquire(LOCK, Wait::Never);
     host.advance(ms(200));
@@ -149,9 +146,7 @@ fn another_owner_of_the_same_name_waits() {
 
 #[test]
 fn too_many_callers_of_one_lock_are_refused_visibly() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let first = host.acquire(LOCK, Wait::Forever);
+    let (mut host, first) = Host::asking();
     for _ in 0..65_534 {
         host.acquire(LOCK, Wait::Forever);
     }

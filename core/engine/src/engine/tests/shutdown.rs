@@ -6,14 +6,13 @@ use crate::error::ErrorKind;
 
 #[test]
 fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.stranger_acquires(LockId(2), TTL);
     let waiter = host.acquire(LockId(2), Wait::Forever);
     host.forget();
     let call = host.shutdown();
     assert_eq!(host.error(waiter), ErrorKind::Shutdown);
-    assert_eq!(host.told(), ["lost: the locker was shut down"]);
+    assert_eq!(host.told(), ["lost: shutdown"]);
     assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
     assert_eq!(
         host.ops(),
@@ -67,8 +66,7 @@ fn it_is_complete_when_the_store_has_confirmed() {
 #[test]
 fn it_is_complete_after_the_patience_in_any_case() {
     for connected in [true, false] {
-        let mut host = Host::new();
-        host.hold(LOCK);
+        let (mut host, _) = Host::holding();
         host.net = Net::LoseRequests;
         if !connected {
             host.disconnect();
@@ -87,8 +85,7 @@ fn it_is_complete_after_the_patience_in_any_case() {
 
 #[test]
 fn everything_after_it_is_refused() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.shutdown();
     host.forget();
     for call in [
@@ -111,8 +108,7 @@ fn everything_after_it_is_refused() {
 
 #[test]
 fn a_reconnect_during_it_lets_the_releases_through() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.disconnect();
     let call = host.shutdown();
     host.advance(ms(3_000));

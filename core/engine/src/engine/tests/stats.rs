@@ -117,8 +117,7 @@ fn who_gives_up_is_in_no_counter_of_calls() {
 
 #[test]
 fn each_call_that_waited_is_counted_but_one_tenure() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     for _ in 0..3 {
         host.acquire(LOCK, Wait::Forever);
     }
@@ -134,8 +133,7 @@ fn each_call_that_waited_is_counted_but_one_tenure() {
 
 #[test]
 fn what_does_not_answer_is_counted() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let call = host.acquire(LOCK, Wait::Never);
     host.advance(TIMEOUT * 3);
     assert_eq!(host.error(call), ErrorKind::Timeout);
@@ -148,8 +146,7 @@ fn what_does_not_answer_is_counted() {
 
 #[test]
 fn a_failed_renewal_is_counted() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.disconnect();
     assert_eq!(
         (host.counted.renewal_failures, host.counted.renewals),

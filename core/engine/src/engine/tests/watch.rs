@@ -36,7 +36,7 @@ fn a_deleted_lock_is_lost_at_once() {
         assert_eq!(host.read(), 1);
         host.servers[0].delete(&key(LOCK));
         host.input(Input::changed(LOCK));
-        assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+        assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
         assert_eq!((host.watched(), host.ops()), (0, vec!["acquire", "renew"]));
     }
 }
@@ -49,15 +49,14 @@ fn a_taken_lock_is_lost_at_once() {
     host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     host.input(Input::changed(LOCK));
-    let reason = "lost: somebody else holds the lock";
+    let reason = "lost: superseded";
     assert_eq!(host.told(), ["acquired 1", reason]);
 }
 
 /// The negative control, and what a host gets that does not support it.
 #[test]
 fn who_is_not_told_learns_at_the_next_renewal() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.advance(READ);
     assert_eq!(host.read(), 0);
     host.servers[0].delete(&key(LOCK));
@@ -170,16 +169,12 @@ fn a_change_while_it_is_renewed_is_looked_at_after_it() {
     host.advance(READ);
     host.net = Net::Hold;
     host.renew(lease);
-    let sent = host.take();
-    let reply = host.execute(&sent);
+    let (sent, reply) = host.take_reply();
     host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     host.net = Net::Up;
     host.reply(&sent, Ok(reply));
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "renewed", "lost: its key was deleted"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "renewed", "lost: deleted"]);
 }
 
 /// Catches a look that a renewal by hand joins, and that asks for no more than the rest of the lease.

@@ -35,9 +35,7 @@ fn a_majority_is_enough_without_a_further_round() {
             let mut world = quorum(2, servers);
             for host in [0, 1, 0] {
                 let (before, at) = (world.sent(), world.now);
-                for server in servers - frozen..servers {
-                    world.set(server, Net::Frozen);
-                }
+                world.set_all(servers - frozen..servers, Net::Frozen);
                 let call = world.at(host).acquire(LOCK, wait);
                 if world.is_open(call) {
                     // The line stands at a server that is frozen, which is passed over soon.
@@ -46,9 +44,7 @@ fn a_majority_is_enough_without_a_further_round() {
                 let lease = world.grant(call);
                 assert!(world.now <= at + PASSED_OVER);
                 assert_eq!(world.sent() - before, servers);
-                for server in servers - frozen..servers {
-                    world.set(server, Net::Up);
-                }
+                world.set_all(servers - frozen..servers, Net::Up);
                 assert_eq!(world.left(), (servers, 0));
                 let tokens = world.last_tokens();
                 assert_eq!(tokens, vec![Some(lease.token.get()); servers]);
@@ -67,9 +63,7 @@ fn tokens_grow_whichever_majority_gives_them() {
     let mut last = 0;
     for round in 0..40 {
         let away = [round % 5, (round * 3 + 1) % 5];
-        for at in away {
-            world.set(at, Net::LoseRequests);
-        }
+        world.set_all(away, Net::LoseRequests);
         let call = world.at(round % 2).acquire(LOCK, Wait::Never);
         world.advance(SOON);
         let lease = world.grant(call);
@@ -88,9 +82,7 @@ fn tokens_grow_whichever_majority_gives_them() {
         assert!(at_least >= 3, "{known:?} of {last}");
         world.at(round % 2).release(lease.lease);
         world.advance(TTL);
-        for at in away {
-            world.set(at, Net::Up);
-        }
+        world.set_all(away, Net::Up);
         world.advance(TTL);
     }
 }
@@ -132,13 +124,11 @@ fn without_a_majority_nothing_is_kept() {
 #[test]
 fn what_frozen_servers_give_later_is_given_back() {
     let mut world = quorum(1, 3);
-    world.set(1, Net::Frozen);
-    world.set(2, Net::Frozen);
+    world.set_all([1, 2], Net::Frozen);
     let call = world.acquire(LOCK, Wait::Never);
     world.advance(TIMEOUT * 2);
     assert_eq!(world.error(call), ErrorKind::Unavailable);
-    world.set(1, Net::Up);
-    world.set(2, Net::Up);
+    world.set_all([1, 2], Net::Up);
     world.advance(SOON);
     assert_eq!(world.left(), (0, 0));
     world.hold(LOCK);
@@ -148,15 +138,13 @@ fn what_frozen_servers_give_later_is_given_back() {
 #[test]
 fn a_minority_that_is_frozen_is_not_waited_for() {
     let mut world = quorum(1, 5);
-    world.set(3, Net::Frozen);
-    world.set(4, Net::Frozen);
+    world.set_all([3, 4], Net::Frozen);
     let before = world.now;
     let call = world.acquire(LOCK, Wait::Never);
     world.advance(SOON);
     let lease = world.grant(call);
     assert!(lease.deadline <= before + TTL + SOON);
-    world.set(3, Net::Up);
-    world.set(4, Net::Up);
+    world.set_all([3, 4], Net::Up);
     world.advance(TTL / 2);
     assert_eq!(world.left(), (5, 0), "they were taken in");
     world.release(lease.lease);
@@ -166,14 +154,10 @@ fn a_minority_that_is_frozen_is_not_waited_for() {
 #[test]
 fn a_cancelled_acquisition_leaves_nothing() {
     let mut world = quorum(1, 3);
-    for at in 0..3 {
-        world.set(at, Net::Frozen);
-    }
+    world.set_all(0..3, Net::Frozen);
     let call = world.acquire(LOCK, Wait::Forever);
     world.cancel(call);
-    for at in 0..3 {
-        world.set(at, Net::Up);
-    }
+    world.set_all(0..3, Net::Up);
     world.advance(SOON);
     assert_eq!((world.left(), world.is_open(call)), ((0, 0), true));
     assert!(world.engine.is_idle());

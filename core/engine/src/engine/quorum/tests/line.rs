@@ -111,11 +111,11 @@ fn a_server_that_does_not_answer_holds_up_nobody() {
 fn a_waiter_goes_on_after_all_servers_were_silent() {
     let mut world = quorum(2, 3);
     let first = world.hold(LOCK);
-    (0..3).for_each(|at| world.set(at, Net::Frozen));
+    world.set_all(0..3, Net::Frozen);
     let until = world.now + TTL * 3;
     let waits = world.at(1).acquire(LOCK, Wait::Until(until));
     world.advance(TTL);
-    (0..3).for_each(|at| world.set(at, Net::Up));
+    world.set_all(0..3, Net::Up);
     world.release(first.lease);
     world.advance(TTL);
     world.grant(waits);

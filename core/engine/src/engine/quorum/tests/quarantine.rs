@@ -406,8 +406,7 @@ fn a_new_set_of_servers_begins_soon_though_a_minority_is_away() {
         }
         assert!(notices(&world, 0).is_empty() && notices(&world, 1).is_empty());
         // Those that come later are let in at once.
-        world.set(1, Net::Up);
-        world.set(3, Net::Up);
+        world.set_all([1, 3], Net::Up);
         world.advance(TTL);
         assert_eq!(world.left().0, 5);
         assert!(notices(&world, 0).is_empty() && notices(&world, 1).is_empty());
@@ -418,11 +417,11 @@ fn a_new_set_of_servers_begins_soon_though_a_minority_is_away() {
 #[test]
 fn the_first_lease_of_a_new_quorum_stands_on_all() {
     let mut world = fresh(1, 5);
-    (3..5).for_each(|late| world.set(late, Net::Frozen));
+    world.set_all(3..5, Net::Frozen);
     let call = world.acquire(LOCK, Wait::Never);
     world.advance(ms(5));
     assert!(world.is_open(call));
-    (3..5).for_each(|late| world.set(late, Net::Up));
+    world.set_all(3..5, Net::Up);
     world.grant(call);
     assert_eq!(world.left().0, 5);
 }

@@ -22,11 +22,7 @@ fn a_lock_is_counted_once_and_calls_for_each_server() {
     assert!(began.operations >= 3);
     world.advance(TTL);
     let renewed = stats(&world);
-    let told = world
-        .story(0)
-        .iter()
-        .filter(|told| **told == "renewed")
-        .count();
+    let told = world.told_times("renewed");
     assert_eq!(renewed.renewals, told as u64);
     assert!(renewed.operations >= began.operations + 3 * renewed.renewals);
     assert_eq!(renewed.round_trips.count, renewed.script_calls);
@@ -47,17 +43,11 @@ fn what_a_majority_refuses_or_loses_is_counted_once() {
     world.at(1).release(stranger);
     world.advance(SOON);
     world.hold(LOCK);
-    for server in 0..3 {
-        world.set(server, Net::LoseRequests);
-    }
+    world.set_all(0..3, Net::LoseRequests);
     world.advance(TTL * 2);
     let lost = stats(&world);
     assert_eq!((lost.held, lost.lost.expired, lost.lost.total()), (0, 1, 1));
     assert!(lost.timeouts >= 3, "of each server: {lost:?}");
-    let told = world
-        .story(0)
-        .iter()
-        .filter(|told| **told == "at risk")
-        .count();
+    let told = world.told_times("at risk");
     assert_eq!(lost.renewal_failures, told as u64);
 }

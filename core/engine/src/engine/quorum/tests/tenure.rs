@@ -11,11 +11,7 @@ fn a_lease_is_renewed_and_each_renewal_is_told_once() {
     world.hold(LOCK);
     world.advance(TTL * 10);
     assert_eq!(world.left(), (5, 0));
-    let renewed = world
-        .story(0)
-        .iter()
-        .filter(|event| **event == "renewed")
-        .count();
+    let renewed = world.told_times("renewed");
     assert!(
         (25..=45).contains(&renewed),
         "{renewed} in 10 times to live"
