@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{
-    Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockOptions,
-    LockSpec, RequestId, ServerId, Settings, Stats, Suspicion, Wait,
+    Acquired, Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, RequestId, ServerId,
+    Settings, Stats, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -88,33 +88,6 @@ pub struct Told {
     pub deadline: Option<Timestamp>,
 }
 
-/// What came of a call, whatever kind it is of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Done {
-    Acquired(Acquired),
-    Busy,
-    Renewed,
-    Released,
-    Inspected(Inspection),
-    Listed(Listing),
-    ForceReleased(Option<HolderInfo>),
-    ShutDown,
-}
-
-impl From<Answer> for Result<Done, Error> {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Acquire(result) => result.map(|got| got.map_or(Done::Busy, Done::Acquired)),
-            Answer::Renew(result) => result.map(|()| Done::Renewed),
-            Answer::Release(result) => result.map(|()| Done::Released),
-            Answer::Inspect(result) => result.map(Done::Inspected),
-            Answer::List(result) => result.map(Done::Listed),
-            Answer::ForceRelease(result) => result.map(Done::ForceReleased),
-            Answer::Shutdown => Ok(Done::ShutDown),
-        }
-    }
-}
-
 /// One engine, and what it said.
 #[derive(Debug)]
 pub struct Locker {
@@ -167,7 +140,7 @@ pub struct Host {
     pub log: Vec<Sent>,
     pub pending: VecDeque<Sent>,
     pub lost: Vec<Sent>,
-    pub done: BTreeMap<CallId, Outcome>,
+    pub done: BTreeMap<CallId, (Timestamp, Answer)>,
     pub closed: Vec<LockId>,
     /// Which connections engines suspect.
     pub suspected: Vec<(ServerId, Suspicion)>,
@@ -175,8 +148,6 @@ pub struct Host {
     pub reads: Vec<(Timestamp, Vec<LockKey>)>,
     last_id: u64,
 }
-
-pub type Outcome = (Timestamp, Result<Done, Error>);
 
 impl Deref for Host {
     type Target = Locker;

@@ -51,7 +51,7 @@ impl Host {
                     self.carry(sent);
                 }
                 Output::Answer { call, answer } => {
-                    let twice = self.done.insert(call, (now, answer.into()));
+                    let twice = self.done.insert(call, (now, answer));
                     assert!(twice.is_none(), "{call:?} was answered twice: {twice:?}");
                 }
                 Output::Event {

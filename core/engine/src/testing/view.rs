@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Done, Host, Sent, Told};
+use super::{Answer, Host, Sent, Told};
 use crate::engine::{Acquired, CallId, LockId};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -23,21 +23,19 @@ impl Host {
 
     pub fn grant(&self, call: CallId) -> Acquired {
         match self.outcome(call) {
-            Ok(Done::Acquired(grant)) => *grant,
+            Answer::Acquire(Ok(Some(grant))) => *grant,
             other => panic!("{call:?} was not granted: {other:?}"),
         }
     }
 
-    pub fn outcome(&self, call: CallId) -> &Result<Done, Error> {
-        &self
-            .done
-            .get(&call)
-            .unwrap_or_else(|| panic!("{call:?} was not answered"))
-            .1
+    pub fn outcome(&self, call: CallId) -> &Answer {
+        let answered = self.done.get(&call);
+        let (_, answer) = answered.unwrap_or_else(|| panic!("{call:?} was not answered"));
+        answer
     }
 
     pub fn failure(&self, call: CallId) -> &Error {
-        self.outcome(call).as_ref().expect_err("the call failed")
+        self.outcome(call).error().expect("the call failed")
     }
 
     pub fn error(&self, call: CallId) -> ErrorKind {
@@ -46,7 +44,6 @@ impl Host {
 
     /// When a call was answered.
     pub fn answered(&self, call: CallId) -> Timestamp {
-        self.outcome(call).as_ref().ok();
         self.done[&call].0
     }
 

@@ -1,7 +1,7 @@
 //! Getting the lock, or not.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
-use crate::engine::Wait;
+use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId};
 
@@ -21,7 +21,7 @@ fn a_caller_that_does_not_wait_is_told_busy_by_the_first_answer() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Never);
-    assert_eq!(host.outcome(call), &Ok(Done::Busy));
+    assert_eq!(host.outcome(call), &Answer::Acquire(Ok(None)));
     host.advance(TTL);
     assert_eq!(
         host.ops(),
@@ -39,7 +39,7 @@ fn a_caller_that_waits_until_then_is_told_busy_exactly_then() {
     let until = host.now + ms(1_234);
     let call = host.acquire(LOCK, Wait::Until(until));
     host.advance(TTL);
-    assert_eq!(host.outcome(call), &Ok(Done::Busy));
+    assert_eq!(host.outcome(call), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(call), until);
     assert_eq!(host.told(), ["waiting 1"], "told once, not at each answer");
     assert_eq!(host.count("release"), 1, "it leaves the line");

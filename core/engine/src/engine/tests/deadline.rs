@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, SOON, TIMEOUT, TTL, ms, remaining};
-use crate::engine::{CallId, LockId, Wait};
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms, remaining};
+use crate::engine::{Answer, CallId, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, LeaseId, Reply};
 
@@ -33,7 +33,7 @@ fn a_renewed_deadline_counts_from_before_the_renewal() {
     let call = host.renew(lease);
     host.advance(ms(700));
     host.answer_next();
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     assert_eq!(host.last_told().deadline, Some(sent_at + TTL - TTL / 500));
 }
 
@@ -126,7 +126,7 @@ fn a_call_that_ends_is_told_what_the_store_said() {
         host.advance(SOON);
     }
     host.advance(ms(700));
-    assert_eq!(host.outcome(call), &Err(full));
+    assert_eq!(host.failure(call), &full);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LEAD, LOCK, Net, TTL, ms};
+use super::host::{Host, LEAD, LOCK, Net, TTL, ms};
 use super::line::in_line;
-use crate::engine::{LockId, Wait};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Durability;
 
@@ -86,8 +86,8 @@ fn each_copy_is_asked_for_and_weighed() {
         let copies = durability.copies(said);
         let weighed = copies.and_then(|copies| durability.weigh(reply, Ok(copies)));
         host.reply(&sent, weighed);
-        let kind = host.outcome(call).as_ref().map_err(Error::kind);
-        assert_eq!(kind.map(|_| ()), expected, "{durability:?} {said:?}");
+        let kind = host.outcome(call).error().map(Error::kind);
+        assert_eq!(kind, expected.err(), "{durability:?} {said:?}");
     }
 }
 
@@ -264,7 +264,7 @@ fn only_what_takes_or_keeps_a_lock_waits() {
     host.renew(lease.lease);
     host.inspect(LOCK);
     let call = host.release(lease.lease);
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
     assert_eq!(host.ops(), ["acquire", "renew", "inspect", "release"]);
     let waits = host.log.iter().map(|sent| sent.durability.is_some());
     assert_eq!(waits.collect::<Vec<_>>(), [true, true, false, false]);

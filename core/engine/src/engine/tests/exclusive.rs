@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::host::{Done, Host, LOCK, Net, TTL, lease_of, ms};
-use crate::engine::{CallId, LockId, LockSpec, Wait};
+use super::host::{Host, LOCK, Net, TTL, lease_of, ms};
+use crate::engine::{Answer, CallId, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
 
@@ -24,7 +24,7 @@ fn acquisitions_of_one_handle_have_the_lock_one_after_the_other() {
     let mut host = Host::new();
     let calls = [(); 4].map(|()| acquire(&mut host, Wait::Forever));
     let refused = acquire(&mut host, Wait::Never);
-    assert_eq!(host.outcome(refused), &Ok(Done::Busy));
+    assert_eq!(host.outcome(refused), &Answer::Acquire(Ok(None)));
     for (index, call) in calls.into_iter().enumerate() {
         assert!(calls[index + 1..].iter().all(|later| host.is_open(*later)));
         let grant = host.grant(call);

@@ -1,7 +1,7 @@
 //! Renewals that raise the last token of the name.
 
-use super::host::{Done, Host, LOCK, Net, TTL, key, ms};
-use crate::engine::Input;
+use super::host::{Host, LOCK, Net, TTL, key, ms};
+use crate::engine::{Answer, Input};
 use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId, Op, Renew};
 use crate::token::FencingToken;
@@ -32,7 +32,7 @@ fn the_next_token_is_greater_and_the_tenures_own_stays() {
     let mut host = Host::new();
     let own = host.hold(LOCK);
     let call = host.raise(own.lease, floor(1));
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     assert_eq!(host.last_token(), Some(floor(1).get()));
     assert_eq!(host.token_of(LOCK), Some(own.token));
     host.advance(TTL);
@@ -87,11 +87,11 @@ fn a_call_waits_for_a_renewal_that_has_its_floor() {
     host.answer_next();
     assert_eq!(answered(&host), [true; 3]);
     for call in joins {
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     }
     assert!(host.is_open(higher));
     host.answer_next();
-    assert_eq!(host.outcome(higher), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(higher), &Answer::Renew(Ok(())));
     assert_eq!(host.floors(), [None, Some(floor(2)), Some(floor(3))]);
     assert!(host.pending.is_empty());
     assert_eq!(host.last_token(), Some(floor(3).get()));
@@ -112,7 +112,7 @@ fn a_call_does_not_take_a_look_for_its_renewal() {
         host.answer_next();
         assert!(host.is_open(call));
         host.answer_next();
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
         assert_eq!(host.floors(), [None, Some(floor(1))]);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
+use super::host::{Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 use super::line::in_line;
-use crate::engine::{Acquired, CallId, Input, LockId, Wait};
+use crate::engine::{Acquired, Answer, CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
 /// What a claim with [`TTL`] has to take the lock up.
@@ -351,7 +351,7 @@ fn a_handover_whose_reply_is_lost_is_found_out() {
     let lease = host.grant(other).lease;
     assert_eq!(
         host.outcome(release),
-        &Ok(Done::Released),
+        &Answer::Release(Ok(())),
         "its retry finds it taken"
     );
     assert!(host.is_held(LockId(2)));
@@ -368,7 +368,7 @@ fn a_release_hands_over_to_the_next_of_the_same_locker_by_its_reply() {
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     let before = host.ops().len();
     let release = host.release(first.lease);
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     let next = host.grant(other);
     assert!(next.token > first.token);
     assert_eq!(host.ops()[before..], ["release"]);

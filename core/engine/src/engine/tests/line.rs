@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, Pushes, TTL, key, ms};
-use crate::engine::{CallId, Input, LockId, Wait};
+use super::host::{Host, LOCK, Net, Pushes, TTL, key, ms};
+use crate::engine::{Answer, CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{Claim, Command, Release, Reply};
 use crate::time::Timestamp;
@@ -341,7 +341,7 @@ fn a_caller_that_joins_one_who_does_not_wait_gets_in_line_at_once() {
     host.net = Net::Up;
     host.answer_all();
     host.advance(ms(0));
-    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     assert!(host.is_open(forever));
     assert_eq!(
         (host.waiting(LOCK), host.told()),

@@ -1,7 +1,7 @@
 //! The connection: what is sent when, and which answers count.
 
-use super::host::{Done, Host, LOCK, Net, SOON, TIMEOUT, ms};
-use crate::engine::{CallId, Input, LockId, Wait};
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, ms};
+use crate::engine::{Answer, CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -112,7 +112,7 @@ fn after_a_reconnect_everything_is_tried_again_at_once() {
     host.net = Net::Up;
     host.forget();
     host.connect(0);
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     host.grant(acquire);
     let mut ops = host.ops();
     ops.sort_unstable();

@@ -1,14 +1,14 @@
 //! Looking at locks, and freeing other people's.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
-use crate::engine::{HolderInfo, Input, Inspection};
+use super::host::{Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{Answer, HolderInfo, Input, Inspection};
 use crate::error::ErrorKind;
 use crate::protocol::Reply;
 use crate::token::FencingToken;
 
-fn inspection(done: &Result<Done, crate::Error>) -> &Inspection {
-    match done {
-        Ok(Done::Inspected(inspection)) => inspection,
+fn inspection(answer: &Answer) -> &Inspection {
+    match answer {
+        Answer::Inspect(Ok(inspection)) => inspection,
         other => panic!("{other:?} is no inspection"),
     }
 }
@@ -48,13 +48,13 @@ fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.force_release(LOCK);
-    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+    let Answer::ForceRelease(Ok(Some(holder))) = host.outcome(call) else {
         panic!("{:?} names no holder", host.outcome(call));
     };
     assert_eq!(holder.owner.label(), "stranger");
     assert!(!host.is_taken(LOCK));
     let again = host.force_release(LOCK);
-    assert_eq!(host.outcome(again), &Ok(Done::ForceReleased(None)));
+    assert_eq!(host.outcome(again), &Answer::ForceRelease(Ok(None)));
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn force_releasing_a_token_spares_whoever_has_another() {
     let mine = grant.token;
     let other = FencingToken::new(mine.get() + 1).expect("it is small");
     let spared = host.force_release_token(LOCK, Some(other));
-    assert_eq!(host.outcome(spared), &Ok(Done::ForceReleased(None)));
+    assert_eq!(host.outcome(spared), &Answer::ForceRelease(Ok(None)));
     assert!(host.is_taken(LOCK));
     let freed = host.force_release_token(LOCK, Some(mine));
     assert!(matches!(
         host.outcome(freed),
-        Ok(Done::ForceReleased(Some(holder))) if holder.token == mine
+        Answer::ForceRelease(Ok(Some(holder))) if holder.token == mine
     ));
     assert!(!host.is_taken(LOCK));
 }
@@ -132,7 +132,7 @@ fn a_force_release_without_an_answer_is_repeated_until_the_patience_ends() {
     host.advance(SOON);
     host.net = Net::Up;
     host.advance(TIMEOUT * 2);
-    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+    let Answer::ForceRelease(Ok(Some(holder))) = host.outcome(call) else {
         panic!("{:?} names no holder", host.outcome(call));
     };
     assert_eq!(Some(holder.token), stranger);
@@ -166,7 +166,7 @@ fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
     host.execute(&frees);
     host.advance(TIMEOUT + SOON);
     host.answer_all();
-    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+    let Answer::ForceRelease(Ok(Some(holder))) = host.outcome(call) else {
         panic!("{:?} names no holder", host.outcome(call));
     };
     assert_eq!(Some(holder.token), first);
@@ -180,7 +180,7 @@ fn without_a_link_a_question_waits_for_one() {
     let answered = host.inspect(LOCK);
     host.advance(PATIENCE / 2);
     host.connect(0);
-    assert!(host.outcome(answered).is_ok());
+    assert!(host.outcome(answered).error().is_none());
     host.disconnect();
     let start = host.now;
     let failed = host.inspect(LOCK);
@@ -206,7 +206,7 @@ fn a_question_that_came_late_is_repeated() {
     let call = host.force_release(LOCK);
     assert!(host.is_open(call));
     host.advance(SOON);
-    assert_eq!(host.outcome(call), &Ok(Done::ForceReleased(None)));
+    assert_eq!(host.outcome(call), &Answer::ForceRelease(Ok(None)));
 }
 
 #[test]

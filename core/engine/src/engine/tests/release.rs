@@ -1,9 +1,7 @@
 //! Giving the lock back.
 
-use super::host::{
-    Done, FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms,
-};
-use crate::engine::{CallId, Input, Wait};
+use super::host::{FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms};
+use crate::engine::{Answer, CallId, Input, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{LeaseId, Reply};
 
@@ -15,7 +13,7 @@ fn a_release_is_confirmed_by_the_store() {
     assert!(host.is_open(call) && !host.is_held(LOCK));
     assert_eq!(host.told(), ["acquired 1"]);
     host.answer_next();
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
@@ -50,7 +48,7 @@ fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
     host.advance(TIMEOUT);
     host.net = Net::Up;
     host.advance(SOON);
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert_eq!(host.count("release"), 2);
     assert!(host.is_taken(LOCK), "the stranger keeps it");
@@ -116,7 +114,7 @@ fn a_release_that_came_late_is_repeated() {
     let call = too_late(&mut host, lease);
     assert!(host.is_open(call) && host.is_taken(LOCK));
     host.advance(SOON);
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
 }
 
 /// What came late did nothing: if the lock is gone then, it was lost and not released.
@@ -168,7 +166,7 @@ fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
     host.execute(&lost_answer);
     host.answer_next();
     assert_eq!(host.grant(acquire).token.get(), 2);
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     assert_eq!(host.told(), ["acquired 1", "released 1", "acquired 2"]);
     host.net = Net::Up;
     host.advance(TTL * 2);
@@ -183,7 +181,7 @@ fn an_acquisition_right_behind_a_release_succeeds() {
     let release = host.release(grant.lease);
     let acquire = host.acquire(LOCK, Wait::Never);
     host.answer_all();
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     assert_eq!(host.grant(acquire).token.get(), 2);
     assert_eq!(host.told(), ["acquired 1", "released 1", "acquired 2"]);
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, TTL, ms};
-use crate::engine::LockSpec;
+use super::host::{Host, LOCK, Net, TTL, ms};
 use crate::engine::clock::Margin;
+use crate::engine::{Answer, LockSpec};
 use crate::error::ErrorKind;
 use crate::protocol::{Command, Renew, Reply};
 
@@ -25,7 +25,7 @@ fn asked(host: &Host) -> Vec<Duration> {
 fn it_counts_for_this_renewal_and_for_those_that_follow() {
     let (mut host, lease) = Host::holding();
     let call = host.renew_for(lease, MINUTE);
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     assert!(host.held_until(LOCK).since(host.now) > ALMOST_A_MINUTE);
     host.advance(ms(15_000));
     assert_eq!(
@@ -36,7 +36,7 @@ fn it_counts_for_this_renewal_and_for_those_that_follow() {
     host.advance(ms(10_000));
     assert_eq!(asked(&host), [MINUTE, MINUTE]);
     let plain = host.renew(lease);
-    assert_eq!(host.outcome(plain), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(plain), &Answer::Renew(Ok(())));
     assert_eq!(asked(&host), [MINUTE; 3]);
     host.release(lease);
     let again = host.hold(LOCK);
@@ -62,7 +62,7 @@ fn what_is_left_is_never_cut_short() {
     assert!(host.is_taken(LOCK), "and so it is at the store");
     host.net = Net::Up;
     let call = host.renew_for(grant.lease, ms(2_000));
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     host.advance(ms(1_900));
     assert!(host.is_held(LOCK));
     host.advance(ms(200));
@@ -79,11 +79,11 @@ fn it_waits_for_the_renewal_that_is_under_way() {
     host.net = Net::Hold;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
     host.answer_next();
-    assert_eq!(host.outcome(plain), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(plain), &Answer::Renew(Ok(())));
     assert!(host.is_open(longer));
     assert!(host.held_until(LOCK).since(host.now) <= TTL);
     host.answer_next();
-    assert_eq!(host.outcome(longer), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(longer), &Answer::Renew(Ok(())));
     assert!(host.held_until(LOCK).since(host.now) > ALMOST_A_MINUTE);
     assert_eq!(asked(&host), [TTL, MINUTE]);
 }
@@ -96,7 +96,7 @@ fn it_waits_for_one_that_fails_too() {
     host.net = Net::Up;
     host.advance(ms(2_100));
     assert_eq!(host.error(plain), ErrorKind::Timeout);
-    assert_eq!(host.outcome(longer), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(longer), &Answer::Renew(Ok(())));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_shorter_time_never_moves_the_deadline() {
         host.ttl = ms(longer);
         let grant = host.hold(LOCK);
         let call = host.renew_for(grant.lease, ms(shorter));
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
         assert_eq!(host.held_until(LOCK), grant.deadline, "{margin} ppm");
         let rest = grant.deadline.since(host.now);
         for _ in 0..400 {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
-use crate::engine::{Acquired, LockId, Wait};
+use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
+use crate::engine::{Acquired, Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -30,11 +30,11 @@ fn a_shared_tenure_is_freed_with_its_last_lease() {
     let (mut host, lease) = Host::holding();
     host.hold(LOCK);
     let first = host.release(lease);
-    assert_eq!(host.outcome(first), &Ok(Done::Released));
+    assert_eq!(host.outcome(first), &Answer::Release(Ok(())));
     assert!(host.is_taken(LOCK) && host.is_held(LOCK));
     assert_eq!(host.ops(), ["acquire"]);
     let last = host.release(lease);
-    assert_eq!(host.outcome(last), &Ok(Done::Released));
+    assert_eq!(host.outcome(last), &Answer::Release(Ok(())));
     assert!(!host.is_taken(LOCK) && !host.is_held(LOCK));
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     let more = host.release(lease);
@@ -67,9 +67,9 @@ fn each_caller_of_one_acquisition_waits_for_as_long_as_it_wanted() {
     let long = host.acquire(LOCK, Wait::Until(start + ms(777)));
     let short = host.acquire(LOCK, Wait::Until(start + ms(333)));
     host.advance(ms(1_000));
-    assert_eq!(host.outcome(short), &Ok(Done::Busy));
+    assert_eq!(host.outcome(short), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(short), start + ms(333));
-    assert_eq!(host.outcome(long), &Ok(Done::Busy));
+    assert_eq!(host.outcome(long), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(long), start + ms(777));
     assert!(host.is_open(forever));
     assert_eq!(host.told(), ["waiting 1"]);
@@ -85,7 +85,7 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
     host.advance(ms(1));
     host.forget();
     let never = host.acquire(LOCK, Wait::Never);
-    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     assert_eq!(host.ops(), ["acquire"]);
     host.stranger_releases(LOCK);
     host.sleep(ms(1));
@@ -107,7 +107,7 @@ fn a_caller_that_joins_gives_the_store_its_full_time() {
     let short = host.acquire(LOCK, Wait::Until(host.now + ms(100)));
     let never = host.acquire(LOCK, Wait::Never);
     host.advance(ms(200));
-    assert!(host.outcome(short).is_err());
+    assert!(host.outcome(short).error().is_some());
     assert!(
         host.is_open(never),
         "one attempt may take 2 s: {:?}",

@@ -1,7 +1,7 @@
 //! The end of a locker.
 
-use super::host::{Done, FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
-use crate::engine::{LockId, Wait};
+use super::host::{FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -13,7 +13,7 @@ fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
     let call = host.shutdown();
     assert_eq!(host.error(waiter), ErrorKind::Shutdown);
     assert_eq!(host.told(), ["lost: shutdown"]);
-    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(host.outcome(call), &Answer::Shutdown);
     assert_eq!(
         host.ops(),
         ["release", "release"],
@@ -29,9 +29,9 @@ fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
 fn shutting_down_with_nothing_to_do_is_done_at_once() {
     for mut host in [Host::new(), Host::unconnected()] {
         let call = host.shutdown();
-        assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+        assert_eq!(host.outcome(call), &Answer::Shutdown);
         let again = host.shutdown();
-        assert_eq!(host.outcome(again), &Ok(Done::ShutDown));
+        assert_eq!(host.outcome(again), &Answer::Shutdown);
     }
 }
 
@@ -54,8 +54,8 @@ fn it_is_complete_when_the_store_has_confirmed() {
         assert!(host.is_open(call));
     }
     host.answer_next();
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
-    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
+    assert_eq!(host.outcome(call), &Answer::Shutdown);
     assert!(
         [LOCK, LockId(2), LockId(3)]
             .iter()
@@ -76,7 +76,7 @@ fn it_is_complete_after_the_patience_in_any_case() {
         host.advance(ms(9_999));
         assert!(host.is_open(call));
         host.advance(ms(1));
-        assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+        assert_eq!(host.outcome(call), &Answer::Shutdown);
         assert_eq!(host.answered(call), start + PATIENCE);
         host.advance(TTL);
         assert!(host.engine.is_idle(), "and the attempts end with the lease");
@@ -114,6 +114,6 @@ fn a_reconnect_during_it_lets_the_releases_through() {
     host.advance(ms(3_000));
     assert!(host.is_open(call));
     host.connect(0);
-    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(host.outcome(call), &Answer::Shutdown);
     assert!(!host.is_taken(LOCK));
 }

@@ -1,8 +1,8 @@
 //! While the lock is held: renewals, and losses.
 
-use super::host::{Done, Host, LOCK, Net, SOON, TTL, key, ms, remaining};
+use super::host::{Host, LOCK, Net, SOON, TTL, key, ms, remaining};
 use super::line::gaps;
-use crate::engine::{LockId, Wait};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::LeaseId;
 
@@ -75,7 +75,7 @@ fn a_fixed_lease_is_renewed_by_hand_as_often_as_that() {
     let grant = host.hold(LOCK);
     host.advance(TTL / 2);
     let call = host.renew(grant.lease);
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     host.advance(TTL / 2);
     assert!(host.is_held(LOCK));
     host.advance(TTL / 2);
@@ -105,7 +105,7 @@ fn renewals_by_hand_join_the_one_that_is_under_way() {
     assert_eq!(host.pending.len(), 1);
     host.answer_next();
     for call in calls {
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     }
     let wrong = host.renew(LeaseId(lease.0 + 1));
     assert_eq!(host.error(wrong), ErrorKind::NotHeld);

@@ -1,7 +1,7 @@
 //! Calls while the store cannot be reached: they wait for it within their own time, and say why not.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, TIMEOUT, ms};
-use crate::engine::{LockId, Wait};
+use super::host::{Host, LOCK, Net, PATIENCE, TIMEOUT, ms};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 
 /// As the host of a client that connects lazily says of each probe.
@@ -41,7 +41,7 @@ fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
     ];
     advance_without_a_store(&mut host, 15_000, &refused());
     for call in calls {
-        assert_eq!(host.outcome(call), &Err(refused()), "{call:?}");
+        assert_eq!(host.failure(call), &refused(), "{call:?}");
     }
     assert_eq!(host.ops(), [""; 0], "nothing was sent");
 }
@@ -77,8 +77,8 @@ fn what_does_not_wait_for_a_lock_waits_for_the_link() {
     assert!(host.log.is_empty());
     host.connect(0);
     host.grant(acquire);
-    assert_eq!(host.outcome(renew), &Ok(Done::Renewed));
-    assert!(matches!(host.outcome(inspect), Ok(Done::Inspected(_))));
+    assert_eq!(host.outcome(renew), &Answer::Renew(Ok(())));
+    assert!(matches!(host.outcome(inspect), Answer::Inspect(Ok(_))));
     assert_eq!(host.log.len(), 2, "a probe, and one batch");
 }
 
@@ -161,7 +161,7 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
     host.disconnected(0, error);
     let late = host.acquire(LockId(2), Wait::Never);
     for call in [early, late] {
-        assert_eq!(host.outcome(call), &Err(wrong_password()), "at once");
+        assert_eq!(host.failure(call), &wrong_password(), "at once");
     }
     // It is asked again all the same.
     host.net = Net::Hold;

@@ -1,7 +1,7 @@
 //! Getting a lock, or not.
 
-use super::world::{Done, LOCK, Net, SOON, TIMEOUT, TTL, quorum};
-use crate::engine::Wait;
+use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, quorum};
+use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 
 /// After this time a server of the line is passed over that does not answer, although all others did at once.
@@ -17,7 +17,7 @@ fn all_that_are_asked_give_the_lock_in_one_round() {
         assert_eq!(world.left(), (servers, 0));
         assert_eq!(world.story(0), ["acquired"]);
         let call = world.release(lease.lease);
-        assert_eq!(world.outcome(call), &Ok(Done::Released));
+        assert_eq!(world.outcome(call), &Answer::Release(Ok(())));
         assert_eq!(world.sent() - before, 2 * servers);
         assert_eq!(
             (world.left(), world.story(0)),
@@ -92,7 +92,7 @@ fn one_of_two_who_ask_for_it_gets_it() {
     let mut world = quorum(2, 3);
     world.hold(LOCK);
     let call = world.at(1).acquire(LOCK, Wait::Never);
-    assert_eq!(world.outcome(call), &Ok(Done::Busy));
+    assert_eq!(world.outcome(call), &Answer::Acquire(Ok(None)));
     assert_eq!(world.left(), (3, 0));
 }
 

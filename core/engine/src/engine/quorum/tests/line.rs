@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::world::{Done, Host, LOCK, Net, SOON, TIMEOUT, TTL, key, key_of, lease_of, quorum};
-use crate::engine::Wait;
+use super::world::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, key_of, lease_of, quorum};
+use crate::engine::{Answer, Wait};
 use crate::name::Name;
 use crate::protocol::{Acquire, Claim, ClientId, Command, LeaseId, Reclaim};
 
@@ -22,7 +22,7 @@ fn a_try_overtakes_no_waiter_that_has_its_turn() {
         for _ in 0..5 {
             let tries = world.at(2).acquire(LOCK, Wait::Never);
             world.advance(SHORTLY);
-            assert_eq!(world.outcome(tries), &Ok(Done::Busy));
+            assert_eq!(world.outcome(tries), &Answer::Acquire(Ok(None)));
         }
         world.advance(SOON * 5);
         world.grant(waits);
@@ -158,7 +158,7 @@ fn a_walk_waits_for_a_silent_server_for_one_command() {
         if world.is_open(call) {
             world.advance(TIMEOUT);
         }
-        let Ok(Done::Listed(listing)) = world.outcome(call) else {
+        let Answer::List(Ok(listing)) = world.outcome(call) else {
             panic!("no list: {:?}", world.outcome(call));
         };
         names += listing.names.len();

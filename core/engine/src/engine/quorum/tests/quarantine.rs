@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::world::{
-    Done, Host, LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, fresh, key, key_of, ms, quorum, settings,
+    Host, LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, fresh, key, key_of, ms, quorum, settings,
 };
 use crate::engine::quorum::Quorum;
-use crate::engine::{Settings, Wait};
+use crate::engine::{Answer, Settings, Wait};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::Name;
@@ -129,7 +129,7 @@ fn a_clock_that_is_set_forward_does_not_let_a_server_vote_sooner() {
             let call = world.at(host).acquire(LOCK, Wait::Never);
             world.advance(TIMEOUT + SOON);
             let answer = world.outcome(call);
-            let is_held = matches!(answer, Ok(Done::Acquired(_)));
+            let is_held = matches!(answer, Answer::Acquire(Ok(Some(_))));
             assert!(!is_held, "{loss:?}: {answer:?}");
             assert_eq!(notices(&world, host), ["2 is out"], "{loss:?}");
         }
@@ -488,7 +488,7 @@ fn leases_live_for_no_longer_than_a_server_is_silent() {
     let call = world.renew_for(lease.lease, longer);
     assert_eq!(world.failure(call).option(), Some("longest_ttl"));
     let call = world.release(lease.lease);
-    assert_eq!(world.outcome(call), &Ok(Done::Released));
+    assert_eq!(world.outcome(call), &Answer::Release(Ok(())));
     world.ttl = longer;
     let call = world.acquire(LOCK, Wait::Never);
     let error = world.failure(call);

@@ -1,7 +1,7 @@
 //! Looking at locks, and freeing them.
 
-use super::world::{Done, Host, LOCK, Net, SOON, key, quorum};
-use crate::engine::{Input, Wait};
+use super::world::{Host, LOCK, Net, SOON, key, quorum};
+use crate::engine::{Answer, Input, Wait};
 use crate::error::ErrorKind;
 use crate::token::FencingToken;
 
@@ -13,7 +13,7 @@ fn a_lock_is_seen_as_a_majority_sees_it() {
     world.servers[3].flush();
     let call = world.at(1).inspect(LOCK);
     world.advance(SOON);
-    let Ok(Done::Inspected(seen)) = world.outcome(call) else {
+    let Answer::Inspect(Ok(seen)) = world.outcome(call) else {
         panic!("not seen: {:?}", world.outcome(call));
     };
     let holder = seen.holder.as_ref().expect("somebody has it");
@@ -31,7 +31,7 @@ fn what_only_a_minority_has_nobody_has() {
     let call = world.inspect(LOCK);
     let seen = world.outcome(call);
     assert!(
-        matches!(seen, Ok(Done::Inspected(seen)) if seen.holder.is_none()),
+        matches!(seen, Answer::Inspect(Ok(seen)) if seen.holder.is_none()),
         "{seen:?}"
     );
 }
@@ -45,7 +45,7 @@ fn a_forced_release_frees_it_for_the_next() {
     world.advance(SOON);
     let freed = world.outcome(call);
     assert!(
-        matches!(freed, Ok(Done::ForceReleased(Some(_)))),
+        matches!(freed, Answer::ForceRelease(Ok(Some(_)))),
         "{freed:?}"
     );
     assert_eq!(world.story(0).last(), Some(&"lost"));
@@ -60,7 +60,7 @@ fn a_forced_release_of_a_token_frees_that_tenure_alone() {
     let key = key(LOCK);
     let call = world.at(1).inspect(LOCK);
     world.advance(SOON);
-    let Ok(Done::Inspected(seen)) = world.outcome(call).clone() else {
+    let Answer::Inspect(Ok(seen)) = world.outcome(call).clone() else {
         panic!("nobody says who has it")
     };
     let token = seen.holder.expect("it is held").token;
@@ -70,7 +70,7 @@ fn a_forced_release_of_a_token_frees_that_tenure_alone() {
         world.at(1).input(Input::ForceRelease { call, key, token });
         world.advance(SOON);
         match world.outcome(call) {
-            Ok(Done::ForceReleased(freed)) => freed.as_ref().map(|freed| freed.token),
+            Answer::ForceRelease(Ok(freed)) => freed.as_ref().map(|freed| freed.token),
             other => panic!("{other:?}"),
         }
     };
@@ -91,7 +91,7 @@ fn a_walk_goes_through_all_servers() {
     let (mut cursor, mut steps, mut seen) = (0, 0, 0);
     loop {
         let call = world.list(cursor);
-        let Ok(Done::Listed(listing)) = world.outcome(call) else {
+        let Answer::List(Ok(listing)) = world.outcome(call) else {
             panic!("no list");
         };
         (steps, seen) = (steps + 1, seen + listing.names.len());

@@ -1,7 +1,7 @@
 //! Keeping a lock, and losing it.
 
-use super::world::{Done, LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
-use crate::engine::Wait;
+use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
+use crate::engine::{Answer, Wait};
 use crate::event::{LeaseEvent, LossReason};
 
 /// Catches a lease that ends with its first time to live, or whose renewals are told five times.
@@ -105,7 +105,7 @@ fn it_is_renewed_by_hand_at_a_majority() {
     let lease = world.hold(LOCK);
     world.set(4, Net::LoseRequests);
     let call = world.renew_for(lease.lease, TTL * 4);
-    assert_eq!(world.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(world.outcome(call), &Answer::Renew(Ok(())));
     let told = world.last_told();
     assert!(matches!(told.event, LeaseEvent::Renewed { .. }), "{told:?}");
     assert!(told.deadline.is_some_and(|at| at > world.now + TTL * 3));
@@ -121,7 +121,7 @@ fn renewals_for_a_shorter_time_never_make_it_longer() {
         let lease = world.hold(LOCK);
         let shorter = LONGEST / 100;
         let call = world.renew_for(lease.lease, shorter);
-        assert_eq!(world.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(world.outcome(call), &Answer::Renew(Ok(())));
         let mut told = 0;
         for _ in 0..300 {
             world.advance(LONGEST / 200);
@@ -159,7 +159,7 @@ fn shutting_down_frees_all() {
     world.hold(LOCK);
     let waits = world.at(1).acquire(LOCK, Wait::Forever);
     let call = world.shutdown();
-    assert_eq!(world.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(world.outcome(call), &Answer::Shutdown);
     assert_eq!(world.story(0), ["acquired", "lost"]);
     world.advance(SOON);
     world.grant(waits);

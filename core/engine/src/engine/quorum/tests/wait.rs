@@ -1,7 +1,7 @@
 //! Standing in line.
 
-use super::world::{Done, LOCK, Net, SOON, TIMEOUT, TTL, lease_of, quorum};
-use crate::engine::Wait;
+use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, lease_of, quorum};
+use crate::engine::{Answer, Wait};
 
 /// Catches waiters that are forgotten, served out of turn, or live-locked against each other.
 #[test]
@@ -44,7 +44,7 @@ fn who_waits_until_then_waits_no_longer() {
     let until = world.now + SOON;
     let call = world.at(1).acquire(LOCK, Wait::Until(until));
     world.advance(SOON);
-    assert_eq!(world.outcome(call), &Ok(Done::Busy));
+    assert_eq!(world.outcome(call), &Answer::Acquire(Ok(None)));
     world.advance(SOON);
     assert_eq!(world.left(), (3, 0));
 }
@@ -84,7 +84,7 @@ fn who_is_refused_by_all_that_are_there_waits_for_no_others() {
     world.at(1).cut(3);
     world.at(1).cut(4);
     let call = world.at(1).acquire(LOCK, Wait::Never);
-    assert_eq!(world.outcome(call), &Ok(Done::Busy));
+    assert_eq!(world.outcome(call), &Answer::Acquire(Ok(None)));
     let call = world.at(1).acquire(LOCK, Wait::Forever);
     world.release(first.lease);
     world.advance(TIMEOUT / 2);
