@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::host::{Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
-use super::line::in_line;
+use super::line::{handed, in_line};
 use crate::engine::{Acquired, Answer, CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
@@ -136,10 +136,7 @@ fn a_grant_that_comes_too_late_is_asked_about_and_may_still_be_had() {
 /// The machine slept over the window, and somebody else has the lock since.
 #[test]
 fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     host.sleep(WINDOW + ms(1));
     host.stranger_acquires(LOCK, TTL);
     host.push_next();
@@ -154,10 +151,7 @@ fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
 /// After a reconnect the server may be another one, and its clock is not known.
 #[test]
 fn a_grant_without_a_known_clock_is_asked_about() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     host.net = Net::Hold;
     host.connect(0);
     host.push_next();
@@ -171,10 +165,7 @@ fn a_grant_without_a_known_clock_is_asked_about() {
 
 #[test]
 fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     host.disconnect();
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
@@ -322,10 +313,7 @@ fn a_tenure_from_an_answer_began_with_its_question() {
 /// The same push again, as after a proxy's retry.
 #[test]
 fn a_grant_that_is_told_twice_counts_once() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     let push = host.take_push();
     host.input(Input::push(push));
     host.input(Input::push(push));

@@ -58,9 +58,6 @@ impl Engine {
 
 /// What happens at the only server.
 impl Input {
-    pub(super) const CONNECTED: Self = Self::Connected {
-        server: ServerId::ONLY,
-    };
     pub(super) const SUBSCRIBED: Self = Self::Subscribed {
         server: ServerId::ONLY,
     };

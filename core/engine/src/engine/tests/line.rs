@@ -20,6 +20,15 @@ pub(super) fn in_line(host: &mut Host) -> CallId {
     call
 }
 
+/// A host that was handed the lock in line, and has not heard of it.
+pub(super) fn handed() -> (Host, CallId) {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    (host, call)
+}
+
 /// Catches an index that keeps what nobody waits for any more.
 pub(super) fn assert_nobody_waits(host: &Host) {
     assert!(host.engine.acquiring().is_none());

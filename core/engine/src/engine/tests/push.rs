@@ -1,7 +1,5 @@
 //! What the store tells without being asked: losses, and what is about nobody.
 
-use std::sync::Arc;
-
 use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, key, ms};
 use super::line::in_line;
 use crate::engine::{Input, LockId, Wait};
@@ -234,18 +232,16 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
 fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
     let mut host = Host::new();
     let owner = Owner::reclaimable("job-7").expect("a short owner is valid");
-    let mut spec = host.spec(LOCK);
-    Arc::make_mut(&mut spec.options).owner = owner.clone();
+    host.owner = owner.clone();
     let claim = Claim {
         lease: LeaseId(1 << 100),
         client: ClientId(CLIENT.0 + 1),
         owner,
-        counter: spec.counter,
+        counter: host.counter,
         ttl: TTL,
         window: ms(12_000),
     };
-    let call = host.acquire_spec(LOCK, spec, Wait::Never);
-    let grant = host.grant(call);
+    let grant = host.hold(LOCK);
     let lease = grant.lease;
     let taken = host.ask(Command::Acquire(Acquire {
         key: key(LOCK),
