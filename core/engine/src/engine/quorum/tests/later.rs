@@ -64,7 +64,9 @@ fn a_server_that_comes_late_counts_once_the_others_have_answered() {
 fn an_owner_that_takes_over_asks_whether_it_still_has_what_it_stands_on() {
     let mut world = quorum(2, 3);
     world.ahead = vec![10_000_000, 0, 0];
-    [1, 2].into_iter().for_each(|server| world.cut(server));
+    for server in [1, 2] {
+        world.cut(server);
+    }
     let call = reclaim(&mut world, 0, Wait::Forever);
     assert_eq!(world.left(), (1, 0), "it keeps its turn");
     world.deafen(0);
