@@ -1,7 +1,6 @@
-//! The host of every test that drives an engine by hand: a virtual clock, servers in memory, and a network and
-//! pushes that do as they are told.
+//! Runs engines by hand in tests, with a virtual clock, in-memory servers, and a network and pushes that obey the test.
 //!
-//! A [`Host`] runs one locker, or several over the same servers: then [`Host::at`] says which one a call is for.
+//! A [`Host`] runs one locker, or several lockers over the same servers. [`Host::at`] selects the locker of a call.
 
 #![allow(
     clippy::new_without_default,
@@ -31,10 +30,10 @@ pub use network::{id_of, place};
 pub use view::{key, key_of, kind, name_of, remaining};
 
 pub const LOCK: LockId = LockId(1);
-/// The first locker's; that of each other one is greater by one.
+/// The id of the first locker's client. Each further locker's id is one greater.
 pub const CLIENT: ClientId = ClientId(7);
 pub const TTL: Duration = Duration::from_secs(30);
-/// As in the settings.
+/// The default command timeout.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A round trip that is long enough for a few requests of any size to be under way.
@@ -44,32 +43,33 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What becomes of a batch at the moment it is sent.
+/// How a server's network treats a batch when a locker sends it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Net {
-    /// The server executes and answers it at once.
+    /// The server executes and answers the batch at once.
     Up,
-    /// It stays in `pending` until the test decides.
+    /// The batch stays in `pending` until the test decides.
     Hold,
-    /// It never arrives; an error comes in place of the answer when nobody waits any more.
+    /// The batch never arrives. The host reports an error when the engine gives up on the answer.
     LoseRequests,
-    /// The server executes it, and the answer is lost likewise.
+    /// The server executes the batch, and the answer is lost likewise.
     LoseReplies,
-    /// The server executes it when it goes on, as late as that is; an error comes in place of a late answer.
+    /// The server executes the batch when it goes on, however late. An error replaces a late answer.
     Frozen,
 }
 
-/// What becomes of what a server says without being asked.
+/// How the network treats a server's pushes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Pushes {
-    /// It arrives at once, after the answer to what caused it.
+    /// A push arrives at once, after the answer to what caused it.
     Deliver,
-    /// It stays in `heard` until the test decides.
+    /// A push stays in `heard` until the test decides.
     Hold,
-    /// It is lost, though the server thinks that somebody heard it.
+    /// A push is lost, though the server thinks that somebody heard it.
     Drop,
 }
 
+/// A batch that a locker sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub at: Timestamp,
@@ -81,6 +81,7 @@ pub struct Sent {
     pub give_up: Timestamp,
 }
 
+/// An event that a locker emitted.
 #[derive(Clone, Debug)]
 pub struct Told {
     pub at: Timestamp,
@@ -88,24 +89,26 @@ pub struct Told {
     pub deadline: Option<Timestamp>,
 }
 
-/// One engine, and what it said.
+/// One engine, with the events that it emitted.
 #[derive(Debug)]
 pub struct Locker {
     pub engine: Engine,
     pub client: ClientId,
-    /// The name that its locks show.
+    /// The owner that its locks show.
     pub owner: Owner,
-    /// When it wants to know the time.
+    /// The time at which the engine wants its next tick.
     pub wake: Option<Timestamp>,
     pub events: Vec<Told>,
-    /// Events about no lock.
+    /// Events that concern no lock.
     pub notices: Vec<LeaseEvent>,
-    /// What was counted when that was last looked at.
+    /// The counters as of the last step.
     pub counted: Stats,
     pub numbers: Vec<u64>,
 }
 
-/// What it has of its [`Locker`]s can be read as if it were its own.
+/// Lockers, their servers, and the network between them.
+///
+/// It dereferences to the [`Locker`] that a call is for.
 #[derive(Debug)]
 pub struct Host {
     pub lockers: Vec<Locker>,
@@ -122,29 +125,29 @@ pub struct Host {
     pub nets: BTreeMap<usize, Net>,
     /// How long an answer takes back, if it comes at once.
     pub back: Duration,
-    /// Whether it subscribes when an engine asks for it.
+    /// The host subscribes when an engine asks for it.
     pub subscribes: bool,
-    /// The servers that it was asked to subscribe at.
+    /// The servers at which engines asked for a subscription.
     pub asked_to_subscribe: Vec<ServerId>,
     pub pushes: Pushes,
-    /// What servers said to lockers, and did not arrive yet.
+    /// Pushes that have not arrived yet, each with its locker.
     pub heard: VecDeque<(usize, Input)>,
     pub ttl: Duration,
     pub fixed: bool,
     pub reentrant: bool,
     pub counter: Counter,
-    /// What its locks need, and what the store says of that.
+    /// The copies that locks need. The servers report `copies`.
     pub durability: Option<Durability>,
     pub copies: Result<[u64; 2], Error>,
-    /// Everything that was sent.
+    /// Every batch that was sent.
     pub log: Vec<Sent>,
     pub pending: VecDeque<Sent>,
     pub lost: Vec<Sent>,
     pub done: BTreeMap<CallId, (Timestamp, Answer)>,
     pub closed: Vec<LockId>,
-    /// Which connections engines suspect.
+    /// The connections that engines suspect.
     pub suspected: Vec<(ServerId, Suspicion)>,
-    /// Which keys were to be read, and when.
+    /// The keys that engines asked to watch, and when.
     pub reads: Vec<(Timestamp, Vec<LockKey>)>,
     last_id: u64,
 }
@@ -163,34 +166,38 @@ impl DerefMut for Host {
     }
 }
 
-/// A host as one of its lockers has it. Without this a call is for the first.
+/// A host that is set to one of its lockers, until this is dropped. By default it is set to the first.
 #[derive(Debug)]
-pub struct At<'a>(&'a mut Host);
+pub struct At<'a> {
+    host: &'a mut Host,
+    before: usize,
+}
 
 impl Deref for At<'_> {
     type Target = Host;
 
     fn deref(&self) -> &Host {
-        self.0
+        self.host
     }
 }
 
 impl DerefMut for At<'_> {
     fn deref_mut(&mut self) -> &mut Host {
-        self.0
+        self.host
     }
 }
 
 impl Drop for At<'_> {
     fn drop(&mut self) {
-        self.0.me = 0;
+        self.host.me = self.before;
     }
 }
 
-/// How it begins.
+/// Constructors.
 impl Host {
-    /// Connected, with an anchor, and nothing logged yet. The server seems far away until it answers at
-    /// once: a few operations can be under way.
+    /// Returns a connected host that knows the server's clock and has logged nothing.
+    ///
+    /// The server seems far away until it answers at once, so a few operations can be under way.
     pub fn new() -> Self {
         let mut host = Self::unconnected();
         let now = host.now;
@@ -203,14 +210,14 @@ impl Host {
         host
     }
 
-    /// One that is connected, and has this network from then on.
+    /// Returns a connected host, whose network is `net` from then on.
     pub fn on(net: Net) -> Self {
         let mut host = Self::new();
         host.net = net;
         host
     }
 
-    /// One that has this network, and asks the server for its clock.
+    /// Returns a host with this network, which has asked the server for its clock.
     pub fn connecting(net: Net) -> Self {
         let mut host = Self::unconnected();
         host.net = net;
@@ -218,21 +225,21 @@ impl Host {
         host
     }
 
-    /// One that asks for `LOCK`, and that call: it stays under way.
+    /// Returns a host with an acquisition of `LOCK` under way, and that call.
     pub fn asking() -> (Self, CallId) {
         let mut host = Self::on(Net::Hold);
         let call = host.acquire(LOCK, Wait::Forever);
         (host, call)
     }
 
-    /// One that holds `LOCK`, and the lease.
+    /// Returns a host that holds `LOCK`, and the lease.
     pub fn holding() -> (Self, LeaseId) {
         let mut host = Self::new();
         let lease = host.hold(LOCK).lease;
         (host, lease)
     }
 
-    /// One that keeps that much of each lease for clocks that drift.
+    /// Returns a connected host with this drift margin.
     pub fn with_margin(parts_per_million: u32) -> Self {
         let mut settings = Settings::new(CLIENT);
         settings.drift_margin = parts_per_million;
@@ -245,14 +252,14 @@ impl Host {
         Self::with(Settings::new(CLIENT), 1)
     }
 
-    /// One locker, and so many servers, of which none is connected yet.
+    /// Returns a host with one locker and this many servers, none of them connected.
     pub fn with(settings: Settings, servers: usize) -> Self {
         let mut host = Self::of_servers(servers);
         host.join(CLIENT, Engine::new(settings), "host");
         host
     }
 
-    /// So many servers, and no locker yet.
+    /// Returns a host with this many servers and no locker.
     pub fn of_servers(servers: usize) -> Self {
         Self {
             lockers: Vec::new(),
@@ -299,14 +306,14 @@ impl Host {
         });
     }
 
-    /// The host as this locker has it.
+    /// Sets the host to a locker for one call.
     pub fn at(&mut self, locker: usize) -> At<'_> {
-        self.me = locker;
-        At(self)
+        let before = std::mem::replace(&mut self.me, locker);
+        At { host: self, before }
     }
 }
 
-/// The clock.
+/// Time.
 impl Host {
     pub fn input(&mut self, input: Input) {
         let now = self.now;
@@ -314,7 +321,7 @@ impl Host {
         self.settle();
     }
 
-    /// Tells the time, as at `wake`, which must then be later.
+    /// Ticks the engine, which must then ask for a later tick.
     pub fn tick(&mut self) {
         self.input(Input::Tick);
         let (wake, now) = (self.wake, self.now);
@@ -324,7 +331,7 @@ impl Host {
         );
     }
 
-    /// Lets time pass, and tells it whenever an engine wants to know.
+    /// Lets time pass, with every tick that an engine asked for.
     pub fn advance(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -344,7 +351,7 @@ impl Host {
         self.now = until;
     }
 
-    /// Lets time pass without telling it.
+    /// Lets time pass without a tick.
     pub fn sleep(&mut self, time: Duration) {
         self.now = self.now + time;
     }
@@ -354,9 +361,9 @@ impl Host {
     }
 }
 
-/// The program.
+/// Calls of the program.
 impl Host {
-    /// Makes a call, by an input that names it.
+    /// Makes a call by an input that names it.
     fn call(&mut self, input: impl FnOnce(CallId) -> Input) -> CallId {
         let call = self.next_call();
         self.input(input(call));
@@ -455,7 +462,7 @@ impl Host {
         self.call(|call| Input::Inspect { call, key })
     }
 
-    /// One step of a walk through all locks.
+    /// Makes one step of a walk through all locks.
     pub fn list(&mut self, cursor: u64) -> CallId {
         let pattern = Pattern::new("test", "*").expect("a short pattern is valid");
         self.call(|call| Input::List {
@@ -474,7 +481,7 @@ impl Host {
         self.call(|call| Input::ForceRelease { call, key, token })
     }
 
-    /// By default its handles are re-entrant, so that one of them is one owner.
+    /// Returns what this lock is. By default handles are re-entrant, so one handle is one owner.
     pub fn spec(&self, lock: LockId) -> LockSpec {
         self.spec_of(&name_of(lock))
     }
@@ -496,7 +503,7 @@ impl Host {
     }
 }
 
-/// The lease id that a call acquires with.
+/// Returns the lease id that a call acquires with.
 pub fn lease_of(call: CallId) -> LeaseId {
     LeaseId(u128::from(call.0) << 64)
 }

@@ -1,4 +1,4 @@
-//! The network and the servers of a host.
+//! Carries what engines send to the servers of a host, and what those say back.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::protocol::{BatchReply, Command, Op, Push, Reply};
 use crate::time::ServerTime;
 
 impl Host {
-    /// Does what the engines want until all wait. Pushes arrive when the locker that a call is for wants nothing.
+    /// Executes the engines' outputs until all wait. Pushes arrive once the locker of the call waits.
     pub fn settle(&mut self) {
         self.drain(self.me);
         while self.pushes == Pushes::Deliver
@@ -101,8 +101,8 @@ impl Host {
         *self.nets.get(&place(server)).unwrap_or(&self.net)
     }
 
-    /// The network of one server. One that was frozen and goes on does what reached it, and answers what
-    /// nobody gave up.
+    /// Sets the network of one server. A frozen server that goes on executes every batch that reached it, and
+    /// answers those that the engine has not given up.
     pub fn set(&mut self, server: usize, net: Net) {
         self.nets.insert(server, net);
         if net != Net::Up {
@@ -142,13 +142,13 @@ impl Host {
         }
     }
 
-    /// The link to a server is up.
+    /// Connects the link to a server.
     pub fn connect(&mut self, server: usize) {
         let server = id_of(server);
         self.input(Input::Connected { server });
     }
 
-    /// The link to a server breaks.
+    /// Breaks the link to a server.
     pub fn cut(&mut self, server: usize) {
         let error = Error::new(ErrorKind::Unavailable, "the cable was pulled");
         self.disconnected(server, error);
@@ -163,7 +163,7 @@ impl Host {
         self.cut(0);
     }
 
-    /// The channel is subscribed from now on, as after the host found a way.
+    /// Subscribes to the first server's pushes.
     pub fn subscribe(&mut self) {
         let client = self.client;
         self.servers[0].subscribe(client);
@@ -171,7 +171,7 @@ impl Host {
         self.input(Input::Subscribed { server });
     }
 
-    /// The oldest push that is held back.
+    /// Takes the oldest push that is held back.
     pub fn take_push(&mut self) -> Push {
         match self.heard.pop_front() {
             Some((_, Input::Push { push, .. })) => push,
@@ -179,13 +179,13 @@ impl Host {
         }
     }
 
-    /// The oldest push that is held back arrives.
+    /// Delivers the oldest push that is held back.
     pub fn push_next(&mut self) {
         let (to, input) = self.heard.pop_front().expect("a push is held back");
         self.at(to).input(input);
     }
 
-    /// Listens to what a server published.
+    /// Collects what a server published.
     fn listen(&mut self, server: usize) {
         for (client, push) in self.servers[server].take_pushes() {
             let to = self.lockers.iter().position(|to| to.client == client);
@@ -200,13 +200,13 @@ impl Host {
         self.time(0)
     }
 
-    /// What a server's clock says.
+    /// Returns what a server's clock says.
     pub fn time(&self, server: usize) -> ServerTime {
         let micros = self.epoch + self.ahead[server];
         ServerTime::from_micros(micros + self.now.as_nanos() / 1_000)
     }
 
-    /// The batch arrives at its server.
+    /// Executes a batch at its server.
     pub fn execute(&mut self, sent: &Sent) -> BatchReply {
         let server = place(sent.server);
         let time = self.time(server);
@@ -220,12 +220,12 @@ impl Host {
             .expect("the store says how many")
     }
 
-    /// The oldest batch that the test has not decided about.
+    /// Takes the oldest batch that is held back.
     pub fn take(&mut self) -> Sent {
         self.pending.pop_front().expect("a batch is under way")
     }
 
-    /// The oldest batch arrives at its server, and its answer stays under way.
+    /// Executes the oldest batch that is held back, and keeps its answer under way.
     pub fn take_reply(&mut self) -> (Sent, BatchReply) {
         let sent = self.take();
         let reply = self.execute(&sent);
@@ -236,7 +236,7 @@ impl Host {
         self.at(sent.locker).input(answer(sent, result));
     }
 
-    /// The batch arrives at its server, and the answer arrives here.
+    /// Executes a batch and delivers the answer.
     pub fn answer(&mut self, sent: &Sent) {
         let reply = self.execute(sent);
         self.reply(sent, Ok(reply));
@@ -253,18 +253,18 @@ impl Host {
         }
     }
 
-    /// The whole batch fails.
+    /// Fails the oldest batch as a whole.
     pub fn fail_next(&mut self, kind: ErrorKind) {
         let sent = self.take();
         self.reply(&sent, Err(Error::new(kind, "the batch failed")));
     }
 
-    /// Each operation of the batch is refused.
+    /// Refuses each operation of the oldest batch.
     pub fn refuse_next(&mut self, kind: ErrorKind) {
         self.answer_each(&Err(Error::new(kind, "it was refused")));
     }
 
-    /// The server gives this answer to each operation of the oldest batch.
+    /// Gives this answer to each operation of the oldest batch.
     pub fn answer_each(&mut self, reply: &Result<Reply, Error>) -> Sent {
         let sent = self.take();
         let time = Some(self.time(place(sent.server)));
@@ -273,11 +273,12 @@ impl Host {
         sent
     }
 
-    /// What the first server answers to one command of somebody else's.
+    /// Executes another program's command at the first server.
     pub fn ask(&mut self, command: Command) -> Reply {
         self.ask_at(0, command)
     }
 
+    /// Executes another program's command at a server.
     pub fn ask_at(&mut self, server: usize, command: Command) -> Reply {
         let not_after = self.time(server);
         let op = Op { command, not_after };
@@ -299,11 +300,12 @@ fn answer(sent: &Sent, result: Result<BatchReply, Error>) -> Input {
     }
 }
 
-/// Its place among the servers.
+/// Returns the index of a server in [`Host::servers`].
 pub fn place(server: ServerId) -> usize {
     usize::try_from(server.0).expect("it is small")
 }
 
+/// Returns the id of the server with this index.
 pub fn id_of(server: usize) -> ServerId {
     ServerId(u32::try_from(server).expect("it is small"))
 }

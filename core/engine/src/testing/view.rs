@@ -1,4 +1,4 @@
-//! What came of a story, in short forms to compare with.
+//! Reads what happened to a host, in short forms to compare with.
 
 use std::time::Duration;
 
@@ -10,9 +10,8 @@ use crate::name::Name;
 use crate::protocol::{Command, LockKey};
 use crate::time::{ServerTime, Timestamp};
 
-/// What came of it.
 impl Host {
-    /// Forgets what was logged so far.
+    /// Forgets the batches, answers and events so far.
     pub fn forget(&mut self) {
         self.log.clear();
         self.done.clear();
@@ -42,7 +41,7 @@ impl Host {
         self.failure(call).kind()
     }
 
-    /// When a call was answered.
+    /// Returns when a call was answered.
     pub fn answered(&self, call: CallId) -> Timestamp {
         self.done[&call].0
     }
@@ -51,7 +50,7 @@ impl Host {
         !self.done.contains_key(&call)
     }
 
-    /// The operations that were sent, in order.
+    /// Returns the kinds of the operations that were sent, in order.
     pub fn ops(&self) -> Vec<&'static str> {
         self.log
             .iter()
@@ -60,48 +59,48 @@ impl Host {
             .collect()
     }
 
-    /// How many operations each batch has that is under way.
+    /// Returns the number of operations in each batch that is held back.
     pub fn sizes(&self) -> Vec<usize> {
         self.pending.iter().map(|sent| sent.batch.len()).collect()
     }
 
-    /// When each batch was sent.
+    /// Returns when each batch was sent.
     pub fn times(&self) -> Vec<Timestamp> {
         self.log.iter().map(|sent| sent.at).collect()
     }
 
-    /// The events in short.
+    /// Returns the events in short.
     pub fn told(&self) -> Vec<String> {
         self.events.iter().map(|told| short(&told.event)).collect()
     }
 
-    /// The newest event in short.
+    /// Returns the newest event in short.
     pub fn told_last(&self) -> String {
         short(&self.last_told().event)
     }
 
-    /// How often this was told.
+    /// Counts the events that read like this in short.
     pub fn told_times(&self, what: &str) -> usize {
         self.told().iter().filter(|told| *told == what).count()
     }
 
-    /// When each batch with such an operation was sent.
+    /// Returns when each batch with an operation of this kind was sent.
     pub fn times_of(&self, what: &str) -> Vec<Timestamp> {
         let has = |sent: &&Sent| sent.batch.iter().any(|op| kind(&op.command) == what);
         self.log.iter().filter(has).map(|sent| sent.at).collect()
     }
 
-    /// How many operations of this kind were sent.
+    /// Counts the operations of this kind that were sent.
     pub fn count(&self, what: &str) -> usize {
         self.ops().into_iter().filter(|op| *op == what).count()
     }
 
-    /// Whether the engine says that the lock is held now.
+    /// Returns true if the engine says that the lock is held now.
     pub fn is_held(&self, lock: LockId) -> bool {
         self.engine.held(self.now, lock).next().is_some()
     }
 
-    /// The deadline of a lock that is held.
+    /// Returns the deadline of a lock that is held.
     pub fn held_until(&self, lock: LockId) -> Timestamp {
         let held = self.engine.held(self.now, lock).next();
         let (_, event) = held.expect("the lock is held");
@@ -111,19 +110,19 @@ impl Host {
         }
     }
 
-    /// When the store lets go of the lock.
+    /// Returns when the lock expires at the first server.
     pub fn expiry(&self, lock: LockId) -> Option<ServerTime> {
         let tenure = self.servers[0].tenure(self.server_now(), &key(lock));
         tenure.map(|tenure| tenure.expires)
     }
 
-    /// How many are in the lock's line, dead or alive.
+    /// Counts the lock's waiters at the first server, dead or alive.
     pub fn waiting(&self, lock: LockId) -> usize {
         let line = self.servers[0].line_value(self.server_now(), &key(lock));
         line.map_or(0, |(members, _)| members.len())
     }
 
-    /// The newest event and when it came.
+    /// Returns the newest event.
     pub fn last_told(&self) -> &Told {
         self.events.last().expect("an event came")
     }
@@ -171,7 +170,7 @@ fn short(event: &LeaseEvent) -> String {
     }
 }
 
-/// The time that an event says is left.
+/// Returns the time that an event says is left.
 pub fn remaining(event: &LeaseEvent) -> Option<Duration> {
     match event {
         LeaseEvent::Acquired { remaining, .. }

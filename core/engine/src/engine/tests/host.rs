@@ -1,4 +1,4 @@
-//! What only the engine's own tests have of a host: a look inside, and other programs.
+//! Adds to the host what only the engine's own tests need: a look inside, and other programs.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::protocol::{
 pub(super) use crate::testing::*;
 use crate::token::FencingToken;
 
-/// So long before its deadline the loss of a lease of half a second or more is told.
+/// The lead by which a lease of half a second or more is lost before its deadline.
 pub(super) const LEAD: Duration = Duration::from_millis(50);
-/// How long after a renewal or a retry may come, at the most, and then some.
+/// A time in which any renewal or retry has come.
 pub(super) const SOON: Duration = Duration::from_millis(300);
 /// The leases of other programs, by number; the first of them is the stranger's.
 const STRANGERS: u128 = 0xdead << 64;
 
 /// A look inside.
 impl Engine {
-    /// How many contenders it has, and how many locks with those that are being released.
+    /// Returns the number of contenders, and that number with the releases under way.
     pub(super) fn tables(&self) -> (usize, usize) {
         match &self.0 {
             Kind::Single(single) => (single.locks.contenders.len(), single.locks.len()),
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Somebody who wants a lock, if anybody does.
+    /// Returns the lease id of a contender that wants a lock, if there is one.
     pub(super) fn acquiring(&self) -> Option<LeaseId> {
         let mut contenders = self.single().locks.contenders.values();
         let acquiring = contenders.find(|contender| contender.is_acquiring());
@@ -56,7 +56,7 @@ impl Engine {
     }
 }
 
-/// What happens at the only server.
+/// Inputs about the only server.
 impl Input {
     pub(super) const SUBSCRIBED: Self = Self::Subscribed {
         server: ServerId::ONLY,
@@ -129,7 +129,7 @@ impl Host {
         }))
     }
 
-    /// Whether the store has the lock, whoever's it is.
+    /// Returns true if anybody holds the lock at the first server.
     pub(super) fn is_taken(&self, lock: LockId) -> bool {
         self.servers[0]
             .tenure(self.server_now(), &key(lock))
@@ -146,7 +146,7 @@ impl Host {
         assert_eq!(reply, Reply::Released);
     }
 
-    /// The token of whoever has the lock in the store.
+    /// Returns the token of the lock's holder at the first server.
     pub(super) fn token_of(&self, lock: LockId) -> Option<FencingToken> {
         let tenure = self.servers[0].tenure(self.server_now(), &key(lock))?;
         Some(tenure.token)

@@ -1,4 +1,4 @@
-//! Hosts whose lockers have a quorum each, over the same few servers.
+//! Makes hosts whose lockers share a quorum of servers.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ pub(super) use crate::testing::*;
 
 /// The longest that a lease may live.
 pub(super) const LONGEST: Duration = Duration::from_secs(120);
-/// How long a retry takes, at the most, and then some.
+/// A time in which any retry has come.
 pub(super) const SOON: Duration = Duration::from_millis(1_500);
 
-/// So many lockers, on servers that have been used before, so that each knows the others.
+/// Returns lockers on servers that have been used before, so each server knows the others.
 pub(super) fn quorum(lockers: usize, servers: usize) -> Host {
     used(fresh(lockers, servers))
 }
 
-/// As [`quorum`], with lockers of this drift margin.
+/// Returns the same as [`quorum`], with this drift margin.
 pub(super) fn with_margin(lockers: usize, servers: usize, drift_margin: u32) -> Host {
     let settings = |locker| Settings {
         drift_margin,
@@ -38,7 +38,7 @@ fn used(mut host: Host) -> Host {
     host
 }
 
-/// Servers that are new, as are the lockers to them.
+/// Returns new lockers on new servers.
 pub(super) fn fresh(lockers: usize, servers: usize) -> Host {
     of(lockers, servers, settings)
 }
@@ -63,7 +63,7 @@ pub(super) fn settings(locker: usize) -> Settings {
 }
 
 impl Host {
-    /// One more locker, which is connected to all servers.
+    /// Adds a locker that is connected to all servers.
     pub(super) fn enter(&mut self, settings: Settings) -> usize {
         let (locker, client) = (self.lockers.len(), settings.client);
         let engine = Engine::quorum(settings, self.servers.len()).expect("it is odd");
@@ -74,12 +74,12 @@ impl Host {
         locker
     }
 
-    /// How many operations were sent, except for those that find out who may vote.
+    /// Counts the operations that were sent, except those that find out who may vote.
     pub(super) fn sent(&self) -> usize {
         self.ops().into_iter().filter(|op| *op != "enter").count()
     }
 
-    /// At how many servers somebody has the lock, and stands in line.
+    /// Returns at how many servers somebody holds the lock, and at how many somebody waits.
     pub(super) fn left(&self) -> (usize, usize) {
         let servers = || self.servers.iter().enumerate();
         let tenures = servers().filter(|(at, server)| {
@@ -100,7 +100,7 @@ impl Host {
             .collect()
     }
 
-    /// What happened to a locker's leases, by the names of the events.
+    /// Returns the names of a locker's events.
     pub(super) fn story(&self, locker: usize) -> Vec<&'static str> {
         let events = self.lockers[locker].events.iter();
         let words = events.map(|told| match told.event {
@@ -115,7 +115,7 @@ impl Host {
         words.collect()
     }
 
-    /// The locker hears nothing that this server says by itself.
+    /// Cuts the locker off from this server's pushes.
     pub(super) fn deafen(&mut self, server: usize) {
         let client = self.client;
         self.servers[server].unsubscribe(client);
