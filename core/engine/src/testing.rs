@@ -141,6 +141,8 @@ pub struct Host {
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
     pub log: Vec<Sent>,
+    /// Batches on their way to servers that are up.
+    arriving: VecDeque<Sent>,
     pub pending: VecDeque<Sent>,
     pub lost: Vec<Sent>,
     pub done: BTreeMap<CallId, (Timestamp, Answer)>,
@@ -282,6 +284,7 @@ impl Host {
             durability: None,
             copies: Ok([1, 0]),
             log: Vec::new(),
+            arriving: VecDeque::new(),
             pending: VecDeque::new(),
             lost: Vec::new(),
             done: BTreeMap::new(),

@@ -8,19 +8,32 @@ use crate::protocol::{BatchReply, Command, Op, Push, Reply};
 use crate::time::ServerTime;
 
 impl Host {
-    /// Executes the engines' outputs until all wait. Pushes arrive once the locker of the call waits.
+    /// Executes the engines' outputs until all wait. What leaves together arrives before any of its answers, and
+    /// pushes arrive after the answers.
     pub fn settle(&mut self) {
         self.drain(self.me);
-        while self.pushes == Pushes::Deliver
-            && let Some((to, input)) = self.heard.pop_front()
-        {
-            self.lockers[to].engine.handle(self.now, input);
-            self.drain(to);
+        loop {
+            if let Some(sent) = self.arriving.pop_front() {
+                let result = Ok(self.execute(&sent));
+                self.sleep(self.back);
+                self.arrive(sent.locker, answer(&sent, result));
+            } else if self.pushes == Pushes::Deliver
+                && let Some((to, push)) = self.heard.pop_front()
+            {
+                self.arrive(to, push);
+            } else {
+                break;
+            }
         }
         #[cfg(test)]
         for locker in &mut self.lockers {
             locker.look_at_counts();
         }
+    }
+
+    fn arrive(&mut self, at: usize, input: Input) {
+        self.lockers[at].engine.handle(self.now, input);
+        self.drain(at);
     }
 
     fn drain(&mut self, at: usize) {
@@ -78,12 +91,7 @@ impl Host {
 
     fn carry(&mut self, sent: Sent) {
         match self.net_of(sent.server) {
-            Net::Up => {
-                let result = Ok(self.execute(&sent));
-                self.sleep(self.back);
-                let engine = &mut self.lockers[sent.locker].engine;
-                engine.handle(self.now, answer(&sent, result));
-            }
+            Net::Up => self.arriving.push_back(sent),
             Net::Hold => self.pending.push_back(sent),
             Net::LoseRequests => self.lost.push(sent),
             Net::LoseReplies => {
