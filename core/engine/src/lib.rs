@@ -25,6 +25,9 @@ pub mod protocol;
 #[doc(hidden)]
 pub mod rows;
 mod stale;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
 pub mod time;
 mod token;
 

@@ -425,6 +425,20 @@ pub enum Answer {
     Shutdown,
 }
 
+impl Answer {
+    /// The error that the call failed with, if it did.
+    pub fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Acquire(result) => result.as_ref().err(),
+            Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
+            Self::Inspect(result) => result.as_ref().err(),
+            Self::List(result) => result.as_ref().err(),
+            Self::ForceRelease(result) => result.as_ref().err(),
+            Self::Shutdown => None,
+        }
+    }
+}
+
 /// One step of a walk over the locks that are held.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {

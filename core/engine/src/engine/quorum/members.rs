@@ -413,20 +413,6 @@ impl Input {
     }
 }
 
-impl Answer {
-    /// Why there is no answer.
-    pub(super) fn error(&self) -> Option<&Error> {
-        match self {
-            Self::Acquire(result) => result.as_ref().err(),
-            Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
-            Self::Inspect(result) => result.as_ref().err(),
-            Self::List(result) => result.as_ref().err(),
-            Self::ForceRelease(result) => result.as_ref().err(),
-            Self::Shutdown => None,
-        }
-    }
-}
-
 /// [`ErrorKind::Config`] if there is no number of members of which a majority outlives the loss of one.
 pub fn check_members(members: usize) -> Result<(), Error> {
     if [3, 5, 7].contains(&members) {

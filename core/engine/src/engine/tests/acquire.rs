@@ -1,7 +1,7 @@
 //! Getting the lock, or not.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
-use crate::engine::Wait;
+use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId};
 
@@ -21,7 +21,7 @@ fn a_caller_that_does_not_wait_is_told_busy_by_the_first_answer() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Never);
-    assert_eq!(host.outcome(call), &Ok(Done::Busy));
+    assert_eq!(host.outcome(call), &Answer::Acquire(Ok(None)));
     host.advance(TTL);
     assert_eq!(
         host.ops(),
@@ -39,7 +39,7 @@ fn a_caller_that_waits_until_then_is_told_busy_exactly_then() {
     let until = host.now + ms(1_234);
     let call = host.acquire(LOCK, Wait::Until(until));
     host.advance(TTL);
-    assert_eq!(host.outcome(call), &Ok(Done::Busy));
+    assert_eq!(host.outcome(call), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(call), until);
     assert_eq!(host.told(), ["waiting 1"], "told once, not at each answer");
     assert_eq!(host.count("release"), 1, "it leaves the line");
@@ -99,8 +99,7 @@ fn a_waiter_that_hears_nothing_gets_the_lock_soon_after_it_was_released() {
 
 #[test]
 fn without_an_answer_a_caller_that_does_not_wait_fails_and_the_lock_is_given_back() {
-    let mut host = Host::new();
-    host.net = Net::LoseReplies;
+    let mut host = Host::on(Net::LoseReplies);
     let start = host.now;
     let call = host.acquire(LOCK, Wait::Never);
     assert!(host.is_taken(LOCK), "the store did act");
@@ -117,8 +116,7 @@ fn without_an_answer_a_caller_that_does_not_wait_fails_and_the_lock_is_given_bac
 #[test]
 fn when_the_store_was_silent_the_end_of_the_wait_is_an_error_and_not_busy() {
     for wait in [ms(500), ms(7_000)] {
-        let mut host = Host::new();
-        host.net = Net::LoseRequests;
+        let mut host = Host::on(Net::LoseRequests);
         let until = host.now + wait;
         let call = host.acquire(LOCK, Wait::Until(until));
         host.advance(TTL);
@@ -145,8 +143,7 @@ fn a_store_that_falls_silent_after_busy_makes_the_end_of_the_wait_an_error() {
 
 #[test]
 fn one_that_waits_for_ever_fails_when_patience_with_a_silent_store_is_over() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let start = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(TTL);
@@ -175,9 +172,7 @@ fn an_answer_in_between_renews_the_patience() {
 #[test]
 fn what_cannot_succeed_fails_at_once() {
     for kind in [ErrorKind::WrongType, ErrorKind::Auth] {
-        let mut host = Host::new();
-        host.net = Net::Hold;
-        let call = host.acquire(LOCK, Wait::Forever);
+        let (mut host, call) = Host::asking();
         host.refuse_next(kind);
         assert_eq!(host.error(call), kind);
         assert!(
@@ -190,9 +185,7 @@ fn what_cannot_succeed_fails_at_once() {
 
 #[test]
 fn what_may_have_acted_and_cannot_succeed_is_given_back() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
+    let (mut host, call) = Host::asking();
     host.fail_next(ErrorKind::Store);
     assert_eq!(host.error(call), ErrorKind::Store);
     assert_eq!(host.ops(), ["acquire", "release"]);
@@ -211,8 +204,7 @@ fn a_request_that_came_late_is_repeated_at_once_with_the_new_clock() {
 
 #[test]
 fn requests_that_always_come_late_end_as_a_timeout() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let call = host.acquire(LOCK, Wait::Never);
     for _ in 0..2 {
         host.epoch += 60_000_000;
@@ -225,8 +217,7 @@ fn requests_that_always_come_late_end_as_a_timeout() {
 /// A fresh lease id in the retry would wait for its own first attempt until it expires.
 #[test]
 fn a_retry_after_a_lost_answer_finds_its_own_lease_and_token() {
-    let mut host = Host::new();
-    host.net = Net::LoseReplies;
+    let mut host = Host::on(Net::LoseReplies);
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(TIMEOUT);
     host.net = Net::Up;
@@ -247,8 +238,7 @@ fn an_answer_that_took_longer_than_the_lease_lives_does_not_make_it_held() {
     let mut host = Host::new();
     (host.ttl, host.net) = (ms(1_000), Net::Hold);
     let call = host.acquire(LOCK, Wait::Forever);
-    let sent = host.take();
-    let reply = host.execute(&sent);
+    let (sent, reply) = host.take_reply();
     host.advance(ms(980));
     host.reply(&sent, Ok(reply));
     assert!(host.is_open(call));
@@ -266,11 +256,8 @@ fn an_answer_that_took_longer_than_the_lease_lives_does_not_make_it_held() {
 
 #[test]
 fn an_answer_after_the_attempt_was_given_up_is_ignored() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
-    let sent = host.take();
-    let reply = host.execute(&sent);
+    let (mut host, call) = Host::asking();
+    let (sent, reply) = host.take_reply();
     host.advance(TIMEOUT);
     host.reply(&sent, Ok(reply));
     assert!(

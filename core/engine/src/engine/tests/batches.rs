@@ -9,17 +9,12 @@ use crate::engine::servers::{
 };
 use crate::engine::{Input, LockId, Output, Wait};
 
-/// How many operations each batch has that is under way.
-fn sizes(host: &Host) -> Vec<usize> {
-    host.pending.iter().map(|sent| sent.batch.len()).collect()
-}
-
 /// A host whose requests stay under way, on a link of this length.
 fn at(round_trip: Duration) -> Host {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
     host.subscribes = false;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.sleep(round_trip);
     host.answer_next();
     host
@@ -38,16 +33,16 @@ fn ask(host: &mut Host, count: usize) {
 fn while_batches_are_under_way_operations_leave_when_they_are_half_of_all() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 3);
-    assert_eq!(sizes(&host), [1, 1, 1], "so few wait for nothing");
+    assert_eq!(host.sizes(), [1, 1, 1], "so few wait for nothing");
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [1, 1, 1]);
+    assert_eq!(host.sizes(), [1, 1, 1]);
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [1, 1, 1, 2]);
+    assert_eq!(host.sizes(), [1, 1, 1, 2]);
     assert_eq!(host.pending.len(), FEW_IN_FLIGHT);
     ask(&mut host, MAX_BATCH - 1);
-    assert_eq!(sizes(&host), [1, 1, 1, 2]);
+    assert_eq!(host.sizes(), [1, 1, 1, 2]);
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [1, 1, 1, 2, MAX_BATCH]);
+    assert_eq!(host.sizes(), [1, 1, 1, 2, MAX_BATCH]);
 }
 
 /// Catches halves that leave so late that the store waits for them.
@@ -60,9 +55,9 @@ fn of_many_callers_a_few_are_enough_to_leave() {
     }
     ask(&mut host, MANY - 1);
     host.sleep(APART);
-    assert_eq!(sizes(&host), [MAX_BATCH]);
+    assert_eq!(host.sizes(), [MAX_BATCH]);
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [MAX_BATCH, MANY]);
+    assert_eq!(host.sizes(), [MAX_BATCH, MANY]);
 }
 
 #[test]
@@ -72,16 +67,16 @@ fn only_so_many_batches_are_under_way() {
     assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
     for _ in 0..FEW_IN_FLIGHT {
         host.answer_next();
-        assert_eq!(sizes(&host).last(), Some(&MAX_BATCH));
+        assert_eq!(host.sizes().last(), Some(&MAX_BATCH));
         assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
     }
     for left in (FEW_IN_FLIGHT..MAX_IN_FLIGHT).rev() {
         host.answer_next();
-        assert_eq!(sizes(&host), vec![MAX_BATCH; left], "only full ones left");
+        assert_eq!(host.sizes(), vec![MAX_BATCH; left], "only full ones left");
     }
     host.sleep(APART);
     host.answer_next();
-    assert_eq!(sizes(&host), [MAX_BATCH, MAX_BATCH, MAX_BATCH, 40]);
+    assert_eq!(host.sizes(), [MAX_BATCH, MAX_BATCH, MAX_BATCH, 40]);
 }
 
 /// Catches callers who wait for the replies to others for as long as for their own, where that is long.
@@ -90,7 +85,7 @@ fn on_a_long_way_nothing_waits_for_a_reply() {
     for (times, at_once) in [(3, 4), (6, 7), (7, 8), (60, 8)] {
         let mut host = at(NEAR * times);
         ask(&mut host, MANY - 1);
-        assert_eq!(sizes(&host), vec![1; at_once], "{times}");
+        assert_eq!(host.sizes(), vec![1; at_once], "{times}");
     }
 }
 
@@ -99,7 +94,7 @@ fn on_a_long_way_nothing_waits_for_a_reply() {
 fn the_length_of_the_way_is_measured_anew_on_each_link() {
     for (first, then) in [(NEAR * 8, NEAR / 2), (NEAR / 2, NEAR * 8)] {
         let mut host = at(first);
-        host.input(Input::CONNECTED);
+        host.connect(0);
         host.sleep(then);
         host.answer_next();
         ask(&mut host, 8);
@@ -115,9 +110,9 @@ fn nothing_waits_for_a_reply_that_is_late() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 6);
     host.advance(LATE.saturating_sub(Duration::from_nanos(1)));
-    assert_eq!(sizes(&host), [1, 1, 1, 2]);
+    assert_eq!(host.sizes(), [1, 1, 1, 2]);
     host.advance(Duration::from_nanos(1));
-    assert_eq!(sizes(&host), [1, 1, 1, 2, 1], "without a further input");
+    assert_eq!(host.sizes(), [1, 1, 1, 2, 1], "without a further input");
     ask(&mut host, MANY);
     assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
 }
@@ -132,7 +127,8 @@ fn begins(host: &mut Host, lock: u64) -> bool {
         lease: lease_of(call),
         wait: Wait::Never,
     };
-    host.engine.handle(host.now, input);
+    let now = host.now;
+    host.engine.handle(now, input);
     host.engine.expects_more()
 }
 
@@ -142,7 +138,7 @@ fn more_is_expected_after_several_left_together() {
     let mut host = at(NEAR / 2);
     for lock in 1..5 {
         assert!(!begins(&mut host, lock), "it is alone");
-        host.drain();
+        host.settle();
         host.answer_next();
     }
     for lock in 11..16 {
@@ -150,9 +146,9 @@ fn more_is_expected_after_several_left_together() {
             !begins(&mut host, lock),
             "it leaves at once, or cannot leave yet"
         );
-        host.drain();
+        host.settle();
     }
-    assert_eq!(sizes(&host), [1, 1, 1, 2]);
+    assert_eq!(host.sizes(), [1, 1, 1, 2]);
     for left in (0..4).rev() {
         let (first, now) = (host.pending.pop_front(), host.now);
         let first = first.expect("it is under way");
@@ -164,12 +160,12 @@ fn more_is_expected_after_several_left_together() {
     }
     assert!(begins(&mut host, 21) && begins(&mut host, 22));
     assert!(!begins(&mut host, 23), "the half is there");
-    host.drain();
-    assert_eq!(sizes(&host), [3]);
+    host.settle();
+    assert_eq!(host.sizes(), [3]);
     host.answer_next();
     let expects = |lock| {
         let expects = begins(&mut host, lock);
-        host.drain();
+        host.settle();
         host.answer_next();
         expects
     };
@@ -187,17 +183,17 @@ fn of_many_callers_that_ask_at_once_each_half_leaves_while_the_other_is_answered
         for lock in locks {
             begins(host, lock);
         }
-        host.drain();
+        host.settle();
     };
     all_ask(&mut host, 1..1 + 2 * half as u64);
-    assert_eq!(sizes(&host), [half], "the others wait");
+    assert_eq!(host.sizes(), [half], "the others wait");
     host.answer_next();
-    assert_eq!(sizes(&host), [half], "until the reply");
+    assert_eq!(host.sizes(), [half], "until the reply");
     all_ask(&mut host, 101..101 + half as u64);
-    assert_eq!(sizes(&host), [half], "these would come with those");
+    assert_eq!(host.sizes(), [half], "these would come with those");
     host.sleep(APART);
     all_ask(&mut host, 201..202);
-    assert_eq!(sizes(&host), [half, half + 1]);
+    assert_eq!(host.sizes(), [half, half + 1]);
 }
 
 /// Catches calls that are paid for and gain nothing: where the way is long, and where few take turns.
@@ -208,7 +204,7 @@ fn callers_leave_together_where_halves_gain_nothing() {
         for lock in 1..=callers {
             begins(&mut host, lock as u64);
         }
-        host.drain();
-        assert_eq!(sizes(&host), [callers]);
+        host.settle();
+        assert_eq!(host.sizes(), [callers]);
     }
 }

@@ -1,26 +1,17 @@
 //! Nothing grows without end, and nothing spins.
 
-use super::host::{FAR, Host, LOCK, Net, PATIENCE, Sent, TTL, ms};
+use super::host::{FAR, Host, LOCK, Net, PATIENCE, Sent, TTL, kind, ms};
 use crate::engine::servers::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
-use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::engine::{LockId, Wait};
 use crate::error::ErrorKind;
 use crate::name::Name;
-use crate::protocol::{Command, LockKey, Op};
 use crate::time::Timestamp;
-
-/// A host whose store is connected and does not tell its time.
-fn without_anchor() -> Host {
-    let mut host = Host::unconnected();
-    host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
-    host
-}
 
 /// The operations that leave when the store answers at last.
 fn first_batch(host: &mut Host) -> Vec<&'static str> {
     host.net = Net::Hold;
     host.forget();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.answer_next();
     assert!(host.log.len() <= 2, "a probe, and one batch");
     host.ops()
@@ -28,7 +19,7 @@ fn first_batch(host: &mut Host) -> Vec<&'static str> {
 
 #[test]
 fn without_the_servers_clock_attempts_do_not_pile_up() {
-    let mut host = without_anchor();
+    let mut host = Host::connecting(Net::LoseRequests);
     let until = Wait::Until(host.now + TTL * 20);
     host.acquire(LOCK, until);
     host.inspect(LOCK);
@@ -39,9 +30,7 @@ fn without_the_servers_clock_attempts_do_not_pile_up() {
 
 #[test]
 fn the_outbox_itself_keeps_nothing_that_was_given_up() {
-    let mut host = Host::unconnected();
-    host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    let mut host = Host::connecting(Net::Hold);
     host.acquire(LOCK, Wait::Until(host.now + TTL * 20));
     for _ in 0..20 {
         host.advance(PATIENCE);
@@ -49,8 +38,7 @@ fn the_outbox_itself_keeps_nothing_that_was_given_up() {
     }
     let probe = host.pending.pop_back().expect("a probe is under way");
     host.forget();
-    let reply = host.execute(&probe);
-    host.reply(&probe, Ok(reply));
+    host.answer(&probe);
     let mut ops = host.ops();
     ops.sort_unstable();
     assert!(
@@ -62,7 +50,7 @@ fn the_outbox_itself_keeps_nothing_that_was_given_up() {
 /// Each leaves a compensation, which ends when its lock would have expired.
 #[test]
 fn acquisitions_that_come_and_go_leave_a_bounded_number_of_releases() {
-    let mut host = without_anchor();
+    let mut host = Host::connecting(Net::LoseRequests);
     host.ttl = ms(1_000);
     for _ in 0..200 {
         let call = host.acquire(LOCK, Wait::Forever);
@@ -81,7 +69,7 @@ fn acquisitions_that_come_and_go_leave_a_bounded_number_of_releases() {
 /// What never left cannot have acted, so there is nothing to give back.
 #[test]
 fn what_was_never_sent_needs_no_release() {
-    let mut host = without_anchor();
+    let mut host = Host::connecting(Net::LoseRequests);
     for _ in 0..5 {
         let call = host.acquire(LOCK, Wait::Forever);
         host.cancel(call);
@@ -92,9 +80,7 @@ fn what_was_never_sent_needs_no_release() {
 
 #[test]
 fn a_batch_is_split_when_much_waits_for_the_servers_clock() {
-    let mut host = Host::unconnected();
-    host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    let mut host = Host::connecting(Net::Hold);
     for id in 0..1_000 {
         host.acquire(LockId(id), Wait::Forever);
     }
@@ -148,29 +134,21 @@ fn under_load_operations_leave_together() {
     for lock in 1..=MAX_IN_FLIGHT + 2 * MAX_BATCH + 40 {
         host.acquire(LockId(lock as u64), Wait::Forever);
     }
-    let lens =
-        |host: &Host| -> Vec<usize> { host.pending.iter().map(|sent| sent.batch.len()).collect() };
     let first = vec![1; MAX_IN_FLIGHT];
-    assert_eq!(lens(&host), first, "the first wait for nothing");
+    assert_eq!(host.sizes(), first, "the first wait for nothing");
     host.sleep(FAR);
     for expected in [MAX_BATCH, MAX_BATCH, 40] {
         host.answer_next();
-        assert_eq!(lens(&host).last(), Some(&expected));
+        assert_eq!(host.sizes().last(), Some(&expected));
     }
 }
 
 #[test]
 fn a_batch_is_bounded_in_bytes_too() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     for lock in 1..=MAX_IN_FLIGHT + MAX_BATCH {
         let name = Name::new(format!("{lock:0512}")).expect("512 bytes are a name");
-        let key = LockKey::new("ns", &name).expect("a valid namespace");
-        let spec = LockSpec {
-            name,
-            key,
-            ..host.spec(LOCK)
-        };
+        let spec = host.spec_of(&name);
         host.acquire_spec(LockId(lock as u64), spec, Wait::Forever);
     }
     host.answer_next();
@@ -186,8 +164,7 @@ fn a_batch_is_bounded_in_bytes_too() {
 /// Catches an operation that was queued behind others and forgotten there.
 #[test]
 fn what_waits_behind_others_is_given_up_in_time() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     for lock in 1..=MAX_IN_FLIGHT + 6 {
         host.acquire(LockId(lock as u64), Wait::Forever);
     }
@@ -204,8 +181,7 @@ fn what_waits_behind_others_is_given_up_in_time() {
 /// Catches answers that never come and keep everybody else from sending.
 #[test]
 fn a_host_that_never_answers_holds_nobody_up_for_longer_than_an_attempt() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.net = Net::Hold;
     for lock in 2..2 + MAX_IN_FLIGHT as u64 {
         host.acquire(LockId(lock), Wait::Until(host.now + ms(300)));
@@ -214,20 +190,9 @@ fn a_host_that_never_answers_holds_nobody_up_for_longer_than_an_attempt() {
     let call = host.inspect(LOCK);
     assert_eq!(host.pending.len(), unanswered, "too many are under way");
     host.advance(ms(300));
-    let inspects = |sent: &&Sent| {
-        matches!(
-            sent.batch[..],
-            [
-                ..,
-                Op {
-                    command: Command::Inspect(_),
-                    ..
-                }
-            ]
-        )
-    };
+    let inspects =
+        |sent: &&Sent| matches!(sent.batch.last(), Some(op) if kind(&op.command) == "inspect");
     let next = host.pending.iter().find(inspects).expect("it left").clone();
-    let reply = host.execute(&next);
-    host.reply(&next, Ok(reply));
+    host.answer(&next);
     assert!(!host.is_open(call));
 }

@@ -2,14 +2,12 @@
 
 use super::host::{Host, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 
-use crate::engine::{Input, Wait};
+use crate::engine::Wait;
 use crate::protocol::{Command, LeaseId, Release, Reply};
 
 #[test]
 fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
+    let (mut host, call) = Host::asking();
     host.cancel(call);
     assert_eq!(host.ops(), ["acquire", "release"]);
     let commands = host.log.iter().map(|sent| &sent.batch[0].command);
@@ -30,8 +28,7 @@ fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
 /// The release overtook the acquisition, which then took the lock for nobody.
 #[test]
 fn an_acquisition_that_may_still_act_is_given_back_again_when_it_cannot_any_more() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let start = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
@@ -51,9 +48,7 @@ fn an_acquisition_that_may_still_act_is_given_back_again_when_it_cannot_any_more
 /// first, and heard of it last.
 #[test]
 fn it_is_given_back_again_if_the_release_overtook_it() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
+    let (mut host, call) = Host::asking();
     host.cancel(call);
     let [acquire, release] = [host.take(), host.take()];
     let gone = host.execute(&release);
@@ -69,9 +64,7 @@ fn it_is_given_back_again_if_the_release_overtook_it() {
 
 #[test]
 fn it_is_given_back_once_if_the_answer_came_in_between() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
+    let (mut host, call) = Host::asking();
     host.cancel(call);
     host.answer_all();
     assert!(host.engine.is_idle());
@@ -82,11 +75,9 @@ fn it_is_given_back_once_if_the_answer_came_in_between() {
 /// The answer to the last attempt says nothing of the ones before.
 #[test]
 fn an_earlier_attempt_without_an_answer_keeps_it_in_doubt() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
+    let (mut host, call) = Host::asking();
     let ghost = host.take();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.answer_next();
     assert_eq!(host.ops(), ["acquire", "acquire"]);
     host.cancel(call);
@@ -117,16 +108,15 @@ fn a_waiter_that_is_cancelled_between_its_questions_leaves_the_line_and_sends_no
 
 #[test]
 fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let call = host.acquire(LOCK, Wait::Forever);
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(ms(500));
     host.disconnect();
     host.cancel(call);
     host.net = Net::Up;
     host.forget();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.ops(), ["release"]);
     host.advance(TTL * 2);
     assert!(host.engine.is_idle());
@@ -134,9 +124,7 @@ fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
 
 #[test]
 fn the_other_callers_of_a_cancelled_one_go_on() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let first = host.acquire(LOCK, Wait::Forever);
+    let (mut host, first) = Host::asking();
     let second = host.acquire(LOCK, Wait::Forever);
     host.cancel(first);
     host.answer_all();
@@ -149,9 +137,7 @@ fn the_other_callers_of_a_cancelled_one_go_on() {
 
 #[test]
 fn whoever_asks_again_after_a_cancelled_one_gets_a_tenure_of_its_own() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let first = host.acquire(LOCK, Wait::Forever);
+    let (mut host, first) = Host::asking();
     host.cancel(first);
     let second = host.acquire(LOCK, Wait::Never);
     assert_eq!(host.ops(), ["acquire", "release", "acquire"]);
@@ -164,8 +150,7 @@ fn whoever_asks_again_after_a_cancelled_one_gets_a_tenure_of_its_own() {
 
 #[test]
 fn a_cancelled_renewal_changes_nothing_but_that_nobody_is_answered() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.renew(lease);
     host.cancel(call);
@@ -177,13 +162,12 @@ fn a_cancelled_renewal_changes_nothing_but_that_nobody_is_answered() {
 /// A compensation is not tried for ever: the lock expires by itself.
 #[test]
 fn a_compensation_that_never_arrives_ends_when_the_lock_would_have_expired() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let call = host.acquire(LOCK, Wait::Forever);
     host.cancel(call);
     host.advance(TIMEOUT + TTL + SOON);
     assert!(host.engine.is_idle());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 /// A host with a tenure whose first attempt is still on its way to the store.
@@ -192,7 +176,7 @@ fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     (ghost, host.grant(call).lease)
 }
 
@@ -218,10 +202,7 @@ fn an_attempt_that_takes_the_lock_anew_does_not_hide_a_loss() {
     host.stranger_force_releases(LOCK);
     host.execute(&ghost);
     host.advance(TTL / 3);
-    assert_eq!(
-        host.told().last().map(String::as_str),
-        Some("lost: somebody else holds the lock")
-    );
+    assert_eq!(host.told_last(), "lost: superseded");
     host.advance(TTL * 2);
     assert!(!host.is_taken(LOCK));
 }

@@ -12,8 +12,7 @@ fn a_lock_that_does_nothing_closes_at_once() {
 
 #[test]
 fn a_held_lock_closes_when_its_release_is_confirmed() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.close(LOCK);
     assert!(host.closed.is_empty());
     host.net = Net::Hold;
@@ -26,10 +25,9 @@ fn a_held_lock_closes_when_its_release_is_confirmed() {
 
 #[test]
 fn a_held_lock_closes_when_it_is_lost() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.close(LOCK);
-    host.server.delete(&super::view::key(LOCK));
+    host.servers[0].delete(&super::host::key(LOCK));
     host.advance(TTL / 3);
     assert_eq!(host.closed, [LOCK]);
 }
@@ -45,14 +43,12 @@ fn a_release_without_an_answer_closes_the_lock_at_the_deadline() {
     assert!(host.closed.is_empty());
     host.advance(ms(1));
     assert_eq!(host.closed, [LOCK]);
-    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
 }
 
 #[test]
 fn a_cancelled_acquisition_closes_once_and_nothing_is_told_after() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let call = host.acquire(LOCK, Wait::Forever);
+    let (mut host, call) = Host::asking();
     host.close(LOCK);
     assert!(host.closed.is_empty());
     host.cancel(call);
@@ -86,8 +82,7 @@ fn a_lock_that_is_acquired_again_stays_open_over_the_release_before() {
 
 #[test]
 fn a_shutdown_closes_what_was_to_be_closed() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.hold(LockId(2));
     host.close(LOCK);
     host.shutdown();

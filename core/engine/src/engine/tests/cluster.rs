@@ -1,13 +1,19 @@
 //! What differs for clusters, whose servers have some of the keys and a clock of their own each.
 
-use super::host::{Host, LOCK, Net, ms};
-use super::view::key;
+use super::host::{CLIENT, Host, LOCK, Net, key, ms};
 use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
 use crate::engine::{Answer, CallId, Engine, Input, LockId, Output, ServerId, Settings, Wait};
-use crate::protocol::{BatchReply, ClientId, Command, Durability, LockKey, Pattern, Reply};
+use crate::protocol::{BatchReply, Command, Durability, LockKey, Pattern, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 const OTHER: LockId = LockId(2);
+
+pub(super) fn clustered() -> Settings {
+    Settings {
+        clustered: true,
+        ..Settings::new(CLIENT)
+    }
+}
 
 /// Catches a batch whose keys are on two servers: it would be refused as a whole.
 #[test]
@@ -19,7 +25,7 @@ fn operations_of_several_slots_leave_one_by_one() {
         host.hold(OTHER);
         host.forget();
         // Everything is asked again at once after a reconnect.
-        host.input(Input::CONNECTED);
+        host.connect(0);
         host.advance(ms(100));
         let most = host.log.iter().map(|sent| sent.batch.len()).max();
         assert_eq!(most, Some(if clustered { 1 } else { 2 }));
@@ -90,9 +96,11 @@ fn what_is_of_one_slot_leaves_together() {
 /// what left that is taken for that to another part, or for that to all of it.
 #[test]
 fn what_left_together_may_be_answered_in_parts() {
-    let mut host = Host::unconnected();
-    let settings = &mut host.engine.single_mut().env.cx.settings;
-    (settings.clustered, settings.mixed) = (true, true);
+    let settings = Settings {
+        mixed: true,
+        ..clustered()
+    };
+    let mut host = Host::with(settings, 1);
     host.net = Net::Hold;
     let locks = [LOCK, OTHER, LockId(3), LockId(4)];
     let calls = locks.map(|lock| host.acquire(lock, Wait::Forever));
@@ -151,9 +159,11 @@ fn what_left_together_may_be_answered_in_parts() {
 #[test]
 fn a_server_that_can_be_asked_by_itself_is_asked_at_once() {
     for addressed in [true, false] {
-        let mut host = Host::unconnected();
-        let settings = &mut host.engine.single_mut().env.cx.settings;
-        (settings.clustered, settings.addressed) = (true, addressed);
+        let settings = Settings {
+            addressed,
+            ..clustered()
+        };
+        let mut host = Host::with(settings, 4);
         host.net = Net::Hold;
         let server = ServerId(3);
         host.input(Input::Connected { server });
@@ -167,9 +177,8 @@ fn a_server_that_can_be_asked_by_itself_is_asked_at_once() {
 fn a_walk_stays_at_its_server() {
     let (now, server) = (Timestamp::from_nanos(0), ServerId(3));
     let mut engine = Engine::new(Settings {
-        clustered: true,
         addressed: true,
-        ..Settings::new(ClientId(1))
+        ..clustered()
     });
     let mut feed = |input| {
         engine.handle(now, input);
@@ -230,8 +239,7 @@ fn a_walk_stays_at_its_server() {
 #[test]
 fn what_has_not_left_goes_where_its_keys_are() {
     for given_up in [false, true] {
-        let mut host = Host::unconnected();
-        host.engine.single_mut().env.cx.settings.clustered = true;
+        let mut host = Host::with(clustered(), 4);
         host.net = Net::Hold;
         let call = host.acquire(LOCK, Wait::Forever);
         let (slots, server) = (0..=LockKey::SLOTS - 1, ServerId(3));
@@ -242,12 +250,7 @@ fn what_has_not_left_goes_where_its_keys_are() {
             host.cancel(call);
         }
         let probe = host.pending.pop_back().expect("the second probe");
-        let (request, result) = (probe.request, Ok(host.execute(&probe)));
-        host.input(Input::Reply {
-            server,
-            request,
-            result,
-        });
+        host.answer(&probe);
         assert_eq!(host.count("acquire"), usize::from(!given_up));
         assert_eq!(host.count("release"), 0);
     }

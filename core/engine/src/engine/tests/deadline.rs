@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
-use super::view::remaining;
-use crate::engine::{CallId, LockId, Wait};
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms, remaining};
+use crate::engine::{Answer, CallId, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, LeaseId, Reply};
 
 #[test]
 fn the_deadline_counts_from_before_the_request_and_leaves_a_margin() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let sent_at = host.now;
     let call = host.acquire(LOCK, Wait::Never);
     let sent = host.take();
@@ -28,23 +26,21 @@ fn the_deadline_counts_from_before_the_request_and_leaves_a_margin() {
 
 #[test]
 fn a_renewed_deadline_counts_from_before_the_renewal() {
-    let mut host = Host::new();
-    let grant = host.hold(LOCK);
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     host.advance(ms(1_000));
     let sent_at = host.now;
-    let call = host.renew(grant.lease);
+    let call = host.renew(lease);
     host.advance(ms(700));
     host.answer_next();
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     assert_eq!(host.last_told().deadline, Some(sent_at + TTL - TTL / 500));
 }
 
 /// The retry got the lock anew; the first attempt's start is of no use any more.
 #[test]
 fn the_deadline_counts_from_the_attempt_that_was_answered() {
-    let mut host = Host::new();
-    host.net = Net::LoseReplies;
+    let mut host = Host::on(Net::LoseReplies);
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(TIMEOUT);
     host.net = Net::Up;
@@ -74,12 +70,10 @@ fn each_operation_says_until_when_it_is_wanted() {
     ];
     for (ask, wanted) in asks {
         for answer_after in [ms(0), ms(400)] {
-            let mut host = Host::new();
-            host.net = Net::Hold;
+            let mut host = Host::on(Net::Hold);
             host.subscribes = false;
             let first = host.acquire(LOCK, Wait::Never);
-            let sent = host.take();
-            let reply = host.execute(&sent);
+            let (sent, reply) = host.take_reply();
             host.advance(answer_after);
             host.reply(&sent, Ok(reply));
             let lease = host.grant(first).lease;
@@ -108,8 +102,7 @@ fn a_short_lease_is_not_asked_for_longer_than_it_lives() {
 /// The ghost of a command that the host gave up on.
 #[test]
 fn a_request_that_is_delayed_past_its_time_changes_nothing_in_the_store() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     host.acquire(LOCK, Wait::Never);
     let sent = host.take();
     host.advance(TIMEOUT);
@@ -122,8 +115,7 @@ fn a_request_that_is_delayed_past_its_time_changes_nothing_in_the_store() {
 /// Catches a last try without the time to be done that hides why those before it failed.
 #[test]
 fn a_call_that_ends_is_told_what_the_store_said() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let call = host.acquire(LOCK, Wait::Until(host.now + ms(700)));
     let full = Error::new(ErrorKind::Unavailable, "OOM command not allowed");
     for reply in [Err(full.clone()), Ok(Reply::Late)] {
@@ -134,16 +126,15 @@ fn a_call_that_ends_is_told_what_the_store_said() {
         host.advance(SOON);
     }
     host.advance(ms(700));
-    assert_eq!(host.outcome(call), &Err(full));
+    assert_eq!(host.failure(call), &full);
 }
 
 #[test]
 fn a_renewal_that_is_delayed_past_its_time_extends_nothing() {
-    let mut host = Host::new();
-    let grant = host.hold(LOCK);
+    let (mut host, lease) = Host::holding();
     let expires = host.expiry(LOCK);
     host.net = Net::Hold;
-    host.renew(grant.lease);
+    host.renew(lease);
     let sent = host.take();
     host.advance(TIMEOUT);
     assert_eq!(host.execute(&sent).replies, [Ok(Reply::Late)]);
@@ -169,5 +160,5 @@ fn a_clock_that_goes_back_is_harmless() {
     host.net = Net::LoseRequests;
     host.disconnect();
     host.advance_to(grant.deadline);
-    assert!(host.told().contains(&"lost: it expired".to_owned()));
+    assert!(host.told().contains(&"lost: expired".to_owned()));
 }

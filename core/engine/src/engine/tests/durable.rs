@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LEAD, LOCK, Net, TTL, ms};
+use super::host::{Host, LEAD, LOCK, Net, TTL, ms};
 use super::line::in_line;
-use crate::engine::{LockId, Wait};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Durability;
 
@@ -31,7 +31,7 @@ fn too_few_copies_are_told_and_the_lock_is_given_back() {
     for wait in [Wait::Never, Wait::Forever, Wait::Until(host.now + TTL)] {
         host.forget();
         let call = host.acquire(OTHER, wait);
-        let error = host.outcome(call).as_ref().expect_err("it does not count");
+        let error = host.failure(call);
         assert_eq!(error.kind(), ErrorKind::NotReplicated);
         let said = "the lock does not count: 1 of 2 replicas acknowledged it in time";
         assert_eq!(error.to_string(), said);
@@ -81,12 +81,13 @@ fn each_copy_is_asked_for_and_weighed() {
         let call = host.acquire(LOCK, Wait::Never);
         let sent = host.take();
         assert_eq!(sent.durability, Some(durability));
-        let reply = host.server.execute(host.server_now(), &sent.batch);
+        let now = host.server_now();
+        let reply = host.servers[0].execute(now, &sent.batch);
         let copies = durability.copies(said);
         let weighed = copies.and_then(|copies| durability.weigh(reply, Ok(copies)));
         host.reply(&sent, weighed);
-        let kind = host.outcome(call).as_ref().map_err(Error::kind);
-        assert_eq!(kind.map(|_| ()), expected, "{durability:?} {said:?}");
+        let kind = host.outcome(call).error().map(Error::kind);
+        assert_eq!(kind, expected.err(), "{durability:?} {said:?}");
     }
 }
 
@@ -160,8 +161,7 @@ fn what_needs_other_copies_leaves_apart() {
     host.answer_next();
     let sent = host.take();
     assert_eq!((sent.batch.len(), sent.durability), (1, one));
-    let reply = host.execute(&sent);
-    host.reply(&sent, Ok(reply));
+    host.answer(&sent);
     host.grant(third);
 }
 
@@ -231,13 +231,13 @@ fn a_renewal_with_too_few_copies_does_not_extend() {
         assert_eq!(host.held_until(LOCK), lease.deadline);
         host.copies = Ok([1, 2]);
         host.advance(ms(2_000));
-        assert_eq!(host.told().last().map(String::as_str), Some("renewed"));
+        assert_eq!(host.told_last(), "renewed");
         let until = host.held_until(LOCK);
         assert!(until > lease.deadline);
         host.copies = Ok([1, 0]);
         host.advance(TTL);
         let told = host.told();
-        assert_eq!(told.last().map(String::as_str), Some("lost: it expired"));
+        assert_eq!(told.last().map(String::as_str), Some("lost: expired"));
         assert_eq!(host.last_told().at, until - LEAD);
         assert!(!host.is_taken(LOCK), "it was given back");
     }
@@ -264,7 +264,7 @@ fn only_what_takes_or_keeps_a_lock_waits() {
     host.renew(lease.lease);
     host.inspect(LOCK);
     let call = host.release(lease.lease);
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
     assert_eq!(host.ops(), ["acquire", "renew", "inspect", "release"]);
     let waits = host.log.iter().map(|sent| sent.durability.is_some());
     assert_eq!(waits.collect::<Vec<_>>(), [true, true, false, false]);

@@ -1,30 +1,23 @@
 //! Each acquisition through one handle excludes every other one, unless the handle is re-entrant.
 
-use std::sync::Arc;
-
-use super::host::{Done, Host, LOCK, Net, TTL, lease_of, ms};
-use crate::engine::{CallId, LockId, LockSpec, Wait};
+use super::host::{Host, LOCK, Net, TTL, lease_of, ms};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
 
-fn exclusive(host: &Host, name: LockId) -> LockSpec {
-    let mut spec = host.spec(name);
-    Arc::make_mut(&mut spec.options).reentrant = false;
-    spec
-}
-
-fn acquire(host: &mut Host, wait: Wait) -> CallId {
-    let spec = exclusive(host, LOCK);
-    host.acquire_spec(LOCK, spec, wait)
+fn exclusive() -> Host {
+    let mut host = Host::new();
+    host.reentrant = false;
+    host
 }
 
 /// Catches a handle that is one owner: all would have it at once.
 #[test]
 fn acquisitions_of_one_handle_have_the_lock_one_after_the_other() {
-    let mut host = Host::new();
-    let calls = [(); 4].map(|()| acquire(&mut host, Wait::Forever));
-    let refused = acquire(&mut host, Wait::Never);
-    assert_eq!(host.outcome(refused), &Ok(Done::Busy));
+    let mut host = exclusive();
+    let calls = [(); 4].map(|()| host.acquire(LOCK, Wait::Forever));
+    let refused = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.outcome(refused), &Answer::Acquire(Ok(None)));
     for (index, call) in calls.into_iter().enumerate() {
         assert!(calls[index + 1..].iter().all(|later| host.is_open(*later)));
         let grant = host.grant(call);
@@ -44,8 +37,8 @@ fn acquisitions_of_one_handle_have_the_lock_one_after_the_other() {
 
 #[test]
 fn a_cancelled_acquisition_leaves_the_others_of_its_handle_alone() {
-    let mut host = Host::new();
-    let calls = [(); 3].map(|()| acquire(&mut host, Wait::Forever));
+    let mut host = exclusive();
+    let calls = [(); 3].map(|()| host.acquire(LOCK, Wait::Forever));
     host.cancel(calls[1]);
     let first = host.grant(calls[0]).lease;
     host.release(first);
@@ -58,11 +51,10 @@ fn a_cancelled_acquisition_leaves_the_others_of_its_handle_alone() {
 #[test]
 fn many_acquisitions_of_one_handle_ask_for_no_more_than_those_of_many_handles() {
     let asked = |lock_of: fn(u64) -> LockId| {
-        let mut host = Host::new();
+        let mut host = exclusive();
         let mut calls = Vec::new();
         for number in 0..1_000 {
-            let spec = exclusive(&host, LOCK);
-            calls.push(host.acquire_spec(lock_of(number), spec, Wait::Forever));
+            calls.push(host.acquire_as(lock_of(number), LOCK, Wait::Forever));
         }
         for call in calls {
             let lease = host.grant(call).lease;
@@ -77,10 +69,10 @@ fn many_acquisitions_of_one_handle_ask_for_no_more_than_those_of_many_handles() 
 /// The store forgot who had the lock, so two of one handle believe that they have it.
 #[test]
 fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
-    let mut host = Host::new();
-    let first = acquire(&mut host, Wait::Never);
-    host.server.flush();
-    let second = acquire(&mut host, Wait::Never);
+    let mut host = exclusive();
+    let first = host.acquire(LOCK, Wait::Never);
+    host.servers[0].flush();
+    let second = host.acquire(LOCK, Wait::Never);
     let leases = [first, second].map(|call| host.grant(call).lease);
     let held: Vec<_> = host.engine.held(host.now, LOCK).collect();
     let mut seen: Vec<_> = held.iter().map(|(lease, _)| *lease).collect();
@@ -107,10 +99,10 @@ fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
 /// Catches an end of the events before the last of them.
 #[test]
 fn a_handle_is_closed_after_the_last_of_its_releases() {
-    let mut host = Host::new();
-    let first = acquire(&mut host, Wait::Never);
-    host.server.flush();
-    let second = acquire(&mut host, Wait::Never);
+    let mut host = exclusive();
+    let first = host.acquire(LOCK, Wait::Never);
+    host.servers[0].flush();
+    let second = host.acquire(LOCK, Wait::Never);
     host.net = Net::Hold;
     let leases = [first, second].map(|call| host.grant(call).lease);
     for lease in leases {
@@ -119,14 +111,7 @@ fn a_handle_is_closed_after_the_last_of_its_releases() {
     host.close(LOCK);
     assert!(host.closed.is_empty());
     host.answer_next();
-    assert_eq!(
-        host.closed,
-        if host.pending.is_empty() {
-            vec![LOCK]
-        } else {
-            vec![]
-        }
-    );
+    assert_eq!(host.closed.is_empty(), !host.pending.is_empty());
     host.answer_all();
     assert_eq!(host.closed, [LOCK]);
     assert!(host.engine.is_idle());
@@ -135,11 +120,10 @@ fn a_handle_is_closed_after_the_last_of_its_releases() {
 /// It would mix up two tenures.
 #[test]
 fn a_lease_id_that_is_in_use_is_refused() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
-    let (call, spec) = (host.next_call(), exclusive(&host, LockId(2)).into());
-    let lock = LockId(2);
-    let wait = Wait::Never;
+    let (mut host, lease) = Host::holding();
+    host.reentrant = false;
+    let (lock, wait) = (LockId(2), Wait::Never);
+    let (call, spec) = (host.next_call(), host.spec(lock).into());
     host.input(crate::engine::Input::Acquire {
         call,
         lock,

@@ -1,8 +1,7 @@
 //! Renewals that raise the last token of the name.
 
-use super::host::{Done, Host, LOCK, Net, TTL, ms};
-use super::view::key;
-use crate::engine::Input;
+use super::host::{Host, LOCK, Net, TTL, key, ms};
+use crate::engine::{Answer, Input};
 use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId, Op, Renew};
 use crate::token::FencingToken;
@@ -14,7 +13,7 @@ fn floor(more: u64) -> FencingToken {
 
 impl Host {
     fn last_token(&self) -> Option<u64> {
-        self.server.last_token(self.server_now(), &key(LOCK))
+        self.servers[0].last_token(self.server_now(), &key(LOCK))
     }
 
     /// What the renewals had that were sent.
@@ -33,7 +32,7 @@ fn the_next_token_is_greater_and_the_tenures_own_stays() {
     let mut host = Host::new();
     let own = host.hold(LOCK);
     let call = host.raise(own.lease, floor(1));
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     assert_eq!(host.last_token(), Some(floor(1).get()));
     assert_eq!(host.token_of(LOCK), Some(own.token));
     host.advance(TTL);
@@ -53,8 +52,7 @@ fn the_next_token_is_greater_and_the_tenures_own_stays() {
 #[test]
 fn every_renewal_has_it_until_one_succeeds() {
     for net in [Net::LoseRequests, Net::LoseReplies] {
-        let mut host = Host::new();
-        let lease = host.hold(LOCK).lease;
+        let (mut host, lease) = Host::holding();
         host.net = net;
         let call = host.raise(lease, floor(2));
         host.advance(ms(2_100));
@@ -74,8 +72,7 @@ fn every_renewal_has_it_until_one_succeeds() {
 /// Catches an answer to a renewal that had a lower floor, or none, that is taken for one to this.
 #[test]
 fn a_call_waits_for_a_renewal_that_has_its_floor() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let calls = [
         host.renew(lease),
@@ -90,11 +87,11 @@ fn a_call_waits_for_a_renewal_that_has_its_floor() {
     host.answer_next();
     assert_eq!(answered(&host), [true; 3]);
     for call in joins {
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     }
     assert!(host.is_open(higher));
     host.answer_next();
-    assert_eq!(host.outcome(higher), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(higher), &Answer::Renew(Ok(())));
     assert_eq!(host.floors(), [None, Some(floor(2)), Some(floor(3))]);
     assert!(host.pending.is_empty());
     assert_eq!(host.last_token(), Some(floor(3).get()));
@@ -115,16 +112,15 @@ fn a_call_does_not_take_a_look_for_its_renewal() {
         host.answer_next();
         assert!(host.is_open(call));
         host.answer_next();
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
         assert_eq!(host.floors(), [None, Some(floor(1))]);
     }
 }
 
 #[test]
 fn a_tenure_that_is_over_raises_nothing() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
-    host.server.delete(&key(LOCK));
+    let (mut host, lease) = Host::holding();
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     let token = host.token_of(LOCK).map(FencingToken::get);
     let call = host.raise(lease, floor(1));

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::handoff::{WINDOW, lease};
-use super::host::{Done, Host, Net, ms};
+use super::host::{Host, Net, ms};
 use super::line::in_line;
-use crate::engine::{CallId, Input};
+use crate::engine::{Answer, CallId, Input};
 use crate::protocol::{Grant, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
@@ -71,7 +71,7 @@ impl Case {
         let call = in_line(host);
         // An answer from long before would say more of the clocks than a slow one.
         host.net = Net::Hold;
-        host.input(Input::CONNECTED);
+        host.connect(0);
         let probe = host.take();
         self.pass(host, self.latency.0);
         let reply = host.execute(&probe);
@@ -144,7 +144,7 @@ fn a_grant_in_time_is_held_at_once() {
     for case in Case::all().filter(in_time) {
         let mut host = Host::new();
         let (_, call) = case.play(&mut host);
-        assert!(matches!(host.outcome(call), Ok(Done::Acquired(_))));
+        assert!(matches!(host.outcome(call), Answer::Acquire(Ok(Some(_)))));
         seen += 1;
     }
     assert!(seen > 50);

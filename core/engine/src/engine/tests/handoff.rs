@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
-use super::line::in_line;
-use crate::engine::{Acquired, CallId, Input, LockId, Wait};
+use super::host::{Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
+use super::line::{handed, in_line};
+use crate::engine::{Acquired, Answer, CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
 /// What a claim with [`TTL`] has to take the lock up.
@@ -14,7 +14,7 @@ pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
 /// The waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {
-    host.acquiring().expect("one waits")
+    host.engine.acquiring().expect("one waits")
 }
 
 /// A waiter's question is under way, unexecuted; it was in line before.
@@ -73,7 +73,7 @@ fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     assert!(deadline >= start + TTL - ms(100) && deadline <= start + TTL);
     host.advance(TTL * 2);
     assert_eq!(host.ops()[..2], ["renew", "release"]);
-    assert_eq!(host.told(), ["acquired 2", "renewed", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 2", "renewed", "lost: expired"]);
     assert_eq!(host.last_told().at, deadline - LEAD);
 }
 
@@ -91,7 +91,7 @@ fn without_a_confirmation_it_is_at_risk_and_lost_when_the_promise_ends() {
         host.advance(PROMISE);
         let told = host.told();
         assert_eq!(told[..2], ["acquired 2", "at risk"]);
-        assert_eq!(told.last().map(String::as_str), Some("lost: it expired"));
+        assert_eq!(told.last().map(String::as_str), Some("lost: expired"));
         assert_eq!(host.last_told().at, deadline - LEAD);
         assert!(deadline <= granted + PROMISE);
         assert!(host.count("renew") >= 2, "{:?}", host.ops());
@@ -110,7 +110,7 @@ fn a_fixed_lock_is_confirmed_after_a_reconnect() {
     host.disconnect();
     host.advance(ms(2_000));
     (host.net, host.log) = (Net::Up, Vec::new());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.ops(), ["renew"]);
     assert!(host.held_until(LOCK) > host.now + WINDOW);
     host.advance(ms(20_000));
@@ -136,10 +136,7 @@ fn a_grant_that_comes_too_late_is_asked_about_and_may_still_be_had() {
 /// The machine slept over the window, and somebody else has the lock since.
 #[test]
 fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     host.sleep(WINDOW + ms(1));
     host.stranger_acquires(LOCK, TTL);
     host.push_next();
@@ -154,12 +151,9 @@ fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
 /// After a reconnect the server may be another one, and its clock is not known.
 #[test]
 fn a_grant_without_a_known_clock_is_asked_about() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
     assert_eq!(host.ops(), [""; 0], "the probe comes first");
@@ -171,14 +165,11 @@ fn a_grant_without_a_known_clock_is_asked_about() {
 
 #[test]
 fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     host.disconnect();
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.grant(call).token.get(), 2);
 }
 
@@ -310,8 +301,7 @@ fn each_caller_is_told_how_long_it_waited_itself() {
 /// An answer's tenure began when its question was sent, or later.
 #[test]
 fn a_tenure_from_an_answer_began_with_its_question() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let sent = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(ms(300));
@@ -323,10 +313,7 @@ fn a_tenure_from_an_answer_began_with_its_question() {
 /// The same push again, as after a proxy's retry.
 #[test]
 fn a_grant_that_is_told_twice_counts_once() {
-    let mut host = Host::new();
-    host.pushes = Pushes::Hold;
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
+    let (mut host, call) = handed();
     let push = host.take_push();
     host.input(Input::push(push));
     host.input(Input::push(push));
@@ -352,7 +339,7 @@ fn a_handover_whose_reply_is_lost_is_found_out() {
     let lease = host.grant(other).lease;
     assert_eq!(
         host.outcome(release),
-        &Ok(Done::Released),
+        &Answer::Release(Ok(())),
         "its retry finds it taken"
     );
     assert!(host.is_held(LockId(2)));
@@ -369,7 +356,7 @@ fn a_release_hands_over_to_the_next_of_the_same_locker_by_its_reply() {
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     let before = host.ops().len();
     let release = host.release(first.lease);
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     let next = host.grant(other);
     assert!(next.token > first.token);
     assert_eq!(host.ops()[before..], ["release"]);
@@ -411,9 +398,9 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     host.net = Net::Hold;
     host.stranger_releases(LOCK);
     host.grant(call);
-    host.server.flush();
+    host.servers[0].flush();
     host.answer_next();
-    assert_eq!(host.told(), ["acquired 2", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 2", "lost: deleted"]);
 }
 
 /// The release was given up by then, and its request forgotten; who is next in line learns of it all

@@ -1,8 +1,8 @@
 //! Leaving the line: nobody keeps a place that nobody waits in.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, TTL, ms};
+use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
 use super::line::{LONG, assert_nobody_waits, claims, in_line};
-use crate::engine::Wait;
+use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 
 /// Catches a claim that does not match its place, because its fields changed on the way.
@@ -83,7 +83,7 @@ fn a_call_whose_time_is_over_leaves_the_line_at_that_moment() {
     host.advance(ms(1));
     assert_eq!(
         (host.outcome(call), host.answered(call)),
-        (&Ok(Done::Busy), until)
+        (&Answer::Acquire(Ok(None)), until)
     );
     assert_eq!((host.waiting(LOCK), host.count("release")), (0, 1));
     assert_nobody_waits(&host);
@@ -99,7 +99,7 @@ fn a_shutdown_leaves_the_line_and_waits_for_it() {
     assert!(host.is_open(shutdown));
     assert_nobody_waits(&host);
     host.answer_all();
-    assert_eq!(host.outcome(shutdown), &Ok(Done::ShutDown));
+    assert_eq!(host.outcome(shutdown), &Answer::Shutdown);
     assert_eq!(host.waiting(LOCK), 0);
 }
 
@@ -111,7 +111,7 @@ fn a_waiter_that_gives_up_on_a_silent_store_leaves_when_it_can() {
     let call = host.acquire(LOCK, Wait::Forever);
     host.net = Net::LoseRequests;
     host.advance(ms(5_000) + PATIENCE + ms(3_000));
-    assert!(host.outcome(call).is_err());
+    assert!(host.outcome(call).error().is_some());
     assert_nobody_waits(&host);
     host.net = Net::Up;
     host.advance(ms(5_000));
@@ -127,7 +127,7 @@ fn the_place_goes_with_the_last_who_wanted_it() {
     let never = host.acquire(LOCK, Wait::Never);
     host.cancel(waiter);
     host.answer_all();
-    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     assert_eq!(host.waiting(LOCK), 0);
     assert!(host.engine.is_idle());
 }
@@ -146,7 +146,7 @@ fn a_question_without_a_place_does_not_forget_the_one_before() {
     host.net = Net::Up;
     host.advance(ms(300));
     assert!(!host.is_open(waiter));
-    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     assert_eq!(host.waiting(LOCK), 0);
     host.advance(TTL);
     assert!(host.engine.is_idle());
@@ -160,7 +160,7 @@ fn a_caller_that_does_not_wait_joins_and_leaves_the_place_alone() {
     for _ in 0..5 {
         host.advance(ms(10));
         let never = host.acquire(LOCK, Wait::Never);
-        assert_eq!(host.outcome(never), &Ok(Done::Busy));
+        assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     }
     assert!(host.is_open(waiter));
     assert_eq!((host.waiting(LOCK), host.count("release")), (1, 0));

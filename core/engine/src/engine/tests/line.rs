@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
-use super::view::key;
-use crate::engine::{CallId, Input, LockId, Wait};
+use super::host::{Host, LOCK, Net, Pushes, TTL, key, ms};
+use crate::engine::{Answer, CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
-use crate::protocol::{BatchReply, Claim, Command, Release, Reply};
+use crate::protocol::{Claim, Command, Release, Reply};
 use crate::time::Timestamp;
 
 /// Longer than any of these stories.
@@ -21,9 +20,18 @@ pub(super) fn in_line(host: &mut Host) -> CallId {
     call
 }
 
+/// A host that was handed the lock in line, and has not heard of it.
+pub(super) fn handed() -> (Host, CallId) {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    (host, call)
+}
+
 /// Catches an index that keeps what nobody waits for any more.
 pub(super) fn assert_nobody_waits(host: &Host) {
-    assert!(host.acquiring().is_none());
+    assert!(host.engine.acquiring().is_none());
 }
 
 /// The claims of the acquisitions and of the releases that were sent.
@@ -97,7 +105,7 @@ fn whoever_stands_far_behind_keeps_its_place_by_its_heartbeat() {
     assert_eq!(host.count("acquire"), 1);
 }
 
-fn gaps(times: &[Timestamp]) -> Vec<Duration> {
+pub(super) fn gaps(times: &[Timestamp]) -> Vec<Duration> {
     times
         .windows(2)
         .map(|pair| pair[1].since(pair[0]))
@@ -161,7 +169,7 @@ fn stays_alive(host: &mut Host, lost: usize) -> bool {
         if host.count("acquire") >= lost {
             host.net = Net::Up;
         }
-        let line = host.server.line_value(host.server_now(), &key(LOCK));
+        let line = host.servers[0].line_value(host.server_now(), &key(LOCK));
         let (members, _) = line.expect("one waits");
         if members[0].2 < host.server_now() {
             return false;
@@ -216,7 +224,7 @@ fn losing_and_regaining_the_channel_changes_the_pace() {
 fn what_was_missed_is_asked_for_when_the_channel_is_heard_again() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    host.server.unsubscribe(super::host::CLIENT);
+    host.servers[0].unsubscribe(super::host::CLIENT);
     host.stranger_releases(LOCK);
     assert!(host.is_open(call));
     host.subscribe();
@@ -231,8 +239,7 @@ fn a_question_under_way_when_the_channel_is_subscribed_is_asked_once_more() {
     (host.subscribes, host.net) = (false, Net::Hold);
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);
-    let first = host.take();
-    let reply = host.execute(&first);
+    let (first, reply) = host.take_reply();
     // The grant reaches nobody.
     host.stranger_releases(LOCK);
     host.subscribe();
@@ -268,20 +275,20 @@ fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
     host.acquire(LOCK, Wait::Never);
     host.inspect(LOCK);
     assert_eq!(
-        host.asked_to_subscribe, 0,
+        host.asked_to_subscribe.len(),
+        0,
         "no push could be about anything"
     );
     host.acquire(LOCK, Wait::Forever);
-    assert_eq!(host.asked_to_subscribe, 1);
+    assert_eq!(host.asked_to_subscribe.len(), 1);
     host.hold(LockId(2));
     host.input(Input::UNSUBSCRIBED);
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.acquire_as(LockId(3), LOCK, Wait::Forever);
-    assert_eq!(host.asked_to_subscribe, 1);
+    assert_eq!(host.asked_to_subscribe.len(), 1);
 
-    let mut host = Host::new();
-    host.hold(LOCK);
-    assert_eq!(host.asked_to_subscribe, 1, "a holder may be revoked");
+    let (host, _) = Host::holding();
+    assert_eq!(host.asked_to_subscribe.len(), 1, "a holder may be revoked");
 }
 
 /// A waiter whose pushes are all lost, though the store counts somebody as having heard them.
@@ -302,14 +309,7 @@ fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_to
     assert_nobody_waits(&host);
 }
 
-fn answer_full(host: &mut Host) {
-    let sent = host.take();
-    let reply = BatchReply {
-        time: Some(host.server_now()),
-        replies: vec![Ok(Reply::Full { waiting: 65_536 })],
-    };
-    host.reply(&sent, Ok(reply));
-}
+const FULL: Reply = Reply::Full { waiting: 65_536 };
 
 #[test]
 fn a_line_that_is_full_fails_the_call_visibly() {
@@ -317,9 +317,9 @@ fn a_line_that_is_full_fails_the_call_visibly() {
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
-    answer_full(&mut host);
+    host.answer_each(&Ok(FULL));
     assert_eq!(host.error(call), ErrorKind::Overloaded);
-    let error = host.outcome(call).as_ref().expect_err("it failed");
+    let error = host.failure(call);
     assert!(error.to_string().contains("65536"), "{error}");
     assert_nobody_waits(&host);
 }
@@ -331,7 +331,7 @@ fn a_line_that_is_full_leaves_nothing_to_give_back() {
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
     host.acquire(LOCK, Wait::Forever);
-    answer_full(&mut host);
+    host.answer_each(&Ok(FULL));
     host.net = Net::Up;
     host.advance(TTL);
     assert_eq!(host.ops(), ["acquire"]);
@@ -350,7 +350,7 @@ fn a_caller_that_joins_one_who_does_not_wait_gets_in_line_at_once() {
     host.net = Net::Up;
     host.answer_all();
     host.advance(ms(0));
-    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     assert!(host.is_open(forever));
     assert_eq!(
         (host.waiting(LOCK), host.told()),

@@ -1,10 +1,7 @@
 //! What the store tells without being asked: losses, and what is about nobody.
 
-use std::sync::Arc;
-
-use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
+use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, key, ms};
 use super::line::in_line;
-use super::view::key;
 use crate::engine::{Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
@@ -37,14 +34,14 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
     for (push, reason) in [
         (
             revoked as fn(LeaseId, FencingToken) -> Push,
-            "lost: the lock was force-released",
+            "lost: revoked",
         ),
-        (superseded, "lost: somebody else holds the lock"),
+        (superseded, "lost: superseded"),
     ] {
         let mut host = Host::new();
         let grant = host.hold(LOCK);
         host.forget();
-        host.server.delete(&key(LOCK));
+        host.servers[0].delete(&key(LOCK));
         host.input(Input::push(push(grant.lease, grant.token)));
         assert_eq!(host.told(), [reason]);
         assert!(!host.is_held(LOCK));
@@ -61,12 +58,9 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
 #[test]
 fn what_is_lost_by_a_push_is_given_back() {
     for overtakes in [false, true] {
-        let mut host = Host::new();
-        host.net = Net::Hold;
-        let call = host.acquire(LOCK, Wait::Forever);
-        let sent = host.take();
-        let reply = host.execute(&sent);
-        let lease = host.acquiring().expect("it asks");
+        let (mut host, call) = Host::asking();
+        let (sent, reply) = host.take_reply();
+        let lease = host.engine.acquiring().expect("it asks");
         let push = Input::push(revoked(lease, token(1)));
         host.net = Net::Up;
         if overtakes {
@@ -77,7 +71,7 @@ fn what_is_lost_by_a_push_is_given_back() {
             host.input(push);
         }
         host.grant(call);
-        let lost = ["acquired 1", "lost: the lock was force-released"];
+        let lost = ["acquired 1", "lost: revoked"];
         assert_eq!(host.told(), lost);
         assert!(!host.is_taken(LOCK) && host.engine.is_idle());
         assert_eq!(host.ops(), ["acquire", "release"]);
@@ -92,7 +86,7 @@ fn what_a_stranger_publishes_is_not_believed() {
     host.pushes = Pushes::Hold;
     let held = host.hold(LockId(2));
     let call = in_line(&mut host);
-    let waits = host.acquiring().expect("one waits");
+    let waits = host.engine.acquiring().expect("one waits");
     host.forget();
     let half = |lease: LeaseId| LeaseId(lease.0 + 1);
     for forged in [
@@ -155,7 +149,7 @@ fn a_revocation_leaves_the_other_locks_alone() {
 fn a_loss_is_nothing_to_one_who_waits() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    let lease = host.acquiring().expect("one waits");
+    let lease = host.engine.acquiring().expect("one waits");
     let token = token(1);
     host.input(Input::push(revoked(lease, token)));
     host.input(Input::push(superseded(lease, token)));
@@ -169,13 +163,11 @@ fn a_loss_is_nothing_to_one_who_waits() {
 #[test]
 fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
     for regained in [false, true] {
-        let mut host = Host::new();
-        host.net = Net::Hold;
-        let call = host.acquire(LOCK, Wait::Forever);
+        let (mut host, call) = Host::asking();
         let sent = host.take();
         let mut reply = host.execute(&sent);
         host.stranger_force_releases(LOCK);
-        let lease = host.acquiring().expect("it asks");
+        let lease = host.engine.acquiring().expect("it asks");
         let token = token(1);
         host.input(Input::push(revoked(lease, token)));
         assert!(host.is_open(call) && host.events.is_empty());
@@ -184,7 +176,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
         }
         host.reply(&sent, Ok(reply));
         host.grant(call);
-        let lost = ["acquired 1", "lost: the lock was force-released"];
+        let lost = ["acquired 1", "lost: revoked"];
         let told: &[_] = if regained { &["acquired 2"] } else { &lost };
         assert_eq!(host.told(), told);
         assert_eq!(host.is_held(LOCK), regained);
@@ -223,8 +215,8 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
     for push in pushes(&host) {
         host.input(Input::push(push));
     }
-    assert!(host.engine.is_idle() && host.engine.wake_at().is_none());
-    host.input(Input::CONNECTED);
+    assert!(host.engine.is_idle() && host.wake.is_none());
+    host.connect(0);
     host.hold(LOCK);
     host.shutdown();
     host.forget();
@@ -240,18 +232,16 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
 fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
     let mut host = Host::new();
     let owner = Owner::reclaimable("job-7").expect("a short owner is valid");
-    let mut spec = host.spec(LOCK);
-    Arc::make_mut(&mut spec.options).owner = owner.clone();
+    host.owner = owner.clone();
     let claim = Claim {
         lease: LeaseId(1 << 100),
         client: ClientId(CLIENT.0 + 1),
         owner,
-        counter: spec.counter,
+        counter: host.counter,
         ttl: TTL,
         window: ms(12_000),
     };
-    let call = host.acquire_spec(LOCK, spec, Wait::Never);
-    let grant = host.grant(call);
+    let grant = host.hold(LOCK);
     let lease = grant.lease;
     let taken = host.ask(Command::Acquire(Acquire {
         key: key(LOCK),
@@ -260,10 +250,7 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
         reclaims: Reclaim::From(grant.token),
     }));
     assert!(matches!(taken, Reply::Held(_)));
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: somebody else holds the lock"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
     let release = host.release(lease);
     assert_eq!(host.error(release), ErrorKind::NotHeld);
     assert!(host.is_taken(LOCK));
@@ -273,20 +260,16 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
 #[test]
 fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
     for executed_before in [true, false] {
-        let mut host = Host::new();
-        let grant = host.hold(LOCK);
+        let (mut host, lease) = Host::holding();
         host.net = Net::Hold;
-        let renewal = host.renew(grant.lease);
+        let renewal = host.renew(lease);
         let sent = host.take();
         let early = executed_before.then(|| host.execute(&sent));
         host.stranger_force_releases(LOCK);
         assert_eq!(host.error(renewal), ErrorKind::NotHeld);
         let reply = early.unwrap_or_else(|| host.execute(&sent));
         host.reply(&sent, Ok(reply));
-        assert_eq!(
-            host.told(),
-            ["acquired 1", "lost: the lock was force-released"]
-        );
+        assert_eq!(host.told(), ["acquired 1", "lost: revoked"]);
         host.answer_all();
         host.advance(TTL);
         assert_eq!(host.ops(), ["acquire", "renew", "release"]);
@@ -298,8 +281,7 @@ fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
 /// the same locker here.
 #[test]
 fn a_force_release_hands_the_lock_to_the_first_in_line() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     let waiter = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     host.force_release(LOCK);
     assert_eq!(host.grant(waiter).token.get(), 2);
@@ -311,7 +293,7 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
         [
             "acquired 1",
             "acquired 2",
-            "lost: the lock was force-released",
+            "lost: revoked",
             "renewed",
             "waiting 1"
         ]
@@ -322,10 +304,7 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
 /// gap. Catches a holder that learns at its next renewal of what happened before.
 #[test]
 fn a_holder_looks_at_once_when_it_can_be_told_again() {
-    for (taken, reason) in [
-        (false, "lost: its key was deleted"),
-        (true, "lost: somebody else holds the lock"),
-    ] {
+    for (taken, reason) in [(false, "lost: deleted"), (true, "lost: superseded")] {
         let mut host = Host::new();
         host.subscribes = false;
         host.hold(LOCK);
@@ -347,15 +326,12 @@ fn a_look_that_finds_all_well_changes_nothing_for_the_program() {
     host.subscribes = false;
     host.hold(LOCK);
     let deadline = host.held_until(LOCK);
-    let next = host.engine.wake_at();
+    let next = host.wake;
     host.advance(ms(1_000));
     host.subscribe();
     assert_eq!(host.ops(), ["acquire", "renew"]);
     assert_eq!(host.told(), ["acquired 1"]);
-    assert_eq!(
-        (host.held_until(LOCK), host.engine.wake_at()),
-        (deadline, next)
-    );
+    assert_eq!((host.held_until(LOCK), host.wake), (deadline, next));
     // As of any renewal, no answer is a risk, and is asked for again.
     host.net = Net::LoseReplies;
     host.subscribe();
@@ -378,7 +354,7 @@ fn a_renewal_that_joins_a_look_extends_the_lease() {
     host.subscribe();
     let renewal = host.renew(lease);
     host.answer_next();
-    assert!(host.outcome(renewal).is_ok());
+    assert!(host.outcome(renewal).error().is_none());
     assert!(host.held_until(LOCK) > deadline);
     assert_eq!(host.told(), ["acquired 1", "renewed"]);
     assert_eq!(host.ops(), ["acquire", "renew"]);
@@ -393,16 +369,12 @@ fn a_renewal_that_was_under_way_is_followed_by_a_look() {
     host.advance(ms(1_000));
     host.net = Net::Hold;
     host.renew(lease);
-    let sent = host.take();
-    let reply = host.execute(&sent);
+    let (sent, reply) = host.take_reply();
     host.stranger_force_releases(LOCK);
     host.subscribe();
     host.net = Net::Up;
     host.reply(&sent, Ok(reply));
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "renewed", "lost: its key was deleted"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "renewed", "lost: deleted"]);
 }
 
 /// It ends by itself, and a renewal would have others wait for longer.
@@ -424,7 +396,7 @@ fn a_loss_is_told_once() {
     let grant = host.hold(LOCK);
     host.force_release(LOCK);
     host.advance(TTL / 3);
-    let told = ["acquired 1", "lost: its key was deleted"];
+    let told = ["acquired 1", "lost: deleted"];
     assert_eq!(host.told(), told);
     host.push_next();
     let (lease, token) = (grant.lease, grant.token);
@@ -438,12 +410,11 @@ fn a_loss_is_told_once() {
 /// An attempt that was never answered may take the lock again, after it was taken away.
 #[test]
 fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert!(host.is_held(LOCK));
     host.force_release(LOCK);
     host.execute(&ghost);

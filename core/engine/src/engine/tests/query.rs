@@ -1,14 +1,14 @@
 //! Looking at locks, and freeing other people's.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
-use crate::engine::{HolderInfo, Input, Inspection};
+use super::host::{Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{Answer, HolderInfo, Input, Inspection};
 use crate::error::ErrorKind;
 use crate::protocol::Reply;
 use crate::token::FencingToken;
 
-fn inspection(done: &Result<Done, crate::Error>) -> &Inspection {
-    match done {
-        Ok(Done::Inspected(inspection)) => inspection,
+fn inspection(answer: &Answer) -> &Inspection {
+    match answer {
+        Answer::Inspect(Ok(inspection)) => inspection,
         other => panic!("{other:?} is no inspection"),
     }
 }
@@ -48,13 +48,13 @@ fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.force_release(LOCK);
-    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+    let Answer::ForceRelease(Ok(Some(holder))) = host.outcome(call) else {
         panic!("{:?} names no holder", host.outcome(call));
     };
     assert_eq!(holder.owner.label(), "stranger");
     assert!(!host.is_taken(LOCK));
     let again = host.force_release(LOCK);
-    assert_eq!(host.outcome(again), &Ok(Done::ForceReleased(None)));
+    assert_eq!(host.outcome(again), &Answer::ForceRelease(Ok(None)));
 }
 
 #[test]
@@ -66,26 +66,22 @@ fn force_releasing_a_token_spares_whoever_has_another() {
     let mine = grant.token;
     let other = FencingToken::new(mine.get() + 1).expect("it is small");
     let spared = host.force_release_token(LOCK, Some(other));
-    assert_eq!(host.outcome(spared), &Ok(Done::ForceReleased(None)));
+    assert_eq!(host.outcome(spared), &Answer::ForceRelease(Ok(None)));
     assert!(host.is_taken(LOCK));
     let freed = host.force_release_token(LOCK, Some(mine));
     assert!(matches!(
         host.outcome(freed),
-        Ok(Done::ForceReleased(Some(holder))) if holder.token == mine
+        Answer::ForceRelease(Ok(Some(holder))) if holder.token == mine
     ));
     assert!(!host.is_taken(LOCK));
 }
 
 #[test]
 fn ones_own_lease_is_lost_at_once_after_a_force_release() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     let start = host.now;
     host.force_release(LOCK);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: the lock was force-released"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: revoked"]);
     assert_eq!(host.last_told().at, start);
     assert!(!host.is_held(LOCK) && host.engine.is_idle());
 }
@@ -99,14 +95,13 @@ fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release_that_was_not
         host.hold(LOCK);
         host.force_release(LOCK);
         host.advance(TTL / 3);
-        assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+        assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
     }
 }
 
 #[test]
 fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let start = host.now;
     let lost = host.inspect(LOCK);
     host.advance(TIMEOUT);
@@ -120,7 +115,7 @@ fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
     assert_eq!(host.error(silent), ErrorKind::Timeout);
     assert_eq!(host.answered(silent), begin + PATIENCE);
     assert!(start < begin && host.engine.is_idle());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 /// Catches a forced release that gives up though it could be tried again: it hits nobody else.
@@ -137,7 +132,7 @@ fn a_force_release_without_an_answer_is_repeated_until_the_patience_ends() {
     host.advance(SOON);
     host.net = Net::Up;
     host.advance(TIMEOUT * 2);
-    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+    let Answer::ForceRelease(Ok(Some(holder))) = host.outcome(call) else {
         panic!("{:?} names no holder", host.outcome(call));
     };
     assert_eq!(Some(holder.token), stranger);
@@ -160,9 +155,7 @@ fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
     let first = host.token_of(LOCK);
     host.net = Net::Hold;
     let call = host.force_release(LOCK);
-    let looks = host.take();
-    let reply = host.execute(&looks);
-    host.reply(&looks, Ok(reply));
+    host.answer_next();
     // It frees the lock, its answer is lost, and somebody else acquires.
     let frees = host.take();
     host.execute(&frees);
@@ -173,7 +166,7 @@ fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
     host.execute(&frees);
     host.advance(TIMEOUT + SOON);
     host.answer_all();
-    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+    let Answer::ForceRelease(Ok(Some(holder))) = host.outcome(call) else {
         panic!("{:?} names no holder", host.outcome(call));
     };
     assert_eq!(Some(holder.token), first);
@@ -186,8 +179,8 @@ fn without_a_link_a_question_waits_for_one() {
     host.disconnect();
     let answered = host.inspect(LOCK);
     host.advance(PATIENCE / 2);
-    host.input(Input::CONNECTED);
-    assert!(host.outcome(answered).is_ok());
+    host.connect(0);
+    assert!(host.outcome(answered).error().is_none());
     host.disconnect();
     let start = host.now;
     let failed = host.inspect(LOCK);
@@ -198,8 +191,7 @@ fn without_a_link_a_question_waits_for_one() {
 
 #[test]
 fn a_question_that_cannot_be_answered_fails_at_once() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     for kind in [ErrorKind::WrongType, ErrorKind::Auth, ErrorKind::Store] {
         let call = host.inspect(LOCK);
         host.refuse_next(kind);
@@ -214,33 +206,31 @@ fn a_question_that_came_late_is_repeated() {
     let call = host.force_release(LOCK);
     assert!(host.is_open(call));
     host.advance(SOON);
-    assert_eq!(host.outcome(call), &Ok(Done::ForceReleased(None)));
+    assert_eq!(host.outcome(call), &Answer::ForceRelease(Ok(None)));
 }
 
 #[test]
 fn a_cancelled_question_is_not_answered() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let call = host.inspect(LOCK);
     host.input(Input::Cancel { call, of: None });
     assert!(host.engine.is_idle());
     host.answer_all();
     assert!(host.is_open(call));
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 /// The store did answer: that it is loading. And nothing may be asked for when nobody waits.
 #[test]
 fn when_the_patience_ends_the_last_error_is_told_and_nothing_more_is_sent() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let start = host.now;
     let call = host.inspect(LOCK);
     while host.is_open(call) {
         if !host.pending.is_empty() {
             host.fail_next(ErrorKind::Unavailable);
         }
-        let next = host.engine.wake_at().expect("it goes on");
+        let next = host.wake.expect("it goes on");
         host.advance_to(next);
     }
     assert_eq!(host.answered(call), start + PATIENCE);

@@ -1,27 +1,22 @@
 //! An owner takes its lock back from its former self.
 
-use std::sync::Arc;
-
-use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
-use super::network::stranger;
-use super::view::key;
-use crate::engine::{LockSpec, Wait};
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, ms, stranger};
+use crate::engine::Wait;
 use crate::error::ErrorKind;
 use crate::name::Owner;
 use crate::protocol::{Acquire, Claim, ClientId, Command, Reclaim, Reply};
 
-fn job(host: &Host) -> LockSpec {
-    let mut spec = host.spec(LOCK);
-    let owner = Owner::reclaimable("job-7").expect("a short owner is valid");
-    Arc::make_mut(&mut spec.options).owner = owner;
-    spec
+/// A host whose owner may take its locks back.
+fn job() -> Host {
+    let mut host = Host::new();
+    host.owner = Owner::reclaimable("job-7").expect("a short owner is valid");
+    host
 }
 
 /// The same owner at another client, by one acquisition of so many.
 fn former(host: &Host, number: u128, waits: bool) -> Command {
-    let owner = job(host).owner.clone();
     let claim = Claim {
-        owner,
+        owner: host.owner.clone(),
         client: ClientId(97),
         ..stranger(number)
     };
@@ -36,10 +31,10 @@ fn former(host: &Host, number: u128, waits: bool) -> Command {
 #[test]
 fn an_owner_takes_over_the_tenure_that_it_was_told_of() {
     for wait in [Wait::Never, Wait::Forever] {
-        let mut host = Host::new();
+        let mut host = job();
         host.ask(former(&host, 1, false));
         let old = host.token_of(LOCK).expect("it is held");
-        let call = host.acquire_spec(LOCK, job(&host), wait);
+        let call = host.acquire(LOCK, wait);
         assert!(host.grant(call).token > old);
         assert_eq!(host.ops(), ["acquire", "acquire"]);
     }
@@ -49,13 +44,13 @@ fn an_owner_takes_over_the_tenure_that_it_was_told_of() {
 /// another client of the same owner has the lock when the first arrives.
 #[test]
 fn an_attempt_that_comes_late_takes_nothing_over() {
-    let mut host = Host::new();
+    let mut host = job();
     host.net = Net::Hold;
-    let call = host.acquire_spec(LOCK, job(&host), Wait::Forever);
+    let call = host.acquire(LOCK, Wait::Forever);
     let stuck = host.take();
     host.disconnect();
     host.net = Net::Up;
-    host.input(crate::engine::Input::CONNECTED);
+    host.connect(0);
     host.advance(SOON);
     let lease = host.grant(call).lease;
     host.release(lease);
@@ -69,10 +64,10 @@ fn an_attempt_that_comes_late_takes_nothing_over() {
 /// Catches a claim in line that takes the lock from its own owner, whose turn came before.
 #[test]
 fn who_found_a_stranger_at_first_waits_behind_its_own_owner() {
-    let mut host = Host::new();
+    let mut host = job();
     host.stranger_acquires(LOCK, TTL);
     host.ask(former(&host, 1, true));
-    let call = host.acquire_spec(LOCK, job(&host), Wait::Forever);
+    let call = host.acquire(LOCK, Wait::Forever);
     host.stranger_releases(LOCK);
     let first = host.token_of(LOCK);
     // It asks at its heartbeat, while the grant, of which nobody heard, still lasts.
@@ -86,10 +81,10 @@ fn who_found_a_stranger_at_first_waits_behind_its_own_owner() {
 /// questions.
 #[test]
 fn a_tenure_that_ended_meanwhile_is_not_replaced_by_the_next() {
-    let mut host = Host::new();
+    let mut host = job();
     host.ask(former(&host, 1, false));
     host.net = Net::Hold;
-    let call = host.acquire_spec(LOCK, job(&host), Wait::Forever);
+    let call = host.acquire(LOCK, Wait::Forever);
     host.answer_next();
     let named = host.take();
     // Another of the owner's takes over first.
@@ -119,12 +114,11 @@ fn a_tenure_that_ended_meanwhile_is_not_replaced_by_the_next() {
 /// Catches an engine that asks for ever, as fast as it is answered.
 #[test]
 fn a_server_that_offers_again_what_was_named_is_not_believed() {
-    let mut host = Host::new();
+    let mut host = job();
     host.ask(former(&host, 1, false));
     host.net = Net::Hold;
-    let call = host.acquire_spec(LOCK, job(&host), Wait::Never);
-    let sent = host.take();
-    let offer = host.execute(&sent);
+    let call = host.acquire(LOCK, Wait::Never);
+    let (sent, offer) = host.take_reply();
     host.reply(&sent, Ok(offer.clone()));
     let again = host.take();
     host.reply(&again, Ok(offer));

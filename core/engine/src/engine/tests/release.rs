@@ -1,29 +1,26 @@
 //! Giving the lock back.
 
-use super::host::{Done, FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, lease_of, ms};
-use super::view::key;
-use crate::engine::{CallId, Input, Wait};
+use super::host::{FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms};
+use crate::engine::{Answer, CallId, Input, Wait};
 use crate::error::ErrorKind;
-use crate::protocol::{BatchReply, LeaseId, Reply};
+use crate::protocol::{LeaseId, Reply};
 
 #[test]
 fn a_release_is_confirmed_by_the_store() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.release(lease);
     assert!(host.is_open(call) && !host.is_held(LOCK));
     assert_eq!(host.told(), ["acquired 1"]);
     host.answer_next();
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
 #[test]
 fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.input(Input::Release { call: None, lease });
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert!(!host.is_taken(LOCK) && host.done.len() == 1);
@@ -31,9 +28,8 @@ fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
 
 #[test]
 fn a_release_of_a_lost_lease_fails_without_a_request() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
-    host.server.delete(&key(LOCK));
+    let (mut host, lease) = Host::holding();
+    host.servers[0].delete(&key(LOCK));
     host.advance(TTL / 3);
     host.forget();
     let call = host.release(lease);
@@ -43,8 +39,7 @@ fn a_release_of_a_lost_lease_fails_without_a_request() {
 
 #[test]
 fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::LoseReplies;
     let call = host.release(lease);
     assert!(!host.is_taken(LOCK));
@@ -53,7 +48,7 @@ fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
     host.advance(TIMEOUT);
     host.net = Net::Up;
     host.advance(SOON);
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert_eq!(host.count("release"), 2);
     assert!(host.is_taken(LOCK), "the stranger keeps it");
@@ -61,13 +56,9 @@ fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
 
 #[test]
 fn a_release_that_finds_the_lock_gone_or_taken_reports_the_loss() {
-    for (taken, reason) in [
-        (false, "lost: its key was deleted"),
-        (true, "lost: somebody else holds the lock"),
-    ] {
-        let mut host = Host::new();
-        let lease = host.hold(LOCK).lease;
-        host.server.delete(&key(LOCK));
+    for (taken, reason) in [(false, "lost: deleted"), (true, "lost: superseded")] {
+        let (mut host, lease) = Host::holding();
+        host.servers[0].delete(&key(LOCK));
         if taken {
             host.stranger_acquires(LOCK, TTL);
         }
@@ -88,7 +79,7 @@ fn a_silent_store_fails_the_call_after_its_patience_and_the_release_at_the_deadl
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.answered(call), start + PATIENCE);
-    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
     assert_eq!(host.last_told().at, grant.deadline - LEAD);
     // A renewal that was under way may have lengthened what the store has.
     host.advance(TTL);
@@ -105,69 +96,60 @@ fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Unavailable);
     assert_eq!(host.answered(call), grant.deadline - LEAD);
-    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: expired"]);
 }
 
 /// Released in a batch with others that came late, so that nothing was done.
 fn too_late(host: &mut Host, lease: LeaseId) -> CallId {
     host.net = Net::Hold;
     let call = host.release(lease);
-    let sent = host.take();
     host.net = Net::Up;
-    let (time, replies) = (Some(host.server_now()), vec![Ok(Reply::Late)]);
-    host.reply(&sent, Ok(BatchReply { time, replies }));
+    host.answer_each(&Ok(Reply::Late));
     call
 }
 
 #[test]
 fn a_release_that_came_late_is_repeated() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let call = too_late(&mut host, lease);
     assert!(host.is_open(call) && host.is_taken(LOCK));
     host.advance(SOON);
-    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
 }
 
 /// What came late did nothing: if the lock is gone then, it was lost and not released.
 #[test]
 fn a_release_that_came_late_does_not_hide_a_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let call = too_late(&mut host, lease);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.advance(SOON);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
 }
 
 /// A release that was never sent did nothing either.
 #[test]
 fn a_release_without_a_link_does_not_hide_a_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.disconnect();
     let call = host.release(lease);
-    host.server.delete(&key(LOCK));
-    host.input(Input::CONNECTED);
+    host.servers[0].delete(&key(LOCK));
+    host.connect(0);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "at risk", "lost: its key was deleted"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: deleted"]);
 }
 
 /// By then there is nothing left that it could free, and nobody who wants to know.
 #[test]
 fn a_release_that_is_over_before_it_could_leave_is_not_sent_any_more() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.disconnect();
     let call = host.release(lease);
     host.advance(TTL * 3);
     assert_eq!(host.error(call), ErrorKind::Unavailable);
     assert!(host.engine.is_idle());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(SOON);
     assert_eq!(host.count("release"), 0);
 }
@@ -184,7 +166,7 @@ fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
     host.execute(&lost_answer);
     host.answer_next();
     assert_eq!(host.grant(acquire).token.get(), 2);
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     assert_eq!(host.told(), ["acquired 1", "released 1", "acquired 2"]);
     host.net = Net::Up;
     host.advance(TTL * 2);
@@ -199,15 +181,14 @@ fn an_acquisition_right_behind_a_release_succeeds() {
     let release = host.release(grant.lease);
     let acquire = host.acquire(LOCK, Wait::Never);
     host.answer_all();
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
     assert_eq!(host.grant(acquire).token.get(), 2);
     assert_eq!(host.told(), ["acquired 1", "released 1", "acquired 2"]);
 }
 
 #[test]
 fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let renewal = host.renew(lease);
     host.release(lease);
@@ -220,31 +201,26 @@ fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
 /// It was connected, and the server's clock not known yet: the release stayed in the outbox.
 #[test]
 fn a_release_that_was_never_sent_does_not_hide_a_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let call = host.release(lease);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.net = Net::Up;
     host.advance(TIMEOUT + ms(1_000));
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
 }
 
 /// A renewal that finds the same ends the tenure at once.
 #[test]
 fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.release(lease);
     host.refuse_next(ErrorKind::WrongType);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: somebody else holds the lock"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
 }
 
 /// Catches a release that gives up a little after its lease is over, though an attempt to acquire
@@ -256,7 +232,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
     host.net = Net::Hold;
     let lease = lease_of(host.acquire(LOCK, Wait::Forever));
     let old = host.take();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.answer_all();
     assert!(host.is_held(LOCK));
     host.net = Net::LoseReplies;
@@ -264,7 +240,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
     host.stranger_acquires(LOCK, ms(60_000));
     host.execute(&old);
     let waits = |host: &Host| {
-        host.server
+        host.servers[0]
             .line_value(host.server_now(), &key(LOCK))
             .is_some()
     };
@@ -272,7 +248,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
     host.disconnect();
     host.advance(ms(1_000));
     (host.net, host.back) = (Net::Up, ms(5));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(SOON);
     assert!(!waits(&host));
 }

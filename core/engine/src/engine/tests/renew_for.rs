@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, TTL, ms};
-use crate::engine::LockSpec;
+use super::host::{Host, LOCK, Net, TTL, ms};
 use crate::engine::clock::Margin;
+use crate::engine::{Answer, LockSpec};
 use crate::error::ErrorKind;
 use crate::protocol::{Command, Renew, Reply};
 
@@ -23,10 +23,9 @@ fn asked(host: &Host) -> Vec<Duration> {
 
 #[test]
 fn it_counts_for_this_renewal_and_for_those_that_follow() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     let call = host.renew_for(lease, MINUTE);
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     assert!(host.held_until(LOCK).since(host.now) > ALMOST_A_MINUTE);
     host.advance(ms(15_000));
     assert_eq!(
@@ -37,7 +36,7 @@ fn it_counts_for_this_renewal_and_for_those_that_follow() {
     host.advance(ms(10_000));
     assert_eq!(asked(&host), [MINUTE, MINUTE]);
     let plain = host.renew(lease);
-    assert_eq!(host.outcome(plain), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(plain), &Answer::Renew(Ok(())));
     assert_eq!(asked(&host), [MINUTE; 3]);
     host.release(lease);
     let again = host.hold(LOCK);
@@ -63,7 +62,7 @@ fn what_is_left_is_never_cut_short() {
     assert!(host.is_taken(LOCK), "and so it is at the store");
     host.net = Net::Up;
     let call = host.renew_for(grant.lease, ms(2_000));
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     host.advance(ms(1_900));
     assert!(host.is_held(LOCK));
     host.advance(ms(200));
@@ -76,36 +75,33 @@ fn what_is_left_is_never_cut_short() {
 /// Catches an answer to the renewal before that is taken for one to this.
 #[test]
 fn it_waits_for_the_renewal_that_is_under_way() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
     host.answer_next();
-    assert_eq!(host.outcome(plain), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(plain), &Answer::Renew(Ok(())));
     assert!(host.is_open(longer));
     assert!(host.held_until(LOCK).since(host.now) <= TTL);
     host.answer_next();
-    assert_eq!(host.outcome(longer), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(longer), &Answer::Renew(Ok(())));
     assert!(host.held_until(LOCK).since(host.now) > ALMOST_A_MINUTE);
     assert_eq!(asked(&host), [TTL, MINUTE]);
 }
 
 #[test]
 fn it_waits_for_one_that_fails_too() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::LoseRequests;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
     host.net = Net::Up;
     host.advance(ms(2_100));
     assert_eq!(host.error(plain), ErrorKind::Timeout);
-    assert_eq!(host.outcome(longer), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(longer), &Answer::Renew(Ok(())));
 }
 
 #[test]
 fn one_that_is_given_up_changes_nothing_that_is_promised() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     host.renew(lease);
     let longer = host.renew_for(lease, MINUTE);
@@ -117,8 +113,7 @@ fn one_that_is_given_up_changes_nothing_that_is_promised() {
 
 #[test]
 fn a_time_out_of_bounds_is_refused() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     for ttl in [Duration::ZERO, LockSpec::MIN_TTL / 2, LockSpec::MAX_TTL * 2] {
         let call = host.renew_for(lease, ttl);
         assert_eq!(host.error(call), ErrorKind::Config);
@@ -130,8 +125,7 @@ fn a_time_out_of_bounds_is_refused() {
 /// that it lasts longer than it does, was last asked for less.
 #[test]
 fn no_more_is_counted_on_than_this_renewal_asked_for() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.advance(ms(25_000));
     host.net = Net::Hold;
     host.renew_for(lease, ms(10_000));
@@ -169,7 +163,7 @@ fn a_shorter_time_never_moves_the_deadline() {
         host.ttl = ms(longer);
         let grant = host.hold(LOCK);
         let call = host.renew_for(grant.lease, ms(shorter));
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
         assert_eq!(host.held_until(LOCK), grant.deadline, "{margin} ppm");
         let rest = grant.deadline.since(host.now);
         for _ in 0..400 {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
-use crate::engine::{Acquired, LockId, Wait};
+use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
+use crate::engine::{Acquired, Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -27,15 +27,14 @@ fn it_is_held_without_a_link_too() {
 
 #[test]
 fn a_shared_tenure_is_freed_with_its_last_lease() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.hold(LOCK);
     let first = host.release(lease);
-    assert_eq!(host.outcome(first), &Ok(Done::Released));
+    assert_eq!(host.outcome(first), &Answer::Release(Ok(())));
     assert!(host.is_taken(LOCK) && host.is_held(LOCK));
     assert_eq!(host.ops(), ["acquire"]);
     let last = host.release(lease);
-    assert_eq!(host.outcome(last), &Ok(Done::Released));
+    assert_eq!(host.outcome(last), &Answer::Release(Ok(())));
     assert!(!host.is_taken(LOCK) && !host.is_held(LOCK));
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     let more = host.release(lease);
@@ -44,8 +43,7 @@ fn a_shared_tenure_is_freed_with_its_last_lease() {
 
 #[test]
 fn callers_that_wait_together_share_one_acquisition_and_its_tenure() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let calls = [Wait::Never, Wait::Forever, Wait::Until(host.now + ms(500))];
     let calls = calls.map(|wait| host.acquire(LOCK, wait));
     assert_eq!(host.ops(), ["acquire"]);
@@ -69,9 +67,9 @@ fn each_caller_of_one_acquisition_waits_for_as_long_as_it_wanted() {
     let long = host.acquire(LOCK, Wait::Until(start + ms(777)));
     let short = host.acquire(LOCK, Wait::Until(start + ms(333)));
     host.advance(ms(1_000));
-    assert_eq!(host.outcome(short), &Ok(Done::Busy));
+    assert_eq!(host.outcome(short), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(short), start + ms(333));
-    assert_eq!(host.outcome(long), &Ok(Done::Busy));
+    assert_eq!(host.outcome(long), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(long), start + ms(777));
     assert!(host.is_open(forever));
     assert_eq!(host.told(), ["waiting 1"]);
@@ -87,7 +85,7 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
     host.advance(ms(1));
     host.forget();
     let never = host.acquire(LOCK, Wait::Never);
-    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.outcome(never), &Answer::Acquire(Ok(None)));
     assert_eq!(host.ops(), ["acquire"]);
     host.stranger_releases(LOCK);
     host.sleep(ms(1));
@@ -105,12 +103,11 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
 /// The one whose wait ends first ends the attempt that the others share.
 #[test]
 fn a_caller_that_joins_gives_the_store_its_full_time() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let short = host.acquire(LOCK, Wait::Until(host.now + ms(100)));
     let never = host.acquire(LOCK, Wait::Never);
     host.advance(ms(200));
-    assert!(host.outcome(short).is_err());
+    assert!(host.outcome(short).error().is_some());
     assert!(
         host.is_open(never),
         "one attempt may take 2 s: {:?}",
@@ -149,9 +146,7 @@ fn another_owner_of_the_same_name_waits() {
 
 #[test]
 fn too_many_callers_of_one_lock_are_refused_visibly() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    let first = host.acquire(LOCK, Wait::Forever);
+    let (mut host, first) = Host::asking();
     for _ in 0..65_534 {
         host.acquire(LOCK, Wait::Forever);
     }

@@ -1,20 +1,19 @@
 //! The end of a locker.
 
-use super::host::{Done, FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
-use crate::engine::{Input, LockId, Wait};
+use super::host::{FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
 fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.stranger_acquires(LockId(2), TTL);
     let waiter = host.acquire(LockId(2), Wait::Forever);
     host.forget();
     let call = host.shutdown();
     assert_eq!(host.error(waiter), ErrorKind::Shutdown);
-    assert_eq!(host.told(), ["lost: the locker was shut down"]);
-    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(host.told(), ["lost: shutdown"]);
+    assert_eq!(host.outcome(call), &Answer::Shutdown);
     assert_eq!(
         host.ops(),
         ["release", "release"],
@@ -23,16 +22,16 @@ fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
     assert!(!host.is_taken(LOCK) && host.is_taken(LockId(2)));
     assert_eq!(host.waiting(LockId(2)), 0);
     assert!(host.engine.is_idle());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 #[test]
 fn shutting_down_with_nothing_to_do_is_done_at_once() {
     for mut host in [Host::new(), Host::unconnected()] {
         let call = host.shutdown();
-        assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+        assert_eq!(host.outcome(call), &Answer::Shutdown);
         let again = host.shutdown();
-        assert_eq!(host.outcome(again), &Ok(Done::ShutDown));
+        assert_eq!(host.outcome(again), &Answer::Shutdown);
     }
 }
 
@@ -55,8 +54,8 @@ fn it_is_complete_when_the_store_has_confirmed() {
         assert!(host.is_open(call));
     }
     host.answer_next();
-    assert_eq!(host.outcome(release), &Ok(Done::Released));
-    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(host.outcome(release), &Answer::Release(Ok(())));
+    assert_eq!(host.outcome(call), &Answer::Shutdown);
     assert!(
         [LOCK, LockId(2), LockId(3)]
             .iter()
@@ -67,8 +66,7 @@ fn it_is_complete_when_the_store_has_confirmed() {
 #[test]
 fn it_is_complete_after_the_patience_in_any_case() {
     for connected in [true, false] {
-        let mut host = Host::new();
-        host.hold(LOCK);
+        let (mut host, _) = Host::holding();
         host.net = Net::LoseRequests;
         if !connected {
             host.disconnect();
@@ -78,7 +76,7 @@ fn it_is_complete_after_the_patience_in_any_case() {
         host.advance(ms(9_999));
         assert!(host.is_open(call));
         host.advance(ms(1));
-        assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+        assert_eq!(host.outcome(call), &Answer::Shutdown);
         assert_eq!(host.answered(call), start + PATIENCE);
         host.advance(TTL);
         assert!(host.engine.is_idle(), "and the attempts end with the lease");
@@ -87,8 +85,7 @@ fn it_is_complete_after_the_patience_in_any_case() {
 
 #[test]
 fn everything_after_it_is_refused() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.shutdown();
     host.forget();
     for call in [
@@ -111,13 +108,12 @@ fn everything_after_it_is_refused() {
 
 #[test]
 fn a_reconnect_during_it_lets_the_releases_through() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.disconnect();
     let call = host.shutdown();
     host.advance(ms(3_000));
     assert!(host.is_open(call));
-    host.input(Input::CONNECTED);
-    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    host.connect(0);
+    assert_eq!(host.outcome(call), &Answer::Shutdown);
     assert!(!host.is_taken(LOCK));
 }

@@ -3,23 +3,22 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
-use super::view::key;
+use super::host::{Host, LOCK, Locker, Net, SOON, TIMEOUT, TTL, key, ms};
 use crate::engine::stats::Counts;
-use crate::engine::{Histogram, Input, LockId, Stats, Wait};
+use crate::engine::{Histogram, LockId, Stats, Wait};
 use crate::error::ErrorKind;
 use crate::event::LossReason;
 use crate::time::Timestamp;
 
-impl Host {
+impl Locker {
     /// Takes a look at what was counted, and checks that against what was before.
-    pub(super) fn look_at_counts(&mut self) {
+    pub(crate) fn look_at_counts(&mut self) {
         let counts = self.engine.counts();
         assert_none_fell(&self.numbers, counts.numbers());
         self.numbers = counts.numbers().to_vec();
         let stats = Stats::from(counts);
-        let contenders = self.engine.single().locks.contenders.len();
-        let releases = self.engine.single().locks.len() - contenders;
+        let (contenders, all) = self.engine.tables();
+        let releases = all - contenders;
         assert_eq!(stats.held + stats.waiting, contenders as u64);
         assert_eq!(stats.acquired - stats.held, stats.holding_times.count);
         let over = stats.released + stats.lost.total();
@@ -118,8 +117,7 @@ fn who_gives_up_is_in_no_counter_of_calls() {
 
 #[test]
 fn each_call_that_waited_is_counted_but_one_tenure() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     for _ in 0..3 {
         host.acquire(LOCK, Wait::Forever);
     }
@@ -135,8 +133,7 @@ fn each_call_that_waited_is_counted_but_one_tenure() {
 
 #[test]
 fn what_does_not_answer_is_counted() {
-    let mut host = Host::new();
-    host.net = Net::LoseRequests;
+    let mut host = Host::on(Net::LoseRequests);
     let call = host.acquire(LOCK, Wait::Never);
     host.advance(TIMEOUT * 3);
     assert_eq!(host.error(call), ErrorKind::Timeout);
@@ -149,14 +146,13 @@ fn what_does_not_answer_is_counted() {
 
 #[test]
 fn a_failed_renewal_is_counted() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.disconnect();
     assert_eq!(
         (host.counted.renewal_failures, host.counted.renewals),
         (1, 0)
     );
-    host.input(Input::CONNECTED);
+    host.connect(0);
     assert_eq!(host.counted.renewals, 1);
 }
 
@@ -170,11 +166,11 @@ fn losses_are_counted_by_their_reasons() {
     host.fixed = false;
     assert_eq!(host.counted.lost.expired, 1);
     host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.advance(TTL / 2);
     assert_eq!(host.counted.lost.deleted, 1);
     host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     host.advance(TTL / 2);
     assert_eq!(host.counted.lost.superseded, 1);

@@ -1,21 +1,17 @@
 //! While the lock is held: renewals, and losses.
 
-use super::host::{Done, Host, LOCK, Net, SOON, TTL, ms};
-use super::view::{key, remaining};
-use crate::engine::{Input, LockId, Wait};
+use super::host::{Host, LOCK, Net, SOON, TTL, key, ms, remaining};
+use super::line::gaps;
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::LeaseId;
 
 #[test]
 fn a_lease_is_renewed_at_a_third_of_its_time_with_jitter() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.advance(TTL * 40);
     let times = host.times();
-    let gaps: Vec<_> = times
-        .windows(2)
-        .map(|pair| pair[1].since(pair[0]))
-        .collect();
+    let gaps = gaps(&times);
     assert!(gaps.len() >= 120);
     assert!(
         gaps.iter()
@@ -68,7 +64,7 @@ fn a_fixed_lease_is_not_renewed_by_itself() {
     let deadline = host.hold(LOCK).deadline;
     host.advance(TTL);
     assert_eq!(host.count("renew"), 0);
-    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
     assert!(host.last_told().at <= deadline);
 }
 
@@ -79,7 +75,7 @@ fn a_fixed_lease_is_renewed_by_hand_as_often_as_that() {
     let grant = host.hold(LOCK);
     host.advance(TTL / 2);
     let call = host.renew(grant.lease);
-    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     host.advance(TTL / 2);
     assert!(host.is_held(LOCK));
     host.advance(TTL / 2);
@@ -103,14 +99,13 @@ fn a_renewal_by_hand_that_fails_is_an_error_and_is_not_repeated() {
 
 #[test]
 fn renewals_by_hand_join_the_one_that_is_under_way() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let calls = [host.renew(lease), host.renew(lease)];
     assert_eq!(host.pending.len(), 1);
     host.answer_next();
     for call in calls {
-        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
     }
     let wrong = host.renew(LeaseId(lease.0 + 1));
     assert_eq!(host.error(wrong), ErrorKind::NotHeld);
@@ -125,7 +120,7 @@ fn without_answers_a_lease_is_at_risk_and_then_lost_before_its_deadline() {
     host.advance_to(deadline);
     let told = host.told();
     let (last, risks) = told[1..].split_last().expect("something was told");
-    assert_eq!(last, "lost: it expired");
+    assert_eq!(last, "lost: expired");
     assert!(
         risks.len() >= 4,
         "retried with growing pauses, not once: {told:?}"
@@ -153,10 +148,7 @@ fn without_a_link_a_lease_is_lost_before_its_deadline() {
     host.forget();
     host.advance_to(deadline);
     assert!(host.log.is_empty());
-    assert_eq!(
-        host.told().last().map(String::as_str),
-        Some("lost: it expired")
-    );
+    assert_eq!(host.told_last(), "lost: expired");
     assert!(host.last_told().at < deadline);
 }
 
@@ -168,8 +160,7 @@ fn a_host_that_slept_past_the_deadline_finds_the_lease_lost() {
         let deadline = host.hold(LOCK).deadline;
         host.net = Net::Hold;
         host.advance(TTL / 3);
-        let renewal = host.take();
-        let reply = host.execute(&renewal);
+        let (renewal, reply) = host.take_reply();
         host.now = deadline;
         assert!(!host.is_held(LOCK), "even before it was told the time");
         if answered {
@@ -178,14 +169,13 @@ fn a_host_that_slept_past_the_deadline_finds_the_lease_lost() {
             let call = host.acquire(LOCK, Wait::Never);
             assert!(host.is_open(call), "the old tenure was handed out");
         }
-        assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+        assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
     }
 }
 
 #[test]
 fn a_renewal_that_failed_is_repeated_soon_and_all_is_well() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.net = Net::Hold;
     host.advance(TTL / 3);
     host.fail_next(ErrorKind::Unavailable);
@@ -214,47 +204,37 @@ fn a_renewal_that_comes_too_late_is_asked_for_once_more_at_once() {
 
 #[test]
 fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
-    let mut host = Host::new();
-    host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    let (mut host, _) = Host::holding();
+    host.servers[0].delete(&key(LOCK));
     host.advance(TTL * 3);
-    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
     assert_eq!(host.ops(), ["acquire", "renew"]);
     assert!(host.engine.is_idle());
 }
 
 #[test]
 fn a_lease_that_somebody_else_took_is_superseded() {
-    let mut host = Host::new();
-    host.hold(LOCK);
-    host.server.delete(&key(LOCK));
+    let (mut host, _) = Host::holding();
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL * 2);
     host.advance(TTL * 3);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: somebody else holds the lock"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
     assert_eq!(host.ops(), ["acquire", "renew"]);
 }
 
 #[test]
 fn a_lease_whose_key_became_something_else_is_superseded() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.net = Net::Hold;
     host.advance(TTL / 3);
     host.refuse_next(ErrorKind::WrongType);
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "lost: somebody else holds the lock"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
 }
 
 #[test]
 fn a_call_that_waits_for_a_renewal_hears_of_the_loss() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
-    host.server.delete(&key(LOCK));
+    let (mut host, lease) = Host::holding();
+    host.servers[0].delete(&key(LOCK));
     let call = host.renew(lease);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     let again = host.renew(lease);
@@ -272,10 +252,7 @@ fn an_answer_after_the_loss_is_ignored() {
     let reply = host.execute(&renewal);
     host.advance(ms(200));
     host.reply(&renewal, Ok(reply));
-    assert_eq!(
-        host.told().last().map(String::as_str),
-        Some("lost: it expired")
-    );
+    assert_eq!(host.told_last(), "lost: expired");
     assert!(!host.is_held(LOCK));
 }
 
@@ -290,7 +267,7 @@ fn a_lease_that_expired_is_given_back() {
     assert!(!host.is_taken(LOCK));
     assert_eq!(
         host.told(),
-        ["acquired 1", "lost: it expired"],
+        ["acquired 1", "lost: expired"],
         "and nobody is told of that"
     );
     assert!(host.engine.is_idle());
@@ -298,14 +275,13 @@ fn a_lease_that_expired_is_given_back() {
 
 #[test]
 fn a_lease_that_was_released_is_renewed_no_more() {
-    let mut host = Host::new();
-    let lease = host.hold(LOCK).lease;
+    let (mut host, lease) = Host::holding();
     host.advance(TTL);
     host.release(lease);
     host.forget();
     host.advance(TTL * 2);
     assert!(host.log.is_empty());
-    assert_eq!(host.engine.wake_at(), None);
+    assert_eq!(host.wake, None);
 }
 
 #[test]
@@ -335,7 +311,7 @@ fn each_of_many_leases_is_renewed() {
     host.advance(ms(4_000));
     host.net = Net::Up;
     host.disconnect();
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.advance(ms(30_000));
     let told = host.told();
     let lost = told.iter().find(|told| told.starts_with("lost"));

@@ -1,7 +1,7 @@
 //! Calls while the store cannot be reached: they wait for it within their own time, and say why not.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, TIMEOUT, ms};
-use crate::engine::{Input, LockId, Wait};
+use super::host::{Host, LOCK, Net, PATIENCE, TIMEOUT, ms};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 
 /// As the host of a client that connects lazily says of each probe.
@@ -30,9 +30,7 @@ fn advance_without_a_store(host: &mut Host, millis: u64, error: &Error) {
 /// sent: the reason was known from the first probe on, and was dropped.
 #[test]
 fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
-    let mut host = Host::unconnected();
-    host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    let mut host = Host::connecting(Net::Hold);
     let until = host.now + ms(1_500);
     let calls = [
         host.acquire(LOCK, Wait::Never),
@@ -43,7 +41,7 @@ fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
     ];
     advance_without_a_store(&mut host, 15_000, &refused());
     for call in calls {
-        assert_eq!(host.outcome(call), &Err(refused()), "{call:?}");
+        assert_eq!(host.failure(call), &refused(), "{call:?}");
     }
     assert_eq!(host.ops(), [""; 0], "nothing was sent");
 }
@@ -51,9 +49,7 @@ fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
 /// As above, of a store that takes connections and says nothing.
 #[test]
 fn a_store_that_never_answers_is_unavailable() {
-    let mut host = Host::unconnected();
-    host.net = Net::LoseRequests;
-    host.input(Input::CONNECTED);
+    let mut host = Host::connecting(Net::LoseRequests);
     let calls = [
         host.acquire(LOCK, Wait::Never),
         host.acquire(LockId(2), Wait::Forever),
@@ -79,10 +75,10 @@ fn what_does_not_wait_for_a_lock_waits_for_the_link() {
     host.forget();
     host.advance(TIMEOUT / 2);
     assert!(host.log.is_empty());
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.grant(acquire);
-    assert_eq!(host.outcome(renew), &Ok(Done::Renewed));
-    assert!(matches!(host.outcome(inspect), Ok(Done::Inspected(_))));
+    assert_eq!(host.outcome(renew), &Answer::Renew(Ok(())));
+    assert!(matches!(host.outcome(inspect), Answer::Inspect(Ok(_))));
     assert_eq!(host.log.len(), 2, "a probe, and one batch");
 }
 
@@ -98,7 +94,7 @@ fn without_a_link_a_call_ends_with_its_own_time() {
     let inspect = host.inspect(LOCK);
     host.advance(PATIENCE * 2);
     for (call, time) in [(acquire, TIMEOUT), (renew, TIMEOUT), (inspect, PATIENCE)] {
-        let error = host.outcome(call).as_ref().expect_err("there is no link");
+        let error = host.failure(call);
         assert_eq!(error.to_string(), "the cable was pulled");
         assert_eq!(host.answered(call).since(begin), time, "{call:?}");
     }
@@ -107,15 +103,14 @@ fn without_a_link_a_call_ends_with_its_own_time() {
 /// What the broken link did with it is not known, and asking again as the same lease is harmless.
 #[test]
 fn an_acquisition_that_a_broken_link_took_with_it_is_tried_on_the_next() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
+    let mut host = Host::on(Net::Hold);
     let call = host.acquire(LOCK, Wait::Never);
     host.take();
     host.disconnect();
     host.advance(ms(500));
     assert!(host.is_open(call));
     host.net = Net::Up;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.grant(call);
 }
 
@@ -130,10 +125,9 @@ fn links_that_break_again_and_again_end_the_call() {
         host.pending.clear();
         host.disconnect();
         host.advance(ms(100));
-        host.input(Input::CONNECTED);
+        host.connect(0);
         if let Some(probe) = host.pending.pop_front() {
-            let reply = host.execute(&probe);
-            host.reply(&probe, Ok(reply));
+            host.answer(&probe);
         }
     }
     assert_eq!(host.error(call), ErrorKind::Unavailable);
@@ -145,16 +139,16 @@ fn links_that_break_again_and_again_end_the_call() {
 fn credentials_that_a_new_link_is_refused_may_be_right_soon() {
     let mut host = Host::new();
     let error = wrong_password();
-    host.input(Input::disconnected(error));
+    host.disconnected(0, error);
     let long = host.acquire(LOCK, Wait::Until(host.now + ms(8_000)));
     let short = host.acquire(LockId(2), Wait::Until(host.now + ms(1_000)));
     host.advance(ms(5_000));
-    let told = host.outcome(short).as_ref().expect_err("it is refused");
+    let told = host.failure(short);
     assert_eq!(told.kind(), ErrorKind::Unavailable);
     let text = "the store cannot be reached: the server refused the password";
     assert_eq!(told.to_string(), text);
     assert!(host.is_open(long));
-    host.input(Input::CONNECTED);
+    host.connect(0);
     host.grant(long);
 }
 
@@ -164,14 +158,14 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
     let mut host = Host::unconnected();
     let early = host.acquire(LOCK, Wait::Forever);
     let error = wrong_password();
-    host.input(Input::disconnected(error));
+    host.disconnected(0, error);
     let late = host.acquire(LockId(2), Wait::Never);
     for call in [early, late] {
-        assert_eq!(host.outcome(call), &Err(wrong_password()), "at once");
+        assert_eq!(host.failure(call), &wrong_password(), "at once");
     }
     // It is asked again all the same.
     host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    host.connect(0);
     let waits = host.acquire(LOCK, Wait::Never);
     host.net = Net::Up;
     host.answer_all();
@@ -181,9 +175,8 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
 /// As above, of a host that learns of it by the probe.
 #[test]
 fn a_store_that_did_serve_this_client_is_not_given_up_when_it_refuses_it() {
-    let mut host = Host::new();
-    host.net = Net::Hold;
-    host.input(Input::CONNECTED);
+    let mut host = Host::on(Net::Hold);
+    host.connect(0);
     let call = host.acquire(LOCK, Wait::Until(host.now + ms(8_000)));
     advance_without_a_store(&mut host, 5_000, &wrong_password());
     assert!(host.is_open(call));

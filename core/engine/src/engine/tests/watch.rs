@@ -1,7 +1,6 @@
 //! A holder hears at once that somebody else changed its lock, if the server says so.
 
-use super::host::{Host, LOCK, Net, SOON, TTL, ms};
-use super::view::key;
+use super::host::{Host, LOCK, Net, SOON, TTL, key, ms};
 use crate::engine::single::{MOST_KEYS, MOST_LOOKS};
 use crate::engine::{Input, LockId, Wait};
 
@@ -35,9 +34,9 @@ fn a_deleted_lock_is_lost_at_once() {
         host.hold(LOCK);
         host.advance(READ);
         assert_eq!(host.read(), 1);
-        host.server.delete(&key(LOCK));
+        host.servers[0].delete(&key(LOCK));
         host.input(Input::changed(LOCK));
-        assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+        assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
         assert_eq!((host.watched(), host.ops()), (0, vec!["acquire", "renew"]));
     }
 }
@@ -47,21 +46,20 @@ fn a_taken_lock_is_lost_at_once() {
     let mut host = Host::watching();
     host.hold(LOCK);
     host.advance(READ);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL);
     host.input(Input::changed(LOCK));
-    let reason = "lost: somebody else holds the lock";
+    let reason = "lost: superseded";
     assert_eq!(host.told(), ["acquired 1", reason]);
 }
 
 /// The negative control, and what a host gets that does not support it.
 #[test]
 fn who_is_not_told_learns_at_the_next_renewal() {
-    let mut host = Host::new();
-    host.hold(LOCK);
+    let (mut host, _) = Host::holding();
     host.advance(READ);
     assert_eq!(host.read(), 0);
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     host.advance(TTL / 4);
     assert!(host.is_held(LOCK));
@@ -81,7 +79,7 @@ fn a_key_is_read_again_after_each_renewal() {
     host.renew(lease);
     host.advance(READ);
     assert_eq!((host.read(), host.watched()), (1, 1));
-    host.server.delete(&key(LOCK));
+    host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     assert!(!host.is_held(LOCK));
 }
@@ -154,7 +152,7 @@ fn everything_looks_once_when_everything_may_have_changed() {
         host.hold(LockId(lock));
     }
     host.advance(READ);
-    host.server.delete(&key(LockId(3)));
+    host.servers[0].delete(&key(LockId(3)));
     for _ in 0..10 {
         host.input(Input::Changed { key: None });
     }
@@ -171,16 +169,12 @@ fn a_change_while_it_is_renewed_is_looked_at_after_it() {
     host.advance(READ);
     host.net = Net::Hold;
     host.renew(lease);
-    let sent = host.take();
-    let reply = host.execute(&sent);
-    host.server.delete(&key(LOCK));
+    let (sent, reply) = host.take_reply();
+    host.servers[0].delete(&key(LOCK));
     host.input(Input::changed(LOCK));
     host.net = Net::Up;
     host.reply(&sent, Ok(reply));
-    assert_eq!(
-        host.told(),
-        ["acquired 1", "renewed", "lost: its key was deleted"]
-    );
+    assert_eq!(host.told(), ["acquired 1", "renewed", "lost: deleted"]);
 }
 
 /// Catches a look that a renewal by hand joins, and that asks for no more than the rest of the lease.
@@ -196,7 +190,7 @@ fn a_fixed_lease_that_looks_is_renewed_by_hand_all_the_same() {
     host.answer_next();
     assert!(host.is_open(renewal));
     host.answer_next();
-    assert!(host.outcome(renewal).is_ok());
+    assert!(host.outcome(renewal).error().is_none());
     assert!(host.held_until(LOCK).since(host.now) + SOON > TTL);
 }
 

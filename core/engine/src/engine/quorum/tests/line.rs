@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::world::{SOON, State, TIMEOUT, TTL, World, key, key_of, lease_of, spec};
-use crate::engine::{Answer, Input, Wait};
+use super::world::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, key_of, lease_of, quorum};
+use crate::engine::{Answer, Wait};
 use crate::name::Name;
-use crate::protocol::{Acquire, Claim, ClientId, Command, LeaseId, Op, Pattern, Reclaim};
+use crate::protocol::{Acquire, Claim, ClientId, Command, LeaseId, Reclaim};
 
 /// Longer than an acquisition may take for a server that is slow or does not do its part.
 const SHORTLY: Duration = Duration::from_millis(100);
@@ -14,18 +14,18 @@ const SHORTLY: Duration = Duration::from_millis(100);
 #[test]
 fn a_try_overtakes_no_waiter_that_has_its_turn() {
     for servers in [3, 5] {
-        let mut world = World::new(3, servers);
-        let first = world.hold(0);
-        let waits = world.acquire(1, Wait::Forever);
-        (0..servers).for_each(|server| world.deafen(1, server));
-        world.release(0, first.lease);
+        let mut world = quorum(3, servers);
+        let first = world.hold(LOCK);
+        let waits = world.at(1).acquire(LOCK, Wait::Forever);
+        (0..servers).for_each(|server| world.at(1).deafen(server));
+        world.release(first.lease);
         for _ in 0..5 {
-            let tries = world.acquire(2, Wait::Never);
+            let tries = world.at(2).acquire(LOCK, Wait::Never);
             world.advance(SHORTLY);
-            assert_eq!(world.answer(2, tries), Some(&Answer::Acquire(Ok(None))));
+            assert_eq!(world.outcome(tries), &Answer::Acquire(Ok(None)));
         }
         world.advance(SOON * 5);
-        world.got(1, waits);
+        world.grant(waits);
     }
 }
 
@@ -36,14 +36,14 @@ fn a_minority_that_dead_clients_hold_keeps_nobody_waiting() {
         let sets = (0..1_u32 << servers).filter(|set| set.count_ones() == dead);
         for set in sets {
             for wait in [Wait::Never, Wait::Forever] {
-                let mut world = World::new(1, servers);
+                let mut world = quorum(1, servers);
                 let held = (0..servers).filter(|at| set & (1 << at) != 0);
                 held.for_each(|at| hold_at(&mut world, at));
                 for _ in 0..3 {
-                    let call = world.acquire(0, wait);
+                    let call = world.acquire(LOCK, wait);
                     world.advance(SHORTLY);
-                    world.got(0, call);
-                    world.release(0, lease_of(call));
+                    world.grant(call);
+                    world.release(lease_of(call));
                 }
             }
         }
@@ -56,76 +56,75 @@ fn a_minority_that_dead_clients_hold_keeps_nobody_waiting() {
 fn a_waiter_asks_again_where_it_could_not_stand_in_line() {
     for dead in 0..3 {
         for late in (0..3).filter(|late| *late != dead) {
-            let mut world = World::new(1, 3);
-            let before = world.hold(0);
-            world.set(late, State::Frozen);
-            world.release(0, before.lease);
+            let mut world = quorum(1, 3);
+            let before = world.hold(LOCK);
+            world.set(late, Net::Frozen);
+            world.release(before.lease);
             hold_at(&mut world, dead);
-            let call = world.acquire(0, Wait::Forever);
+            let call = world.acquire(LOCK, Wait::Forever);
             world.advance(SHORTLY);
-            world.set(late, State::Up);
+            world.set(late, Net::Up);
             world.advance(SOON * 5);
-            world.got(0, call);
+            world.grant(call);
         }
     }
 }
 
 /// A client that is not heard of again has the lock at this server.
-fn hold_at(world: &mut World, at: usize) {
-    let (spec, time) = (spec(0), world.time(at));
+fn hold_at(world: &mut Host, at: usize) {
     let claim = Claim {
         lease: LeaseId(9 << 64),
-        client: ClientId(9),
-        owner: spec.owner.clone(),
-        counter: spec.counter,
+        client: ClientId(99),
+        owner: world.owner.clone(),
+        counter: world.counter,
         ttl: TTL,
         window: TTL,
     };
     let command = Command::Acquire(Acquire {
-        key: key(),
+        key: key(LOCK),
         claim,
         waits: false,
         reclaims: Reclaim::Never,
     });
-    let not_after = time;
-    world.servers[at].execute(time, &[Op { command, not_after }]);
+    world.ask_at(at, command);
 }
 
 /// Catches an acquisition that waits for the answer of one certain server.
 #[test]
 fn a_server_that_does_not_answer_holds_up_nobody() {
     for at in 0..3 {
-        let mut world = World::new(2, 3);
-        world.set(at, State::Frozen);
-        let first = world.acquire(0, Wait::Forever);
+        let mut world = quorum(2, 3);
+        world.set(at, Net::Frozen);
+        let first = world.acquire(LOCK, Wait::Forever);
         world.advance(SHORTLY);
-        world.got(0, first);
-        let next = world.acquire(1, Wait::Forever);
+        world.grant(first);
+        let next = world.at(1).acquire(LOCK, Wait::Forever);
         world.advance(SHORTLY);
-        world.release(0, lease_of(first));
+        world.release(lease_of(first));
         world.advance(SHORTLY);
-        world.got(1, next);
+        world.grant(next);
     }
 }
 
 /// Catches a waiter that asks nobody any more because all servers were silent.
 #[test]
 fn a_waiter_goes_on_after_all_servers_were_silent() {
-    let mut world = World::new(2, 3);
-    let first = world.hold(0);
-    (0..3).for_each(|at| world.set(at, State::Frozen));
-    let waits = world.acquire(1, Wait::Until(world.now + TTL * 3));
+    let mut world = quorum(2, 3);
+    let first = world.hold(LOCK);
+    world.set_all(0..3, Net::Frozen);
+    let until = world.now + TTL * 3;
+    let waits = world.at(1).acquire(LOCK, Wait::Until(until));
     world.advance(TTL);
-    (0..3).for_each(|at| world.set(at, State::Up));
-    world.release(0, first.lease);
+    world.set_all(0..3, Net::Up);
+    world.release(first.lease);
     world.advance(TTL);
-    world.got(1, waits);
+    world.grant(waits);
 }
 
 /// Catches lines that all stand at one server.
 #[test]
 fn waiters_of_different_names_stand_in_line_at_different_servers() {
-    let mut world = World::new(2, 3);
+    let mut world = quorum(2, 3);
     let mut at = [0; 3];
     for name in 0..30 {
         let name = Name::new(format!("lock {name}")).expect("valid");
@@ -133,9 +132,9 @@ fn waiters_of_different_names_stand_in_line_at_different_servers() {
         for server in 0..3 {
             world.servers[server].delete(&key);
         }
-        world.acquire_named(0, &name);
-        let call = world.acquire_name(1, Wait::Forever, &name);
-        assert!(world.answer(1, call).is_none());
+        world.acquire_name(&name, Wait::Never);
+        let call = world.at(1).acquire_name(&name, Wait::Forever);
+        assert!(world.is_open(call));
         let lines = (0..3).map(|at| world.servers[at].line_value(world.time(at), &key).is_some());
         let lines: Vec<_> = lines.collect();
         assert_eq!(lines.iter().filter(|stands| **stands).count(), 2);
@@ -149,27 +148,18 @@ fn waiters_of_different_names_stand_in_line_at_different_servers() {
 /// Catches a walk that waits for a silent server for as long as the locker has patience.
 #[test]
 fn a_walk_waits_for_a_silent_server_for_one_command() {
-    let mut world = World::new(1, 3);
-    world.hold(0);
-    world.set(1, State::Frozen);
+    let mut world = quorum(1, 3);
+    world.hold(LOCK);
+    world.set(1, Net::Frozen);
     let from = world.now;
     let (mut cursor, mut names) = (0, 0);
     loop {
-        let (call, pattern) = (world.next_call(0), Pattern::new("test", "*"));
-        let pattern = pattern.expect("it is valid");
-        world.input(
-            0,
-            Input::List {
-                call,
-                pattern,
-                cursor,
-            },
-        );
-        if world.answer(0, call).is_none() {
+        let call = world.list(cursor);
+        if world.is_open(call) {
             world.advance(TIMEOUT);
         }
-        let Some(Answer::List(Ok(listing))) = world.answer(0, call) else {
-            panic!("no list: {:?}", world.answer(0, call));
+        let Answer::List(Ok(listing)) = world.outcome(call) else {
+            panic!("no list: {:?}", world.outcome(call));
         };
         names += listing.names.len();
         match listing.cursor {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::{LOCK, id_of, key, settings, spec};
+use super::world::{LOCK, fresh, id_of, key, settings};
 use crate::engine::ctx::Ctx;
 use crate::engine::quorum::members::{Members, News};
 use crate::engine::{Input, Output, Wait};
@@ -73,14 +73,14 @@ impl One {
 #[test]
 fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
     let mut one = One::new();
-    let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
+    let (lease, spec) = (LeaseId(7 << 64), Arc::new(fresh(1, 3).spec(LOCK)));
     let asked = (Wait::Never, Reclaim::Never);
     let call = one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
     assert_eq!(one.exchange(), 1);
-    assert!(one.server.tenure(one.time(), &key()).is_some());
+    assert!(one.server.tenure(one.time(), &key(LOCK)).is_some());
     one.members.cancel(&one.cx, 0, call, (LOCK, lease));
     assert_eq!(one.exchange(), 1, "a release");
-    assert_eq!(one.server.tenure(one.time(), &key()), None);
+    assert_eq!(one.server.tenure(one.time(), &key(LOCK)), None);
     for _ in 0..4 {
         one.cx.now = one.cx.now + Duration::from_secs(15);
         one.members.tick(one.cx.now);
@@ -93,7 +93,7 @@ fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
 #[test]
 fn a_member_that_something_reached_too_late_is_able() {
     let mut one = One::new();
-    let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
+    let (lease, spec) = (LeaseId(7 << 64), Arc::new(fresh(1, 3).spec(LOCK)));
     let asked = (Wait::Never, Reclaim::Never);
     one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
     // By the first it is learnt what the server's clock says.
@@ -112,7 +112,7 @@ fn a_member_that_something_reached_too_late_is_able() {
 #[test]
 fn a_member_that_had_no_time_to_answer_is_able() {
     let mut one = One::new();
-    let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
+    let (lease, spec) = (LeaseId(7 << 64), Arc::new(fresh(1, 3).spec(LOCK)));
     let until = one.cx.now + Duration::from_millis(5);
     let asked = (Wait::Until(until), Reclaim::Never);
     one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);

@@ -1,17 +1,17 @@
 //! What is counted of several servers.
 
-use super::world::{SOON, State, TTL, World};
+use super::world::{Host, LOCK, Net, SOON, TTL, fresh, quorum};
 use crate::engine::{Stats, Wait};
 
-fn stats(world: &World) -> Stats {
-    world.hosts[0].quorum.counts().into()
+fn stats(world: &Host) -> Stats {
+    world.engine.counts().into()
 }
 
 /// Catches a lock that is counted once for each server, and calls that are counted of one server alone.
 #[test]
 fn a_lock_is_counted_once_and_calls_for_each_server() {
-    let mut world = World::fresh(2, 3);
-    let lease = world.hold(0).lease;
+    let mut world = fresh(2, 3);
+    let lease = world.hold(LOCK).lease;
     let began = stats(&world);
     assert_eq!((began.held, began.acquired, began.waiting), (1, 1, 0));
     assert_eq!(began.waiting_times.count, 1);
@@ -22,15 +22,11 @@ fn a_lock_is_counted_once_and_calls_for_each_server() {
     assert!(began.operations >= 3);
     world.advance(TTL);
     let renewed = stats(&world);
-    let told = world
-        .story(0)
-        .iter()
-        .filter(|told| **told == "renewed")
-        .count();
+    let told = world.told_times("renewed");
     assert_eq!(renewed.renewals, told as u64);
     assert!(renewed.operations >= began.operations + 3 * renewed.renewals);
     assert_eq!(renewed.round_trips.count, renewed.script_calls);
-    world.release(0, lease);
+    world.release(lease);
     world.advance(SOON);
     let over = stats(&world);
     assert_eq!((over.held, over.released, over.lost.total()), (0, 1, 0));
@@ -39,25 +35,19 @@ fn a_lock_is_counted_once_and_calls_for_each_server() {
 
 #[test]
 fn what_a_majority_refuses_or_loses_is_counted_once() {
-    let mut world = World::new(2, 3);
-    let stranger = world.hold(1).lease;
-    world.acquire(0, Wait::Never);
+    let mut world = quorum(2, 3);
+    let stranger = world.at(1).hold(LOCK).lease;
+    world.acquire(LOCK, Wait::Never);
     world.advance(SOON);
     assert_eq!((stats(&world).busy, stats(&world).failed), (1, 0));
-    world.release(1, stranger);
+    world.at(1).release(stranger);
     world.advance(SOON);
-    world.hold(0);
-    for server in 0..3 {
-        world.set(server, State::Away);
-    }
+    world.hold(LOCK);
+    world.set_all(0..3, Net::LoseRequests);
     world.advance(TTL * 2);
     let lost = stats(&world);
     assert_eq!((lost.held, lost.lost.expired, lost.lost.total()), (0, 1, 1));
     assert!(lost.timeouts >= 3, "of each server: {lost:?}");
-    let told = world
-        .story(0)
-        .iter()
-        .filter(|told| **told == "at risk")
-        .count();
+    let told = world.told_times("at risk");
     assert_eq!(lost.renewal_failures, told as u64);
 }
