@@ -162,8 +162,8 @@ impl<B: Backend> Locks<B> {
         let released = || Error::new(ErrorKind::NotHeld, message);
         refuse_renewals(env.cx(), tenure.kept.take_renewals(), &released);
         self.handles.await_release(lease.who().lock, id);
-        let releases = (&mut self.releases, &mut self.handles);
-        env.release(releases, (lease, tenure), call);
+        let to = (&mut self.releases, &mut self.handles);
+        env.release(to, (lease, tenure), call);
     }
 
     pub(crate) fn close(&mut self, cx: &mut Ctx, lock: LockId) {

@@ -159,14 +159,12 @@ impl<B: ServerSide> Front<B> {
 
     /// As [`poll`](Self::poll), but what is to be sent waits for that.
     pub(super) fn poll_unsent(&mut self) -> Output {
-        match self.env.cx().next_output() {
-            Some(output) => output,
-            None => {
-                let at = self.env.next_wake();
-                let until = (at != Timestamp::NEVER).then_some(at);
-                Output::Wait { until }
-            }
-        }
+        let output = self.env.cx().next_output();
+        output.unwrap_or_else(|| {
+            let at = self.env.next_wake();
+            let until = (at != Timestamp::NEVER).then_some(at);
+            Output::Wait { until }
+        })
     }
 
     /// Whether nothing is held, under way or waiting for an answer.

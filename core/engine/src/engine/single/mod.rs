@@ -277,7 +277,8 @@ impl Front<Single> {
                 locks.subscribed(env, server);
             }
             Input::Unsubscribed { server } => {
-                if env.servers.unsubscribed(server) {
+                let was_heard = env.servers.unsubscribed(server);
+                if was_heard {
                     locks.unsubscribed(env, server);
                 }
             }

@@ -104,9 +104,7 @@ impl SingleQuery {
     }
 
     fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Option<Answer> {
-        let Some(flight) = self.attempt.land(&outcome) else {
-            return None;
-        };
+        let flight = self.attempt.land(&outcome)?;
         let answer = match (outcome.result, &self.question, &self.freed) {
             (Ok((Reply::Inspected(seen), time)), Question::Inspect(_), _) => {
                 Answer::Inspect(Ok(inspection(seen, time)))
