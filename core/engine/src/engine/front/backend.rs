@@ -64,8 +64,8 @@ pub(crate) trait Backend: Debug + Sized {
         tenure: &mut Tenure<Self::Keeping>,
     ) -> Option<LossReason>;
 
-    /// When the loss of a tenure is emitted unless it is renewed before: somewhat before the deadline.
-    fn ends_at(lease: &Self::Lease, tenure: &Tenure<Self::Keeping>) -> Timestamp;
+    /// True if a reader that begins now is told that the lock is held.
+    fn is_held(lease: &Self::Lease, tenure: &Tenure<Self::Keeping>, now: Timestamp) -> bool;
 
     /// When a tenure needs attention.
     fn wake_at(lease: &Self::Lease, tenure: &Tenure<Self::Keeping>) -> Timestamp;

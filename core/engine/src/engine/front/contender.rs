@@ -49,7 +49,7 @@ impl<B: Backend> Contender<B> {
             return None;
         };
         let event = tenure.acquired(&who.spec, now);
-        (now < B::ends_at(&self.lease, tenure)).then_some((who.lease, event))
+        B::is_held(&self.lease, tenure, now).then_some((who.lease, event))
     }
 
     /// The call is given up.

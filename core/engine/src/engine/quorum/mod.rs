@@ -173,8 +173,8 @@ impl Backend for Quorum {
         None
     }
 
-    fn ends_at(lease: &Leased, tenure: &Tenure<Support>) -> Timestamp {
-        tenure.ends_at(lease)
+    fn is_held(_: &Leased, tenure: &Tenure<Support>, now: Timestamp) -> bool {
+        now < tenure.deadline
     }
 
     fn wake_at(lease: &Leased, tenure: &Tenure<Support>) -> Timestamp {

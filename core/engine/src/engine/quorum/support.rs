@@ -81,7 +81,7 @@ impl Tenure<Support> {
 
     /// Somewhat before the deadline, as with one server. The holder counts on no more, even if a majority
     /// has it for a little longer.
-    pub(super) fn ends_at(&self, lease: &Leased) -> Timestamp {
+    fn ends_at(&self, lease: &Leased) -> Timestamp {
         self.deadline - lead(self.kept.shortest_ttl(lease))
     }
 

@@ -135,8 +135,8 @@ impl Backend for Single {
         taken_away
     }
 
-    fn ends_at(who: &Who, tenure: &Tenure<Renewing>) -> Timestamp {
-        tenure.loss_at(&who.spec)
+    fn is_held(who: &Who, tenure: &Tenure<Renewing>, now: Timestamp) -> bool {
+        !tenure.is_over(&who.spec, now)
     }
 
     fn wake_at(who: &Who, tenure: &Tenure<Renewing>) -> Timestamp {
