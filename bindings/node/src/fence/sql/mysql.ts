@@ -5,9 +5,8 @@ import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
 import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
 import shape from "../../../../../core/src/fence/sql/mysql/shape.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
-import { messageOf } from "../../common/printable.js";
-import { meaningOf } from "./codes.js";
-import type { Dialect, ErrorClass } from "./dialect.js";
+import { classifier } from "./codes.js";
+import type { Dialect } from "./dialect.js";
 import { hasSavepoint } from "./savepoint.js";
 
 const NO_TABLE = 1146;
@@ -48,16 +47,11 @@ export const mysql: Dialect = {
     return (yield { sql: shape }).rows;
   },
   create,
-  classify,
+  classify: classifier(codes, number),
 };
 
 /** The number of a server's error; those of the operating system are negative. */
 function number(error: unknown): number | undefined {
   const { errno, sqlState } = (error ?? {}) as { errno?: unknown; sqlState?: unknown };
   return typeof errno === "number" && errno > 0 && sqlState !== undefined ? errno : undefined;
-}
-
-function classify(error: unknown): ErrorClass | undefined {
-  const errno = number(error);
-  return errno === undefined ? undefined : meaningOf(codes, String(errno), messageOf(error));
 }

@@ -5,9 +5,8 @@ import shape from "../../../../../core/src/fence/sql/postgres/shape.sql";
 import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
 import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
-import { messageOf } from "../../common/printable.js";
-import { meaningOf } from "./codes.js";
-import type { Dialect, ErrorClass } from "./dialect.js";
+import { classifier } from "./codes.js";
+import type { Dialect } from "./dialect.js";
 import { text } from "./steps.js";
 
 /** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
@@ -45,16 +44,11 @@ export const postgres: Dialect = {
     return (yield { sql: shape }).rows;
   },
   create,
-  classify,
+  classify: classifier(codes, sqlState),
 };
 
 /** The code of a server's error; other errors have a `code` with another meaning. */
 function sqlState(error: unknown): string | undefined {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
   return typeof code === "string" && typeof severity === "string" ? code : undefined;
-}
-
-function classify(error: unknown): ErrorClass | undefined {
-  const code = sqlState(error);
-  return code === undefined ? undefined : meaningOf(codes, code, messageOf(error));
 }

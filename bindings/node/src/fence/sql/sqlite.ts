@@ -5,8 +5,8 @@ import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
 import shape from "../../../../../core/src/fence/sql/sqlite/shape.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../../common/printable.js";
-import { meaningOf } from "./codes.js";
-import type { Dialect, ErrorClass } from "./dialect.js";
+import { classifier } from "./codes.js";
+import type { Dialect } from "./dialect.js";
 import { hasSavepoint } from "./savepoint.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
@@ -36,7 +36,7 @@ export const sqlite: Dialect = {
     return (yield { sql: shape }).rows;
   },
   create,
-  classify,
+  classify: classifier(codes, primary),
 };
 
 /** The primary error code, from the number that node:sqlite gives or from the name that others give. */
@@ -60,8 +60,3 @@ const NAMES: Record<string, number> = {
   MISMATCH: 20,
   AUTH: 23,
 };
-
-function classify(error: unknown): ErrorClass | undefined {
-  const code = primary(error);
-  return code === undefined ? undefined : meaningOf(codes, String(code), messageOf(error));
-}
