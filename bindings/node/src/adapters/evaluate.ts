@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { type Subscriber, Subscriptions } from "./subscriptions.js";
 import { nothing, textOf, texts } from "./shared.js";
@@ -49,7 +49,7 @@ export function evaluate(client: Evaluator): Adapter {
   const optional = ["evalsha", "subscribe"] as const;
   for (const method of optional) {
     if (client[method] !== undefined && typeof client[method] !== "function") {
-      throw new LeaseholdError("config", `the store's ${method} is not a function`);
+      throw config(`the store's ${method} is not a function`);
     }
   }
   const subscriptions = new Subscriptions((channel, onMessage) => openSubscriber(client, channel, onMessage));

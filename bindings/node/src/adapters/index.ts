@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { type Evaluator, evaluate, isEvaluator } from "./evaluate.js";
 import { type IoredisClient, ioredis, isIoredis } from "./ioredis.js";
@@ -38,8 +38,7 @@ export function adapt(client: unknown): Adapter {
       return evaluate(client);
     }
   }
-  throw new LeaseholdError(
-    "config",
+  throw config(
     `${described(client)} is not a Redis client: a client of ioredis, node-redis (redis) or ` +
       "@upstash/redis is expected, or an object with eval(script, keys, args)",
   );

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Subscriber, Subscriptions } from "./subscriptions.js";
@@ -54,8 +54,7 @@ export function ioredis(client: IoredisClient, own = false): Adapter {
   const options = ((client as { options?: IoredisOptions }).options ?? {}) as IoredisOptions;
   const clustered = isCluster(client);
   if (hasPrefix(options)) {
-    throw new LeaseholdError(
-      "config",
+    throw config(
       "the ioredis client has a keyPrefix, with which processes would not exclude one another and " +
         "locks could not be listed; give one without it, such as client.duplicate({ keyPrefix: \"\" }), " +
         "and set leasehold's own namespace option instead",

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Subscriber, Subscriptions } from "./subscriptions.js";
@@ -154,15 +154,13 @@ function kindOf(client: NodeRedisClient): ClientKind {
 function checkOptions(client: NodeRedisClient, options: NodeRedisOptions | undefined): void {
   const prefix = (client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix;
   if ((prefix as { length?: number } | undefined)?.length) {
-    throw new LeaseholdError(
-      "config",
+    throw config(
       "the node-redis client has a keyPrefix, with which processes would not exclude one another " +
         "and locks could not be listed; give one without it, and set leasehold's own namespace option instead",
     );
   }
   if (options?.legacyMode) {
-    throw new LeaseholdError(
-      "config",
+    throw config(
       "the node-redis client is in legacyMode, in which commands take callbacks; " +
         "give one without it, such as client.duplicate({ legacyMode: false })",
     );

@@ -1,5 +1,5 @@
 import { gateCapacity, gateWaiting } from "../../../../core/src/limits.jsonc";
-import { attempt, readOptions, SIGNAL_OPTION, shown } from "../common/check.js";
+import { attempt, config, readOptions, shown, SIGNAL_OPTION } from "../common/check.js";
 import { hasMark, LeaseholdError, markOf } from "../common/errors.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import { checkResource } from "./resource.js";
@@ -96,7 +96,7 @@ export class Gate {
   constructor(options: GateOptions = {}) {
     const { capacity = Gate.DEFAULT_CAPACITY } = readOptions("the options of a gate", options, { capacity: "any" });
     if (!Number.isSafeInteger(capacity) || capacity < 1) {
-      throw new LeaseholdError("config", `a gate's capacity is a whole number from 1, not ${shown(capacity)}`);
+      throw config(`a gate's capacity is a whole number from 1, not ${shown(capacity)}`);
     }
     this.#capacity = capacity;
     Object.defineProperty(this, MARK, { value: true });
@@ -113,7 +113,7 @@ export class Gate {
   }
 
   static #restored(saved: SavedGate): Gate {
-    const bad = (why: string) => new LeaseholdError("config", `this is not a stored gate: ${why}`);
+    const bad = (why: string) => config(`this is not a stored gate: ${why}`);
     if (typeof saved !== "object" || saved === null || !Array.isArray(saved.seen)) {
       throw bad("it is of another shape");
     }
@@ -175,7 +175,7 @@ export class Gate {
     options: EnterOptions = {},
   ): Promise<T> {
     if (typeof write !== "function") {
-      throw new LeaseholdError("config", `a write is a function, not ${typeof write}`);
+      throw config(`a write is a function, not ${typeof write}`);
     }
     const entered = await this.enter(resource, token, options);
     try {

@@ -1,4 +1,4 @@
-import { attempt } from "../common/check.js";
+import { attempt, config } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 
 /**
@@ -17,11 +17,11 @@ function number(token: unknown): number {
   const most = Number.MAX_SAFE_INTEGER;
   if (typeof token === "string") {
     if (!/^[1-9][0-9]{0,15}$/.test(token)) {
-      throw new LeaseholdError("config", `a fencing token is plain digits from 1 to ${most}`);
+      throw config(`a fencing token is plain digits from 1 to ${most}`);
     }
     // So no number that was rounded is taken for a token.
     if (Number(token) > most) {
-      throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
+      throw config(`a fencing token is from 1 to ${most}, not ${token}`);
     }
     return Number(token);
   }
@@ -29,11 +29,8 @@ function number(token: unknown): number {
     if (Number.isSafeInteger(token) && token >= 1) {
       return token;
     }
-    throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
+    throw config(`a fencing token is from 1 to ${most}, not ${token}`);
   }
   const what = token === null ? "null" : `of type ${typeof token}`;
-  throw new LeaseholdError(
-    "config",
-    `a fencing token is a number from 1 to ${most}, its digits, or a lease that has it; this is ${what}`,
-  );
+  throw config(`a fencing token is a number from 1 to ${most}, its digits, or a lease that has it; this is ${what}`);
 }

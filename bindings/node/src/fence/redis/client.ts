@@ -1,7 +1,7 @@
 import { adapt, type RedisClient } from "../../adapters/index.js";
 import { isIoredis } from "../../adapters/ioredis.js";
 import { isNodeRedis } from "../../adapters/node-redis.js";
-import { LeaseholdError } from "../../common/errors.js";
+import { config } from "../../common/check.js";
 
 /** One argument of a script, as clients take it. */
 export type Argument = string | Uint8Array;
@@ -15,7 +15,7 @@ export interface Runner {
   eval(script: string, keys: string[], args: Argument[]): Promise<unknown>;
 }
 
-/** Throws a {@link LeaseholdError} of code `config` if it is no Redis client, or has a key prefix. */
+/** Throws a `LeaseholdError` of code `config` if it is no Redis client, or has a key prefix. */
 export function runnerOf(client: RedisClient): Runner {
   const adapter = adapt(client);
   const { clustered, secrets } = adapter;
@@ -57,7 +57,7 @@ function buffered(argument: Argument): Argument {
 function onlyTexts(args: Argument[]): string[] {
   return args.map((argument) => {
     if (typeof argument !== "string") {
-      throw new LeaseholdError("config", "this Redis client takes strings and numbers, but no bytes");
+      throw config("this Redis client takes strings and numbers, but no bytes");
     }
     return argument;
   });
