@@ -32,16 +32,13 @@ const SLOWEST_RETRY_IF_REFUSED = 30_000;
 
 /** What an adapter listens with, and whether the process stays alive for it. */
 export class Subscriptions {
-  readonly #open: OpenSubscriber;
   readonly #subscriptions = new Set<Subscription>();
   #alive = false;
 
-  constructor(open: OpenSubscriber) {
-    this.#open = open;
-  }
+  constructor(private readonly open: OpenSubscriber) {}
 
   listen(channel: string, hearing: Hearing): () => void {
-    const subscription = new Subscription(this.#open, channel, hearing, this.#alive);
+    const subscription = new Subscription(this.open, channel, hearing, this.#alive);
     this.#subscriptions.add(subscription);
     return () => {
       this.#subscriptions.delete(subscription);
@@ -69,26 +66,23 @@ export class Subscriptions {
  * each time every subscription is confirmed, and in a cluster the next may be to another node.
  */
 class Subscription {
-  readonly #open: OpenSubscriber;
-  readonly #channel: string;
-  readonly #hearing: Hearing;
-  #alive: boolean;
   #subscriber: Subscriber | undefined;
   #timer: Timer | undefined;
   #tries = 0;
   #since = Number.POSITIVE_INFINITY;
   #stopped = false;
 
-  constructor(open: OpenSubscriber, channel: string, hearing: Hearing, alive: boolean) {
-    this.#open = open;
-    this.#channel = channel;
-    this.#hearing = hearing;
-    this.#alive = alive;
+  constructor(
+    private readonly open: OpenSubscriber,
+    private readonly channel: string,
+    private readonly hearing: Hearing,
+    private alive: boolean,
+  ) {
     this.#start();
   }
 
   keepAlive(alive: boolean): void {
-    this.#alive = alive;
+    this.alive = alive;
     this.#subscriber?.keepAlive(alive);
     keepTimer(this.#timer, alive);
   }
@@ -102,12 +96,12 @@ class Subscription {
 
   #start(): void {
     const current = () => this.#subscriber === subscriber;
-    const onMessage = (text: string) => current() && this.#hearing.message(text);
+    const onMessage = (text: string) => current() && this.hearing.message(text);
     const onEnd = (error: unknown) => current() && this.#broke(error);
-    const onChange = (key: string) => current() && this.#hearing.changed?.(key);
-    const subscriber = this.#open(this.#channel, onMessage, onEnd, this.#hearing.changed && onChange);
+    const onChange = (key: string) => current() && this.hearing.changed?.(key);
+    const subscriber = this.open(this.channel, onMessage, onEnd, this.hearing.changed && onChange);
     this.#subscriber = subscriber;
-    subscriber.keepAlive(this.#alive);
+    subscriber.keepAlive(this.alive);
     const ready = within(OPEN_LIMIT, subscriber.ready, "the server confirmed no subscription");
     ready.then((id) => current() && this.#subscribed(id), onEnd);
   }
@@ -115,11 +109,11 @@ class Subscription {
   #subscribed(id: number | Unheard | undefined): void {
     this.#since = now();
     this.#checkLater();
-    this.#hearing.subscribed(id);
+    this.hearing.subscribed(id);
   }
 
   #checkLater(): void {
-    this.#timer = later(CHECK, () => void this.#check(), this.#alive);
+    this.#timer = later(CHECK, () => void this.#check(), this.alive);
   }
 
   /** A half-open connection hears nothing, without any error. */
@@ -153,7 +147,7 @@ class Subscription {
       ? grown(FIRST_RETRY_IF_REFUSED, this.#tries, SLOWEST_RETRY_IF_REFUSED)
       : grown(FIRST_RETRY, this.#tries, SLOWEST_RETRY);
     this.#tries += 1;
-    this.#timer = later(pause, () => this.#start(), this.#alive);
-    this.#hearing.unsubscribed(error);
+    this.#timer = later(pause, () => this.#start(), this.alive);
+    this.hearing.unsubscribed(error);
   }
 }

@@ -23,18 +23,16 @@ export function trackingOf(client: object, call: SendCommand, own: boolean): Pic
 
 /** One locker that hears of changes. */
 class TrackingLocker {
-  readonly tracked: Tracked;
-  /** True while the connection for commands is there. */
-  up: boolean;
   /** The id of the connection on which this locker listens, while it does. */
   subscriber: number | undefined;
   /** For which turning on it was told that it hears of changes. */
   told = 0;
 
-  constructor(tracked: Tracked, up: boolean) {
-    this.tracked = tracked;
-    this.up = up;
-  }
+  constructor(
+    readonly tracked: Tracked,
+    /** True while the connection for commands is there. */
+    public up: boolean,
+  ) {}
 }
 
 /**
@@ -42,8 +40,6 @@ class TrackingLocker {
  * and when it stops to listen another takes its place.
  */
 class SharedTracking {
-  readonly #call: SendCommand;
-  readonly #own: boolean;
   readonly #members = new Set<TrackingLocker>();
   /** Where the server may have been told to say it: the ids of connections that listen. */
   #ours = new Set<number>();
@@ -52,10 +48,7 @@ class SharedTracking {
   /** One at a time sends commands. */
   #last: Promise<void> = Promise.resolve();
 
-  constructor(call: SendCommand, own: boolean) {
-    this.#call = call;
-    this.#own = own;
-  }
+  constructor(private readonly call: SendCommand, private readonly own: boolean) {}
 
   join(tracked: Tracked, up: boolean): ReturnType<Tracking["join"]> {
     const member = new TrackingLocker(tracked, up);
@@ -75,7 +68,7 @@ class SharedTracking {
       leave: () => {
         this.#members.delete(member);
         // Without a connection there is nothing to turn off, and a command would wait for one.
-        return member.up && !this.#own ? this.#update() : Promise.resolve();
+        return member.up && !this.own ? this.#update() : Promise.resolve();
       },
     };
   }
@@ -100,7 +93,7 @@ class SharedTracking {
     if (is !== subscriber) {
       this.#ours.add(subscriber);
       // OPTIN, so that nothing else that is read on this connection is tracked.
-      await this.#call("CLIENT", "TRACKING", "ON", "REDIRECT", String(subscriber), "OPTIN", "NOLOOP");
+      await this.call("CLIENT", "TRACKING", "ON", "REDIRECT", String(subscriber), "OPTIN", "NOLOOP");
       this.#ours = new Set([subscriber]);
       this.#generation += 1;
     }
@@ -114,14 +107,14 @@ class SharedTracking {
 
   async #turnOff(): Promise<void> {
     if (this.#ours.has(await this.#redirect())) {
-      await this.#call("CLIENT", "TRACKING", "OFF");
+      await this.call("CLIENT", "TRACKING", "OFF");
     }
     this.#ours.clear();
   }
 
   /** Where the server says it now, if that may be anywhere else than here. */
   async #redirect(): Promise<number> {
-    return this.#own ? OFF : Number(await this.#call("CLIENT", "GETREDIR"));
+    return this.own ? OFF : Number(await this.call("CLIENT", "GETREDIR"));
   }
 
   #refused(error: unknown): void {

@@ -1,6 +1,6 @@
 import { nameBytes } from "../../../../core/src/limits.jsonc";
 import { config } from "../common/check.js";
-import { LeaseholdError } from "../common/errors.js";
+import type { LeaseholdError } from "../common/errors.js";
 
 /** Throws a {@link LeaseholdError} of code `config` unless it is 1 to 512 bytes of UTF-8. */
 export function checkResource(resource: unknown): asserts resource is string {

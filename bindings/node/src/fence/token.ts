@@ -1,5 +1,5 @@
 import { attempt, config } from "../common/check.js";
-import { LeaseholdError } from "../common/errors.js";
+import type { LeaseholdError } from "../common/errors.js";
 
 /**
  * A fencing token: a whole number from 1 to 2^53-1, the same in plain digits, or whatever has one as

@@ -19,9 +19,6 @@ type Finish<Kind extends CallKind> = { finish(call: Call<Kind>): unknown }["fini
 
 /** A call that waits for the engine's answer. */
 export class Call<Kind extends CallKind = CallKind> {
-  readonly kind: Kind;
-  /** The lock that it is about, if any. */
-  readonly lock: LockState | undefined;
   /** Resolves to what `finish` makes of the answer, or to the answer. */
   readonly promise: Promise<unknown>;
   readonly resolve: (result: unknown) => void;
@@ -38,9 +35,11 @@ export class Call<Kind extends CallKind = CallKind> {
   stopListening: (() => void) | undefined = undefined;
   stopPulse: (() => void) | undefined = undefined;
 
-  constructor(kind: Kind, lock: LockState | undefined) {
-    this.kind = kind;
-    this.lock = lock;
+  constructor(
+    readonly kind: Kind,
+    /** The lock that it is about, if any. */
+    readonly lock: LockState | undefined,
+  ) {
     this.promise = new Promise(takeBoth);
     this.resolve = resolveMade;
     this.reject = rejectMade;
@@ -90,15 +89,12 @@ export const NOBODY = 2 ** 32 - 1;
 
 /** The calls that wait for an answer, each at a place of its own. */
 export class Calls {
-  readonly #tick: () => void;
   readonly #places: (Call | undefined)[] = [];
   /** The next number of each place that nothing is at. */
   readonly #free: number[] = [];
 
   /** @param tick says that time passed */
-  constructor(tick: () => void) {
-    this.#tick = tick;
-  }
+  constructor(private readonly tick: () => void) {}
 
   get size(): number {
     return this.#places.length - this.#free.length;
@@ -109,7 +105,7 @@ export class Calls {
     const call = new Call(kind, lock);
     call.id = this.#free.pop() ?? this.#newPlace();
     this.#places[placeOf(call.id)] = call as unknown as Call;
-    call.stopPulse = startPulse(this.#tick);
+    call.stopPulse = startPulse(this.tick);
     if (lock !== undefined) {
       lock.uses += 1;
     }

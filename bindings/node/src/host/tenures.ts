@@ -4,12 +4,9 @@ import { type LockState, Tenure } from "./tenure.js";
 
 /** The tenures that are held, by what the engine says of them. */
 export class HeldTenures {
-  readonly #locks: Locks;
   #held = 0;
 
-  constructor(locks: Locks) {
-    this.#locks = locks;
-  }
+  constructor(private readonly locks: Locks) {}
 
   get size(): number {
     return this.#held;
@@ -49,7 +46,7 @@ export class HeldTenures {
 
   /** The one that an output names, if it is not over. */
   #named(outputs: Outputs): Tenure | undefined {
-    const lock = this.#locks.get(outputs.number());
+    const lock = this.locks.get(outputs.number());
     const w0 = outputs.number();
     const w1 = outputs.number();
     return lock && named(lock, w0, w1);
@@ -69,7 +66,7 @@ export class HeldTenures {
   /** All, which nobody has any more. */
   takeAll(): readonly Tenure[] {
     this.#held = 0;
-    return this.#locks.tenures();
+    return this.locks.tenures();
   }
 }
 

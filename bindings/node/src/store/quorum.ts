@@ -11,22 +11,20 @@ export class QuorumStore implements Store {
   readonly serverOf = undefined;
   readonly polled: boolean;
   readonly wire: Wire;
-  readonly #stores: readonly Store[];
   readonly #home: Home;
   #handles: readonly ServerHandle[] = [];
 
   /** @param make makes an instance of the module with quorums */
-  constructor(stores: readonly Store[], make: NewInstance) {
+  constructor(private readonly stores: readonly Store[], make: NewInstance) {
     this.members = stores.length;
     this.polled = stores.some(({ polled }) => polled);
     // An engine writes in one way. Texts every store can take.
     this.wire = stores.every(({ wire }) => wire === "command") ? "command" : "texts";
-    this.#stores = stores;
     this.#home = new Home(make);
   }
 
   get findings(): readonly Finding[] {
-    return this.#stores.flatMap(({ findings }) => findings);
+    return this.stores.flatMap(({ findings }) => findings);
   }
 
   instance(): Glue {
@@ -36,7 +34,7 @@ export class QuorumStore implements Store {
   open(host: StoreHost): void {
     this.#home.add(host);
     if (this.#handles.length === 0) {
-      this.#handles = this.#stores.map((store, server) => new ServerHandle(host, store, server));
+      this.#handles = this.stores.map((store, server) => new ServerHandle(host, store, server));
     }
     this.#handles.forEach((handle) => handle.open());
   }
@@ -54,11 +52,11 @@ export class QuorumStore implements Store {
   }
 
   keepAlive(alive: boolean): void {
-    this.#stores.forEach((store) => store.keepAlive(alive));
+    this.stores.forEach((store) => store.keepAlive(alive));
   }
 
   suspect(why: Suspicion, server: number): void {
-    this.#stores[server]?.suspect(why, 0);
+    this.stores[server]?.suspect(why, 0);
   }
 
   unsubscribe(): void {
@@ -77,62 +75,59 @@ export class QuorumStore implements Store {
 
 /** One server of a quorum as the locker sees it. To the server's store it is a host, which adds the server's number. */
 class ServerHandle implements StoreHost {
-  readonly #host: StoreHost;
-  readonly #store: Store;
-  readonly #server: number;
   /** The channel that is to be heard. */
   #hears: { readonly channel: string; readonly tracks: boolean } | undefined;
 
-  constructor(host: StoreHost, store: Store, server: number) {
-    this.#host = host;
-    this.#store = store;
-    this.#server = server;
-  }
+  constructor(
+    private readonly host: StoreHost,
+    private readonly store: Store,
+    private readonly server: number,
+  ) {}
 
   open(): void {
-    this.#store.open(this);
+    this.store.open(this);
   }
 
   execute(engine: Engine, batch: Batch): void {
-    this.#store.execute(this, engine, batch);
+    this.store.execute(this, engine, batch);
   }
 
   subscribe(channel: string, tracks: boolean): void {
     this.#hears = { channel, tracks };
-    this.#store.subscribe(this, channel, tracks, 0);
+    this.store.subscribe(this, channel, tracks, 0);
   }
 
   watch(keys: readonly string[]): void {
-    this.#store.watch(this, keys, 0);
+    this.store.watch(this, keys, 0);
   }
 
   unsubscribe(): void {
     this.#hears = undefined;
-    this.#store.unsubscribe(this);
+    this.store.unsubscribe(this);
   }
 
   close(): Promise<void> {
-    return this.#store.close(this);
+    return this.store.close(this);
   }
 
   connected(): void {
-    this.step((engine, at) => engine.connected(at, this.#server));
+    this.step((engine, at) => engine.connected(at, this.server));
   }
 
   disconnected({ code, message }: LeaseholdError): void {
-    this.step((engine, at) => engine.disconnected(at, this.#server, code, message));
+    this.step((engine, at) => engine.disconnected(at, this.server, code, message));
   }
 
   subscribed(): void {
-    this.step((engine, at) => engine.hears(at, this.#server, true));
+    this.step((engine, at) => engine.hears(at, this.server, true));
   }
 
   unsubscribed(): void {
-    this.step((engine, at) => engine.hears(at, this.#server, false));
+    this.step((engine, at) => engine.hears(at, this.server, false));
   }
 
   watching(): void {
-    this.step((engine, at) => engine.watching(at, this.#server));
+    this.step((engine, at) => engine.watching(at, this.server));
   }
 
   changed(key: string): void {
@@ -140,19 +135,19 @@ class ServerHandle implements StoreHost {
   }
 
   pushed(text: string): void {
-    this.step((engine, at) => engine.push(at, this.#server, text));
+    this.step((engine, at) => engine.push(at, this.server, text));
   }
 
   replied(engine: Engine, batch: Batch, reply: Reply): void {
-    this.#host.replied(engine, batch, reply);
+    this.host.replied(engine, batch, reply);
   }
 
   replyFailed(engine: Engine, batch: Batch, error: LeaseholdError): void {
-    this.#host.replyFailed(engine, batch, error);
+    this.host.replyFailed(engine, batch, error);
   }
 
   step(input: (engine: Engine, at: number) => void): void {
-    this.#host.step(input);
+    this.host.step(input);
   }
 
   /** The store in memory failed, and lost what it had. It is one of several: the others go on. */

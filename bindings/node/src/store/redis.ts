@@ -25,7 +25,6 @@ export class RedisStore implements Store {
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #adapter: Adapter;
-  readonly #namespace: string;
   readonly #script: { readonly text: string; readonly sha: string };
   readonly #home = new Home();
   #runId: string | undefined;
@@ -38,10 +37,9 @@ export class RedisStore implements Store {
   /** Why a change by others is not heard at once. */
   #untracked: Finding | undefined;
 
-  constructor(adapter: Adapter, namespace: string) {
+  constructor(adapter: Adapter, private readonly namespace: string) {
     // Without a prototype, so that what a client cannot do is `undefined`, whatever all objects have.
     this.#adapter = { __proto__: null, ...adapter } as Adapter;
-    this.#namespace = namespace;
     this.clustered = adapter.clustered;
     this.serverOf = this.#adapter.serverOf;
     this.polled = this.#adapter.listen === undefined;
@@ -273,7 +271,7 @@ export class RedisStore implements Store {
   }
 
   #error(error: unknown): LeaseholdError {
-    return explained(error, this.#adapter, this.#namespace);
+    return explained(error, this.#adapter, this.namespace);
   }
 }
 

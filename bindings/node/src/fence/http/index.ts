@@ -300,20 +300,17 @@ async function heldDuring<T>(
 
 /** A resource that is released when its handler ends, or some time after its client has gone. */
 class Held {
-  readonly #entered: Entered;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(entered: Entered) {
-    this.#entered = entered;
-  }
+  constructor(private readonly entered: Entered) {}
 
   finish(status: number | undefined): void {
     clearTimeout(this.#timer);
-    finish(this.#entered, status);
+    finish(this.entered, status);
   }
 
   releaseSoon(): void {
-    this.#timer = setTimeout(() => this.#entered.release(), ABANDONED);
+    this.#timer = setTimeout(() => this.entered.release(), ABANDONED);
     (this.#timer as { unref?(): void }).unref?.();
   }
 }

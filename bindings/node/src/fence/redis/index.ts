@@ -1,7 +1,7 @@
 import { guardTimeout, longestGuardTimeout } from "../../../../../core/src/limits.jsonc";
 import type { RedisClient } from "../../adapters/index.js";
 import { attempt, config, readOptions, shown } from "../../common/check.js";
-import { LeaseholdError } from "../../common/errors.js";
+import type { LeaseholdError } from "../../common/errors.js";
 import { checkResource } from "../resource.js";
 import { type Token, tokenOf } from "../token.js";
 import { type Runner, runnerOf } from "./client.js";
