@@ -88,17 +88,7 @@ export class Locker {
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
-    return Locker.#open(url, options, async (settings) => {
-      const { connectTimeout: timeout, namespace } = settings;
-      const adapter = await openClient(url, { timeout, namespace });
-      const store = new RedisStore(adapter, namespace);
-      try {
-        return Locker.#on(store, settings, await store.check());
-      } catch (error) {
-        await adapter.close();
-        throw error;
-      }
-    });
+    return Locker.#open(url, options, false);
   }
 
   /**
@@ -113,20 +103,10 @@ export class Locker {
    */
   static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connectLazily: the URL", url);
-    const open = async (settings: Checked) => {
-      const { connectTimeout: timeout, namespace } = settings;
-      const adapter = await openClient(url, { lazily: true, timeout, namespace });
-      return Locker.#on(new RedisStore(adapter, namespace), settings);
-    };
-    return Locker.#open(url, options, open, true);
+    return Locker.#open(url, options, true);
   }
 
-  static async #open(
-    url: string,
-    options: LockerOptions | undefined,
-    open: (settings: Checked) => Promise<Locker>,
-    lazily = false,
-  ): Promise<Locker> {
+  static async #open(url: string, options: LockerOptions | undefined, lazily: boolean): Promise<Locker> {
     const settings = readSettings(options);
     const name = memoryName(url);
     const compiled = wasmModuleAsync();
@@ -135,14 +115,22 @@ export class Locker {
     }
     await compiled;
     checkSettings(settings, settings.owner);
-    if (name === undefined) {
-      return open(settings);
+    if (name !== undefined) {
+      const store = Memory.named(name);
+      if (!lazily) {
+        store.checkLink();
+      }
+      return Locker.#on(store, settings);
     }
-    const store = Memory.named(name);
-    if (!lazily) {
-      store.checkLink();
+    const { connectTimeout: timeout, namespace } = settings;
+    const adapter = await openClient(url, { lazily, timeout, namespace });
+    const store = new RedisStore(adapter, namespace);
+    try {
+      return Locker.#on(store, settings, lazily ? [] : await store.check());
+    } catch (error) {
+      await adapter.close();
+      throw error;
     }
-    return Locker.#on(store, settings);
   }
 
   /**
@@ -308,10 +296,7 @@ export class Locker {
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkAttached(this, Locker, "locker.forceRelease");
     checkText("a lock's name", name);
-    const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
-      engine.forceRelease(at, id, name, 0),
-    );
-    return holder ?? undefined;
+    return this.#forceRelease(name, 0);
   }
 
   /**
@@ -338,6 +323,11 @@ export class Locker {
     if (!Number.isSafeInteger(token) || token < 1) {
       throw config(`a fencing token is a whole number from 1 up, not ${shown(token)}`);
     }
+    return this.#forceRelease(name, token);
+  }
+
+  /** Any tenure if the token is 0. */
+  async #forceRelease(name: string, token: number): Promise<HolderInfo | undefined> {
     const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
       engine.forceRelease(at, id, name, token),
     );
