@@ -7,7 +7,6 @@ export type { MemoryServer, NewMemory };
  * The build puts `memory-require.ts` in this one's place for CommonJS, and `memory-workerd.ts` for workerd.
  */
 export async function loadMemory(): Promise<NewMemory> {
-  const { compileMemory, newMemory } = await import("./memory-blob.js");
-  await compileMemory();
-  return newMemory;
+  const { compileMemory } = await import("./memory-blob.js");
+  return compileMemory();
 }
