@@ -2,7 +2,7 @@ import { checkAttached, checkFunction, MADE, readOptions, SIGNAL_OPTION } from "
 import { LeaseholdError } from "../common/errors.js";
 import { isAborted, reasonOf } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
-import type { LockState } from "../host/tenure.js";
+import type { LockState, Tenure } from "../host/tenure.js";
 import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";
@@ -144,7 +144,7 @@ export class Lock {
   #begin<Result>(
     wait: number,
     signal: AbortSignal | undefined,
-    finish: (call: Call<"acquire">) => Result,
+    finish: (call: Call<Tenure>) => Result,
   ): Promise<Result> {
     if (isAborted(signal)) {
       throw reasonOf(signal);
@@ -152,7 +152,7 @@ export class Lock {
     return this.#host.acquire(this.#state, wait, signal, finish);
   }
 
-  #end({ answer: tenure, error, waited }: Call<"acquire">, signal: AbortSignal | undefined): Lease | undefined {
+  #end({ answer: tenure, error, waited }: Call<Tenure>, signal: AbortSignal | undefined): Lease | undefined {
     if (error !== undefined) {
       throw error;
     }

@@ -15,10 +15,10 @@ import {
   type Settings,
   thrown,
 } from "../module/wasm.js";
-import type { Batch, Reply, Store, StoreHost } from "../store/store.js";
+import { type Batch, type Reply, type Store, StoreHost } from "../store/store.js";
 import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
-import { type Call, type CallKind, Calls, NOBODY } from "./calls.js";
+import { type Call, Calls, NOBODY } from "./calls.js";
 import { Counts } from "./counts.js";
 import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
@@ -41,7 +41,8 @@ const MOST_DELAYS = 16;
  * Joins one locker's engine and the world: the only place that runs the engine. An input is fed, the
  * outputs are taken, and then, with the engine at rest, what they ask for is done.
  */
-export class Host implements StoreHost {
+export class Host extends StoreHost {
+  readonly server = 0;
   readonly #settings: Settings;
   readonly #store: Store;
   readonly #calls = new Calls(() => this.tick());
@@ -69,6 +70,7 @@ export class Host implements StoreHost {
   #settling = false;
 
   constructor(store: Store, settings: Settings) {
+    super();
     this.#store = store;
     this.#settings = settings;
     this.#servers = new Servers(store.serverOf);
@@ -105,7 +107,7 @@ export class Host implements StoreHost {
 
   /** Asks something about no lock of this host. */
   ask<Answer>(begin: CallInput): Promise<Answer> {
-    return this.#call("question", undefined, begin).promise as Promise<Answer>;
+    return this.#call(undefined, begin).promise as Promise<Answer>;
   }
 
   /**
@@ -116,12 +118,11 @@ export class Host implements StoreHost {
     lock: LockState,
     wait: number,
     signal: AbortSignal | undefined,
-    finish: (call: Call<"acquire">) => Result,
+    finish: (call: Call<Tenure>) => Result,
   ): Promise<Result> {
     this.#define(lock);
     const lease = random();
     const call = this.#call(
-      "acquire",
       lock,
       (engine, at, id) => {
         if (!acquire(engine, at, id, lock.id, wait, lease)) {
@@ -140,21 +141,16 @@ export class Host implements StoreHost {
   }
 
   /** Gives up one lease of a tenure; `finish` throws the error of the call, if any. */
-  release(tenure: Tenure, finish?: (call: Call<"done">) => void): Promise<void> {
+  release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
-    const call = this.#call(
-      "done",
-      lock,
-      (engine, at, id) => release(engine, at, id, lease),
-      finish,
-    );
+    const call = this.#call(lock, (engine, at, id) => release(engine, at, id, lease), finish);
     return call.promise as Promise<void>;
   }
 
   /** Extends a tenure; a `ttl` replaces its time to live. */
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
-    return this.#call("done", lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
+    return this.#call(lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -198,7 +194,7 @@ export class Host implements StoreHost {
   /** Ends every tenure, and lets go of the store. */
   async shutdown(): Promise<void> {
     // If the engine fails at this, that ends everything, too.
-    await this.#call("done", undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
+    await this.#call(undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
     this.step((engine) => engine.endReaders());
     await this.#store.close(this);
     // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
@@ -206,40 +202,13 @@ export class Host implements StoreHost {
     this.#alive.update();
   }
 
-  connected(): void {
+  override connected(): void {
     this.step((engine, at) => this.#servers.connected(engine, at));
   }
 
-  disconnected({ code, message }: LeaseholdError): void {
-    this.#stepEach((engine, at, server) => engine.disconnected(at, server, code, message));
-  }
-
-  subscribed(): void {
-    this.#hear(true);
-  }
-
-  unsubscribed(): void {
-    this.#hear(false);
-  }
-
-  watching(): void {
-    this.#stepEach((engine, at, server) => engine.watching(at, server));
-  }
-
-  changed(key: string): void {
-    this.step((engine, at) => engine.changed(at, key));
-  }
-
-  #hear(hears: boolean): void {
+  override hears(hears: boolean): void {
     this.#hears = hears;
-    this.#stepEach((engine, at, server) => engine.hears(at, server, hears));
-  }
-
-  pushed(text: string): void {
-    if (text.length > LONGEST_PUSH) {
-      return;
-    }
-    this.step((engine, at) => engine.push(at, 0, text));
+    super.hears(hears);
   }
 
   /** A batch was executed, with this reply; nothing happens if it is too late. */
@@ -280,14 +249,13 @@ export class Host implements StoreHost {
   }
 
   /** Makes a call: `begin` feeds it to the engine; `listen` listens for what may end it. */
-  #call<Kind extends CallKind>(
-    kind: Kind,
+  #call<Answer>(
     lock: LockState | undefined,
     begin: CallInput,
-    finish?: (call: Call<Kind>) => unknown,
+    finish?: (call: Call<Answer>) => unknown,
     listen?: (id: number) => () => void,
-  ): Call<Kind> {
-    const call = this.#calls.add(kind, lock);
+  ): Call<Answer> {
+    const call = this.#calls.add<Answer>(lock);
     call.finish = finish;
     try {
       call.stopListening = listen?.(call.id);
@@ -298,7 +266,7 @@ export class Host implements StoreHost {
     return call;
   }
 
-  #stepEach(input: (engine: Engine, at: number, server: number) => void): void {
+  stepEach(input: (engine: Engine, at: number, server: number) => void): void {
     this.step((engine, at) => {
       for (const server of this.#servers.numbers) {
         input(engine, at, server);
@@ -464,13 +432,11 @@ export class Host implements StoreHost {
           this.#acquired(outputs, effects);
           break;
         case Task.Done:
-          this.#answered(this.#calls.takeAs("done", outputs.number()), undefined, effects);
-          break;
         case Task.Busy:
-          this.#answered(this.#calls.takeAs("acquire", outputs.number()), undefined, effects);
+          this.#answered(this.#calls.take(outputs.number()), undefined, effects);
           break;
         case Task.Answer:
-          this.#answered(this.#calls.takeAs("question", outputs.number()), JSON.parse(outputs.text()), effects);
+          this.#answered(this.#calls.take(outputs.number()), JSON.parse(outputs.text()), effects);
           break;
         case Task.Failed:
           this.#answered(this.#calls.takeFailed(outputs.number(), parsed(outputs.text())), undefined, effects);
@@ -543,7 +509,7 @@ export class Host implements StoreHost {
   }
 
   #acquired(outputs: Outputs, effects: Effects): void {
-    const call = this.#calls.takeAs("acquire", outputs.number());
+    const call = this.#calls.take(outputs.number());
     const tenure = this.#tenures.acquired(outputs, call?.lock);
     const waited = outputs.number();
     if (call !== undefined) {
@@ -587,6 +553,3 @@ export class Host implements StoreHost {
     this.#store.keepAlive(alive);
   }
 }
-
-/** Characters; those of the protocol are much shorter. */
-const LONGEST_PUSH = 1_024;

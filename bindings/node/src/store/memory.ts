@@ -93,7 +93,7 @@ export class Memory implements Store {
     this.#subscribers.set(client, host);
     this.#server?.subscribe(client);
     if (!this.#cut) {
-      host.subscribed();
+      host.hears(true);
     }
   }
 
@@ -148,7 +148,7 @@ export class Memory implements Store {
     const hearing = new Set(this.#subscribers.values());
     for (const host of [...this.#hosts]) {
       if (hearing.has(host)) {
-        host.unsubscribed();
+        host.hears(false);
       }
       host.disconnected(cutOff());
     }
@@ -163,7 +163,7 @@ export class Memory implements Store {
     for (const host of [...this.#hosts]) {
       this.open(host);
       if ([...this.#subscribers.values()].includes(host)) {
-        host.subscribed();
+        host.hears(true);
       }
     }
   }

@@ -2,7 +2,7 @@ import { LeaseholdError } from "../common/errors.js";
 import type { Finding } from "../common/types.js";
 import type { Engine, Glue } from "../module/wasm.js";
 import { Home, type NewInstance } from "./instance.js";
-import type { Batch, Reply, Store, StoreHost, Suspicion, Wire } from "./store.js";
+import { type Batch, type Reply, type Store, StoreHost, type Suspicion, type Wire } from "./store.js";
 
 /** Independent servers, of which a majority decides. Each is a store of its own. */
 export class QuorumStore implements Store {
@@ -36,11 +36,12 @@ export class QuorumStore implements Store {
     if (this.#handles.length === 0) {
       this.#handles = this.stores.map((store, server) => new ServerHandle(host, store, server));
     }
-    this.#handles.forEach((handle) => handle.open());
+    this.#handles.forEach((handle) => handle.store.open(handle));
   }
 
   execute(_host: StoreHost, engine: Engine, batch: Batch): void {
-    this.#handles[batch.place]?.execute(engine, batch);
+    const handle = this.#handles[batch.place];
+    handle?.store.execute(handle, engine, batch);
   }
 
   subscribe(_host: StoreHost, channel: string, tracks: boolean, server: number): void {
@@ -48,7 +49,8 @@ export class QuorumStore implements Store {
   }
 
   watch(_host: StoreHost, keys: readonly string[], server: number): void {
-    this.#handles[server]?.watch(keys);
+    const handle = this.#handles[server];
+    handle?.store.watch(handle, keys, 0);
   }
 
   keepAlive(alive: boolean): void {
@@ -69,27 +71,21 @@ export class QuorumStore implements Store {
 
   async close(host: StoreHost): Promise<void> {
     this.#home.remove(host);
-    await Promise.all(this.#handles.map((handle) => handle.close()));
+    await Promise.all(this.#handles.map((handle) => handle.store.close(handle)));
   }
 }
 
 /** One server of a quorum as the locker sees it. To the server's store it is a host, which adds the server's number. */
-class ServerHandle implements StoreHost {
+class ServerHandle extends StoreHost {
   /** The channel that is to be heard. */
   #hears: { readonly channel: string; readonly tracks: boolean } | undefined;
 
   constructor(
     private readonly host: StoreHost,
-    private readonly store: Store,
-    private readonly server: number,
-  ) {}
-
-  open(): void {
-    this.store.open(this);
-  }
-
-  execute(engine: Engine, batch: Batch): void {
-    this.store.execute(this, engine, batch);
+    readonly store: Store,
+    readonly server: number,
+  ) {
+    super();
   }
 
   subscribe(channel: string, tracks: boolean): void {
@@ -97,45 +93,9 @@ class ServerHandle implements StoreHost {
     this.store.subscribe(this, channel, tracks, 0);
   }
 
-  watch(keys: readonly string[]): void {
-    this.store.watch(this, keys, 0);
-  }
-
   unsubscribe(): void {
     this.#hears = undefined;
     this.store.unsubscribe(this);
-  }
-
-  close(): Promise<void> {
-    return this.store.close(this);
-  }
-
-  connected(): void {
-    this.step((engine, at) => engine.connected(at, this.server));
-  }
-
-  disconnected({ code, message }: LeaseholdError): void {
-    this.step((engine, at) => engine.disconnected(at, this.server, code, message));
-  }
-
-  subscribed(): void {
-    this.step((engine, at) => engine.hears(at, this.server, true));
-  }
-
-  unsubscribed(): void {
-    this.step((engine, at) => engine.hears(at, this.server, false));
-  }
-
-  watching(): void {
-    this.step((engine, at) => engine.watching(at, this.server));
-  }
-
-  changed(key: string): void {
-    this.step((engine, at) => engine.changed(at, key));
-  }
-
-  pushed(text: string): void {
-    this.step((engine, at) => engine.push(at, this.server, text));
   }
 
   replied(engine: Engine, batch: Batch, reply: Reply): void {
@@ -150,10 +110,14 @@ class ServerHandle implements StoreHost {
     this.host.step(input);
   }
 
+  stepEach(input: (engine: Engine, at: number, server: number) => void): void {
+    this.step((engine, at) => input(engine, at, this.server));
+  }
+
   /** The store in memory failed, and lost what it had. It is one of several: the others go on. */
   restart(cause: unknown): void {
     this.disconnected(new LeaseholdError("unavailable", "the store in memory failed", { cause }));
-    this.open();
+    this.store.open(this);
     if (this.#hears !== undefined) {
       this.subscribe(this.#hears.channel, this.#hears.tracks);
     }

@@ -132,7 +132,7 @@ export class RedisStore implements Store {
     this.#member = member;
     this.#unlisten = this.#adapter.listen?.(channel, {
       subscribed: (id) => {
-        host.subscribed();
+        host.hears(true);
         if (typeof id === "object") {
           this.#refusesTracking(id.error);
         } else {
@@ -141,7 +141,7 @@ export class RedisStore implements Store {
       },
       unsubscribed: () => {
         member?.hears(undefined);
-        host.unsubscribed();
+        host.hears(false);
       },
       message: (text) => host.pushed(text),
       ...(member !== undefined && { changed: (key: string) => member.said(key) }),
