@@ -1,6 +1,6 @@
 import { config } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
-import { type Subscriber, Subscriptions } from "./subscriptions.js";
+import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
 import { nothing, textOf, texts } from "./shared.js";
 
 /**
@@ -52,7 +52,7 @@ export function evaluate(client: Evaluator): Adapter {
       throw config(`the store's ${method} is not a function`);
     }
   }
-  const subscriptions = new Subscriptions((channel, onMessage) => openSubscriber(client, channel, onMessage));
+  const subscriptions = new Subscriptions((wanted) => openSubscriber(client, wanted));
   return {
     client: "the given object with eval",
     clustered: false,
@@ -72,7 +72,7 @@ export function evaluate(client: Evaluator): Adapter {
   };
 }
 
-function openSubscriber(client: Evaluator, channel: string, onMessage: (text: string) => void): Subscriber {
+function openSubscriber(client: Evaluator, { channel, onMessage }: Wanted): Subscriber {
   const subscribe = async () => {
     const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(textOf(message)));
     if (typeof unsubscribe !== "function") {

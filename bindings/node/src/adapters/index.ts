@@ -5,12 +5,9 @@ import { type IoredisClient, ioredis, isIoredis } from "./ioredis.js";
 import { isNodeRedis, type NodeRedisClient, nodeRedis } from "./node-redis.js";
 import { isUpstash, type UpstashClient, upstash } from "./upstash.js";
 
-export type { Adapter, Hearing, Link, TrackingMember } from "./adapter.js";
+export type { Adapter, TrackingMember } from "./adapter.js";
 export type { Evaluator, Unsubscribe } from "./evaluate.js";
-export { type Failure, failure } from "./failure.js";
-export type { IoredisClient } from "./ioredis.js";
-export type { NodeRedisClient } from "./node-redis.js";
-export type { UpstashClient } from "./upstash.js";
+export { failure } from "./failure.js";
 
 /**
  * What a locker can be made of: a client of ioredis (5 and 6), of node-redis (the package `redis`, 4

@@ -1,6 +1,6 @@
 import { LeaseholdError } from "../common/errors.js";
 import { later, stopTimer } from "./shared.js";
-import { builtin, type TlsOptions } from "./tls.js";
+import { builtin, type Socket, type TlsOptions } from "./tls.js";
 import { tlsErrorMeaning } from "./tls-errors.js";
 import type { Address, Target } from "./url.js";
 
@@ -57,21 +57,8 @@ export function lookIfSlow(target: Target, tls: TlsOptions, over: AbortSignal): 
 
 /** Why one side does not trust the other. A server looks at a client's certificate once the client is done. */
 async function refusal(address: Address, options: TlsOptions): Promise<LeaseholdError | undefined> {
-  const tls = builtin("tls");
-  if (tls === undefined) {
-    return undefined;
-  }
-  return new Promise((resolve) => {
-    const socket = tls.connect({ ...address, ...options });
-    const end = (error?: LeaseholdError) => {
-      stopTimer(timer);
-      socket.destroy();
-      resolve(error);
-    };
-    const timer = later(LIMIT, end, true);
-    socket.on("error", (error) => end(tlsError(error)));
-    socket.on("close", () => end());
-  });
+  const socket = builtin("tls")?.connect({ ...address, ...options });
+  return socket && firstOf(socket, (end) => socket.on("error", (error) => end(tlsError(error))));
 }
 
 function tlsError(error: unknown): LeaseholdError | undefined {
@@ -82,22 +69,25 @@ function tlsError(error: unknown): LeaseholdError | undefined {
 
 /** The first byte of what a server says to this. */
 async function answer(address: Address, question: string): Promise<number | undefined> {
-  const net = builtin("net");
-  if (net === undefined) {
-    return undefined;
-  }
-  return new Promise((resolve) => {
-    const socket = net.connect(address);
-    const end = (byte?: number) => {
-      stopTimer(timer);
-      socket.destroy();
-      resolve(byte);
-    };
-    const timer = later(LIMIT, end, true);
+  const socket = builtin("net")?.connect(address);
+  return socket && firstOf(socket, (end) => {
     socket.on("error", () => end());
-    socket.on("close", () => end());
     socket.on("data", (data: Uint8Array) => end(data[0]));
     socket.on("connect", () => socket.write(question, "latin1"));
+  });
+}
+
+/** What is found first on a connection, before that is closed or it is too late. */
+function firstOf<T>(socket: Socket, listen: (end: (found?: T) => void) => void): Promise<T | undefined> {
+  return new Promise((resolve) => {
+    const end = (found?: T) => {
+      stopTimer(timer);
+      socket.destroy();
+      resolve(found);
+    };
+    const timer = later(LIMIT, end, true);
+    listen(end);
+    socket.on("close", () => end());
   });
 }
 

@@ -12,13 +12,16 @@ export interface Subscriber {
   close(): void;
 }
 
-/** Makes a new connection; `onEnd` is called when that ends. Without `onChange` its id is not asked. */
-export type OpenSubscriber = (
-  channel: string,
-  onMessage: (text: string) => void,
-  onEnd: (error: unknown) => void,
-  onChange?: (key: string) => void,
-) => Subscriber;
+/** What a new connection hears. */
+export interface Wanted {
+  readonly channel: string;
+  onMessage(text: string): void;
+  onEnd(error: unknown): void;
+  /** Without this the connection's id is not asked. */
+  readonly onChange: ((key: string) => void) | undefined;
+}
+
+type OpenSubscriber = (wanted: Wanted) => Subscriber;
 
 const OPEN_LIMIT = 10_000;
 /** How often the connection is asked whether it still hears anything, and how long that may take. */
@@ -96,10 +99,13 @@ class Subscription {
 
   #start(): void {
     const current = () => this.#subscriber === subscriber;
-    const onMessage = (text: string) => current() && this.hearing.message(text);
     const onEnd = (error: unknown) => current() && this.#broke(error);
-    const onChange = (key: string) => current() && this.hearing.changed?.(key);
-    const subscriber = this.open(this.channel, onMessage, onEnd, this.hearing.changed && onChange);
+    const subscriber = this.open({
+      channel: this.channel,
+      onMessage: (text) => current() && this.hearing.message(text),
+      onEnd,
+      onChange: this.hearing.changed && ((key) => current() && this.hearing.changed?.(key)),
+    });
     this.#subscriber = subscriber;
     subscriber.keepAlive(this.alive);
     const ready = within(OPEN_LIMIT, subscriber.ready, "the server confirmed no subscription");
@@ -113,23 +119,18 @@ class Subscription {
   }
 
   #checkLater(): void {
-    this.#timer = later(CHECK, () => void this.#check(), this.alive);
+    this.#timer = later(CHECK, () => this.#check(), this.alive);
   }
 
   /** A half-open connection hears nothing, without any error. */
-  async #check(): Promise<void> {
+  #check(): void {
     const subscriber = this.#subscriber;
-    try {
-      const answer = answered(subscriber?.check() ?? Promise.resolve());
-      await within(CHECK_LIMIT, answer, "the subscriber's connection did not answer");
-      if (subscriber === this.#subscriber && !this.#stopped) {
-        this.#checkLater();
-      }
-    } catch (error) {
-      if (subscriber === this.#subscriber && !this.#stopped) {
-        this.#broke(error);
-      }
-    }
+    const current = () => subscriber === this.#subscriber && !this.#stopped;
+    const answer = answered(subscriber?.check() ?? Promise.resolve());
+    within(CHECK_LIMIT, answer, "the subscriber's connection did not answer").then(
+      () => current() && this.#checkLater(),
+      (error: unknown) => current() && this.#broke(error),
+    );
   }
 
   #broke(reason: unknown): void {

@@ -10,6 +10,8 @@ export interface TlsOptions {
   key?: string;
 }
 
+export type Socket = import("node:net").Socket;
+
 type CheckServerIdentity = typeof import("node:tls").checkServerIdentity;
 
 /**

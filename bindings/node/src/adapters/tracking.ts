@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
-import type { Tracked, Tracking, Unheard } from "./adapter.js";
-import { nothing } from "./shared.js";
+import type { Adapter, Tracked, Tracking, Unheard } from "./adapter.js";
+import { nothing, texts } from "./shared.js";
 
 /** The channel on which a server says what was changed, to a connection that speaks RESP2. */
 export const CHANGES = "__redis__:invalidate";
@@ -15,7 +15,7 @@ type SendCommand = (...command: string[]) => Promise<unknown>;
 const ALL = new WeakMap<object, SharedTracking>();
 
 /** The tracking of a client, which sends one command by `call`. Of a client that is `own` nobody else can turn it on. */
-export function trackingOf(client: object, call: SendCommand, own: boolean): Pick<Tracking, "join"> {
+function trackingOf(client: object, call: SendCommand, own: boolean): Pick<Tracking, "join"> {
   const shared = ALL.get(client) ?? new SharedTracking(call, own);
   ALL.set(client, shared);
   return shared;
@@ -132,14 +132,39 @@ export async function idBy(call: SendCommand): Promise<number | Unheard> {
   }
 }
 
-/** How many of the keys there are, after `CLIENT CACHING`; throws what that was refused with, if it is for good. */
-export async function countOf(caching: Promise<unknown>, reading: Promise<unknown>): Promise<number> {
-  const refused = caching.then(nothing, (error: unknown) => error);
-  const there = Number(await reading);
-  const error = await refused;
-  // On a new connection it is turned on soon.
-  if (error !== undefined && messageOf(error).startsWith("NOPERM")) {
-    throw error;
-  }
-  return there;
+/** Sends two commands, one after the other with nothing between them; the reply to each. */
+type SendPair = (first: string[], second: string[]) => readonly [Promise<unknown>, Promise<unknown>];
+
+/** What an adapter can do only if its client has one connection for all commands. */
+export function onOneConnection(
+  client: object,
+  call: SendCommand,
+  pair: SendPair,
+  own: boolean,
+): Required<Pick<Adapter, "tracking" | "runThen">> {
+  const shared = trackingOf(client, call, own);
+  return {
+    tracking: {
+      join: (tracked, up) => shared.join(tracked, up),
+      read: async (keys) => {
+        const [caching, reading] = pair(["CLIENT", "CACHING", "YES"], ["EXISTS", ...keys]);
+        const refused = caching.then(nothing, (error: unknown) => error);
+        const there = Number(await reading);
+        const error = await refused;
+        // Anything else is not for good: on a new connection it is turned on soon.
+        if (error !== undefined && messageOf(error).startsWith("NOPERM")) {
+          throw error;
+        }
+        return there;
+      },
+    },
+    runThen: async (how, script, keys, args, command) => {
+      const [ran, waiting] = pair([how, script, String(keys.length), ...keys, ...args], command);
+      const waited = waiting.then(
+        (waited) => ({ waited }),
+        (refused: unknown) => ({ refused }),
+      );
+      return { reply: texts(await ran), ...(await waited) };
+    },
+  };
 }
