@@ -3,7 +3,7 @@ import { now, weak, type Weak } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
 import { loadMemory, type MemoryServer, type NewMemory } from "../module/memory.js";
 import { newInstance, type Engine, type Glue } from "../module/wasm.js";
-import type { Batch, Store, StoreHost } from "./store.js";
+import { type Batch, joined, type Store, type StoreHost } from "./store.js";
 
 /** A store in this process, for any number of lockers. */
 export class Memory implements Store {
@@ -211,11 +211,6 @@ export class Memory implements Store {
 
 function cutOff(): LeaseholdError {
   return new LeaseholdError("unavailable", "the store in memory is cut off");
-}
-
-/** Strings as the store takes them: each one's length, a colon and itself. */
-function joined(texts: string[]): string {
-  return texts.reduce((list, text) => `${list}${text.length}:${text}`, "");
 }
 
 /** The id of the client whose channel it is. */

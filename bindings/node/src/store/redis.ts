@@ -9,7 +9,7 @@ import type { Finding } from "../common/types.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
 import { Home } from "./instance.js";
-import type { Batch, Reply, ServerOf, Store, StoreHost, Suspicion, Wire } from "./store.js";
+import { type Batch, joined, type Reply, type ServerOf, type Store, type StoreHost, type Suspicion, type Wire } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
@@ -111,11 +111,7 @@ export class RedisStore implements Store {
       return;
     }
     send(command).then(replied, (error: unknown) => {
-      if (stateless().scriptIsMissing(messageOf(error))) {
-        this.#runText(command).then(replied, failed);
-      } else {
-        failed(error);
-      }
+      ifMissing(error, () => this.#evaluate(textsOf(command))).then(replied, failed);
     });
   }
 
@@ -214,19 +210,13 @@ export class RedisStore implements Store {
   }
 
   async #run(keys: string[], args: string[]): Promise<unknown> {
-    const { text, sha } = this.#script;
-    const adapter = this.#adapter;
-    if (adapter.evalsha === undefined) {
-      return adapter.eval(text, keys, args);
-    }
-    try {
-      return await adapter.evalsha(sha, keys, args);
-    } catch (error) {
-      if (stateless().scriptIsMissing(messageOf(error))) {
-        return adapter.eval(text, keys, args);
-      }
-      throw error;
-    }
+    const byText = () => this.#evaluate({ keys, args });
+    const ran = this.#adapter.evalsha?.(this.#script.sha, keys, args);
+    return ran?.catch((error: unknown) => ifMissing(error, byText)) ?? byText();
+  }
+
+  #evaluate({ keys, args }: Texts): Promise<unknown> {
+    return this.#adapter.eval(this.#script.text, keys, args);
   }
 
   /** Runs the script, and waits for copies of what it did. */
@@ -238,12 +228,9 @@ export class RedisStore implements Store {
     }
     const { text, sha } = this.#script;
     const links = this.#links;
-    const ran = await runThen("EVALSHA", sha, keys, args, wait).catch((error: unknown) => {
-      if (stateless().scriptIsMissing(messageOf(error))) {
-        return runThen("EVAL", text, keys, args, wait);
-      }
-      throw error;
-    });
+    const ran = await runThen("EVALSHA", sha, keys, args, wait).catch((error: unknown) =>
+      ifMissing(error, () => runThen("EVAL", text, keys, args, wait)),
+    );
     if (links !== this.#links) {
       // A new connection has written nothing that a server would wait for.
       const message = "the connection was replaced before it was known who has the lock";
@@ -251,8 +238,8 @@ export class RedisStore implements Store {
     }
     const reply = replyOf(ran.reply);
     // WAIT does not tell whether it is on the disk, which nobody asked then.
-    const copies = "waited" in ran ? [1, ran.waited].flat().slice(-2) : this.#refused(ran.refused);
-    return joined(copies) + (typeof reply === "number" ? joined([reply]) : reply);
+    const copies = "waited" in ran ? [1, ran.waited].flat().slice(-2).map(String) : this.#refused(ran.refused);
+    return joined(copies) + (typeof reply === "number" ? joined([String(reply)]) : reply);
   }
 
   /** Why a server does not wait; throws what is no refusal. */
@@ -262,12 +249,6 @@ export class RedisStore implements Store {
     }
     const { code, message } = this.#error(error);
     return [code, message];
-  }
-
-  /** Does what a command should have done, with the text of the script. */
-  #runText(command: Uint8Array): Promise<unknown> {
-    const { keys, args } = textsOf(command);
-    return this.#adapter.eval(this.#script.text, keys, args);
   }
 
   #error(error: unknown): LeaseholdError {
@@ -288,9 +269,12 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
-/** Texts as the engine takes them: each one's length, a colon and itself. */
-function joined(texts: readonly unknown[]): string {
-  return texts.map(String).reduce((all, text) => `${all}${text.length}:${text}`, "");
+/** Runs the script by its text, if it failed because the server has not got it; otherwise fails with the same error. */
+async function ifMissing<T>(error: unknown, byText: () => Promise<T>): Promise<T> {
+  if (stateless().scriptIsMissing(messageOf(error))) {
+    return byText();
+  }
+  throw error;
 }
 
 /** Characters; a reply to the largest batch has far fewer. */

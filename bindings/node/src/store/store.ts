@@ -66,6 +66,11 @@ export interface Store {
  */
 export type Reply = number | string;
 
+/** Texts as the engine takes them: each one's length, a colon and itself. */
+export function joined(texts: readonly string[]): string {
+  return texts.reduce((all, text) => `${all}${text.length}:${text}`, "");
+}
+
 /** Characters; those of the protocol are much shorter. */
 const LONGEST_PUSH = 1_024;
 
