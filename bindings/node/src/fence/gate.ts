@@ -268,20 +268,21 @@ export class Gate {
   #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
     return new Promise((resolve, reject) => {
       let stopListening = () => {};
-      const settle = (act: () => void) => {
-        stopListening();
-        act();
-      };
       const waiter: Waiter = {
-        enter: () => settle(resolve),
-        refuse: (highest) => settle(() => reject(stale(highest))),
-      };
-      const leave = () => {
-        entry.line.delete(waiter);
-        settle(() => reject(signal && reasonOf(signal)));
+        enter: () => {
+          stopListening();
+          resolve();
+        },
+        refuse: (highest) => {
+          stopListening();
+          reject(stale(highest));
+        },
       };
       if (signal !== undefined) {
-        stopListening = onAbort(signal, leave);
+        stopListening = onAbort(signal, () => {
+          entry.line.delete(waiter);
+          reject(reasonOf(signal));
+        });
       }
       entry.line.add(waiter);
     });

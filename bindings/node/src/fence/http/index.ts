@@ -228,16 +228,13 @@ function goneSignal(req: NodeRequest | undefined, res: NodeResponse): AbortSigna
 
 /** `undefined` if the client went before its turn: there is nobody to answer. */
 async function unlessGone(outcome: Promise<Outcome>, gone: AbortSignal): Promise<Outcome | undefined> {
-  let decided: Outcome;
-  try {
-    decided = await outcome;
-  } catch (error) {
+  const decided = await outcome.catch((error: unknown) => {
     if (gone.aborted && error === gone.reason) {
       return undefined;
     }
     throw error;
-  }
-  if (!gone.aborted || decided === UNGUARDED) {
+  });
+  if (decided === undefined || decided === UNGUARDED || !gone.aborted) {
     return decided;
   }
   if (!isProblem(decided)) {

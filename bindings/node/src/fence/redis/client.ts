@@ -1,4 +1,4 @@
-import { adapt, type RedisClient } from "../../adapters/index.js";
+import { type Adapter, adapt, type RedisClient } from "../../adapters/index.js";
 import { isIoredis } from "../../adapters/ioredis.js";
 import { isNodeRedis } from "../../adapters/node-redis.js";
 import { config } from "../../common/check.js";
@@ -19,27 +19,25 @@ export interface Runner {
 export function runnerOf(client: RedisClient): Runner {
   const adapter = adapt(client);
   const { clustered, secrets } = adapter;
+  return { clustered, secrets, ...runsOf(client, adapter) };
+}
+
+function runsOf(client: RedisClient, adapter: Adapter): Pick<Runner, "evalsha" | "eval"> {
   // Their types say strings, but they take bytes as well, in a Buffer.
   const texts = (args: Argument[]) => args.map(buffered) as string[];
   if (isIoredis(client)) {
     return {
-      clustered,
-      secrets,
       evalsha: (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...texts(args)),
       eval: (script, keys, args) => client.eval(script, keys.length, ...keys, ...texts(args)),
     };
   }
   if (isNodeRedis(client)) {
     return {
-      clustered,
-      secrets,
       evalsha: (sha, keys, args) => client.evalSha(sha, { keys, arguments: texts(args) }),
       eval: (script, keys, args) => client.eval(script, { keys, arguments: texts(args) }),
     };
   }
   return {
-    clustered,
-    secrets,
     ...(adapter.evalsha && {
       evalsha: async (sha, keys, args) => adapter.evalsha?.(sha, keys, onlyTexts(args)),
     }),

@@ -7,7 +7,7 @@ import shape from "../../../../../core/src/fence/sql/mysql/shape.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
 import { classifier } from "./codes.js";
 import type { Dialect } from "./dialect.js";
-import { hasSavepoint } from "./savepoint.js";
+import { hasSavepoint } from "./steps.js";
 
 const NO_TABLE = 1146;
 const NO_SAVEPOINT = 1305;

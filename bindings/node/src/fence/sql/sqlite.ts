@@ -7,7 +7,7 @@ import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../../common/printable.js";
 import { classifier } from "./codes.js";
 import type { Dialect } from "./dialect.js";
-import { hasSavepoint } from "./savepoint.js";
+import { hasSavepoint } from "./steps.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
 export const sqlite: Dialect = {

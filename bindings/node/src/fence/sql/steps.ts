@@ -1,3 +1,5 @@
+import marked from "../../../../../core/src/fence/sql/marked.sql";
+
 /** A value in a row, as drivers give it. */
 export type Cell = string | number | bigint | boolean | null | undefined;
 
@@ -52,4 +54,17 @@ export function driveSync<Y, A, R>(steps: Generator<Y, R, A>, query: (statement:
 /** A value as a text; empty if there is none. */
 export function text(cell: Cell): string {
   return cell === null || cell === undefined ? "" : String(cell);
+}
+
+/** Returns true while the marked transaction lasts: its end, of whatever kind, takes its savepoints with it. */
+export function* hasSavepoint(isGone: (error: unknown) => boolean): Steps<boolean> {
+  try {
+    yield { sql: marked };
+    return true;
+  } catch (error) {
+    if (isGone(error)) {
+      return false;
+    }
+    throw error;
+  }
 }
