@@ -92,12 +92,10 @@ export class Lease {
       stopListening = onAbort(signal, () => reject(this.#lossError()));
     });
     try {
-      this.#check();
+      this.#checkReleased();
+      this.#checkLost();
       const result = await Promise.race([lost, work(signal)]);
-      // Work that blocks the event loop past the deadline ends before the signal can be aborted.
-      if (!this.#released && this.#tenure.lost !== undefined) {
-        throw this.#lossError();
-      }
+      this.#checkLost();
       return result;
     } finally {
       stopListening();
@@ -117,9 +115,7 @@ export class Lease {
   async renew(options?: RenewOptions): Promise<void> {
     checkAttached(this, Lease, "lease.renew");
     const { ttl } = readOptions("the options of renew", options, RENEW_OPTIONS);
-    if (this.#released) {
-      throw this.#notHeld("was released before");
-    }
+    this.#checkReleased();
     await this.#host.renew(this.#tenure, ttl).catch((error: unknown) => this.#rethrow(error));
   }
 
@@ -177,11 +173,15 @@ export class Lease {
     }
   }
 
-  #check(): void {
+  #checkReleased(): void {
     if (this.#released) {
       throw this.#notHeld("was released before");
     }
-    if (this.#tenure.lost !== undefined) {
+  }
+
+  #checkLost(): void {
+    // Work that blocks the event loop past the deadline ends before the signal can be aborted.
+    if (!this.#released && this.#tenure.lost !== undefined) {
       throw this.#lossError();
     }
   }

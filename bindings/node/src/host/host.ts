@@ -19,7 +19,6 @@ import { type Batch, type Reply, type Store, StoreHost } from "../store/store.js
 import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
 import { type Call, Calls, NOBODY } from "./calls.js";
-import { Counts } from "./counts.js";
 import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
@@ -50,7 +49,11 @@ export class Host extends StoreHost {
   readonly #locks = new Locks();
   readonly #tenures = new HeldTenures(this.#locks);
   readonly #servers: Servers;
-  readonly #counts = new Counts();
+  /** What was counted by the engines before this one, and by all as it was last looked at. */
+  #countedBefore: readonly number[] = [];
+  #counted: readonly number[] = [];
+  /** How many tenures were lost because an engine failed. */
+  #crashed = 0;
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
@@ -188,7 +191,9 @@ export class Host extends StoreHost {
     this.#use((engine) => {
       own = this.#outputs.counts(engine, length);
     });
-    return [this.#counts.add(own, gauges), this.#counts.crashed];
+    // Gauges are those of this engine alone.
+    this.#counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
+    return [this.#counted, this.#crashed];
   }
 
   /** Ends every tenure, and lets go of the store. */
@@ -351,7 +356,8 @@ export class Host extends StoreHost {
       return;
     }
     const tenures = this.#tenures.takeAll();
-    this.#counts.restarted(tenures.length);
+    this.#countedBefore = this.#counted;
+    this.#crashed += tenures.length;
     const calls = this.#calls.takeAll();
     this.#forgetAll();
     for (const reader of this.#readers.values()) {
