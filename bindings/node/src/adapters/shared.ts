@@ -1,6 +1,6 @@
 import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
-import type { Link } from "./adapter.js";
+import type { Adapter, Link } from "./adapter.js";
 
 /** Until a connection can be used takes several requests, each of which has the `connectTimeout`. */
 export const OPEN_LIMITS = 2;
@@ -44,6 +44,18 @@ export function within<T>(
     const timer = later(milliseconds, late, alive);
     answer.then(resolve, reject).finally(() => stopTimer(timer));
   });
+}
+
+/** What an adapter does about a connection that it made: checks it, one check at a time, or replaces it at once. */
+export function suspecting(check: () => Promise<unknown>, replace: () => void): NonNullable<Adapter["suspect"]> {
+  let checking: Promise<unknown> | undefined;
+  return (demoted = false) => {
+    if (demoted) {
+      replace();
+    } else {
+      checking ??= check().finally(() => (checking = undefined));
+    }
+  };
 }
 
 /**
