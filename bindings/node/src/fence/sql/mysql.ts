@@ -1,4 +1,5 @@
 import mark from "../../../../../core/src/fence/sql/mark.sql";
+import marked from "../../../../../core/src/fence/sql/marked.sql";
 import codes from "../../../../../core/src/fence/sql/mysql/codes.txt";
 import create from "../../../../../core/src/fence/sql/mysql/create.sql";
 import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
@@ -7,7 +8,7 @@ import shape from "../../../../../core/src/fence/sql/mysql/shape.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
 import { classifier } from "./codes.js";
 import type { Dialect } from "./dialect.js";
-import { hasSavepoint } from "./steps.js";
+import { succeeds } from "./steps.js";
 
 const NO_TABLE = 1146;
 const NO_SAVEPOINT = 1305;
@@ -27,7 +28,8 @@ export const mysql: Dialect = {
     return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
   mark,
-  isMarked: () => hasSavepoint((error) => number(error) === NO_SAVEPOINT),
+  // The end of a transaction, of whatever kind, takes its savepoints with it.
+  isMarked: () => succeeds(marked, (error) => number(error) === NO_SAVEPOINT),
   *mustBeOpen() {
     const answer = yield { sql: "DO 0" };
     // Without autocommit the next statement opens one.
@@ -36,15 +38,8 @@ export const mysql: Dialect = {
   *shape() {
     // Nobody can change a table that an open transaction has read; otherwise what `shape` reads might be
     // partly from before a change and partly from after it.
-    try {
-      yield { sql: hold };
-    } catch (error) {
-      if (number(error) === NO_TABLE) {
-        return [];
-      }
-      throw error;
-    }
-    return (yield { sql: shape }).rows;
+    const exists = yield* succeeds(hold, (error) => number(error) === NO_TABLE);
+    return exists ? (yield { sql: shape }).rows : [];
   },
   create,
   classify: classifier(codes, number),

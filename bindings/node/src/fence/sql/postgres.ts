@@ -7,7 +7,7 @@ import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
 import { classifier } from "./codes.js";
 import type { Dialect } from "./dialect.js";
-import { text } from "./steps.js";
+import { succeeds, text } from "./steps.js";
 
 /** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
 export const postgres: Dialect = {
@@ -27,17 +27,8 @@ export const postgres: Dialect = {
   *isMarked(name) {
     return text((yield { sql: marked }).rows[0]?.[0]) === name;
   },
-  *mustBeOpen() {
-    try {
-      yield { sql: "SAVEPOINT leasehold_fence; RELEASE SAVEPOINT leasehold_fence" };
-      return true;
-    } catch (error) {
-      if (sqlState(error) === "25P01") {
-        return false;
-      }
-      throw error;
-    }
-  },
+  mustBeOpen: () =>
+    succeeds("SAVEPOINT leasehold_fence; RELEASE SAVEPOINT leasehold_fence", (error) => sqlState(error) === "25P01"),
   *shape() {
     // So that two programs do not create the table at the same time.
     yield { sql: lock };

@@ -1,5 +1,3 @@
-import marked from "../../../../../core/src/fence/sql/marked.sql";
-
 /** A value in a row, as drivers give it. */
 export type Cell = string | number | bigint | boolean | null | undefined;
 
@@ -56,13 +54,13 @@ export function text(cell: Cell): string {
   return cell === null || cell === undefined ? "" : String(cell);
 }
 
-/** Returns true while the marked transaction lasts: its end, of whatever kind, takes its savepoints with it. */
-export function* hasSavepoint(isGone: (error: unknown) => boolean): Steps<boolean> {
+/** Returns true if a statement succeeds, and false if it fails with an error that is expected. */
+export function* succeeds(sql: string, isExpected: (error: unknown) => boolean): Steps<boolean> {
   try {
-    yield { sql: marked };
+    yield { sql };
     return true;
   } catch (error) {
-    if (isGone(error)) {
+    if (isExpected(error)) {
       return false;
     }
     throw error;
