@@ -2,7 +2,7 @@ import { checkAttached, checkFunction, MADE, readOptions } from "../common/check
 import { LeaseholdError, reasonText } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
-import type { Call, Host } from "../host/host.js";
+import type { Host } from "../host/host.js";
 import type { Tenure } from "../host/tenure.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
@@ -135,7 +135,11 @@ export class Lease {
         return Promise.resolve();
       }
       this.#released = true;
-      return this.#host.release(this.#tenure, (call) => this.#finish(call));
+      return this.#host.release(this.#tenure, ({ error }) => {
+        if (error !== undefined) {
+          this.#rethrow(error);
+        }
+      });
     } catch (error) {
       return Promise.reject(error);
     }
@@ -164,12 +168,6 @@ export class Lease {
       if (!(error instanceof LeaseholdError) || error.code !== "notHeld") {
         throw error;
       }
-    }
-  }
-
-  #finish({ error }: Call): void {
-    if (error !== undefined) {
-      this.#rethrow(error);
     }
   }
 

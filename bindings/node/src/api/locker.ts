@@ -117,8 +117,8 @@ export class Locker {
     checkSettings(settings, settings.owner);
     if (name !== undefined) {
       const store = Memory.named(name);
-      if (!lazily) {
-        store.checkLink();
+      if (!lazily && store.away !== undefined) {
+        throw store.away;
       }
       return Locker.#on(store, settings);
     }

@@ -359,7 +359,10 @@ export class Host extends StoreHost {
     this.#countedBefore = this.#counted;
     this.#crashed += tenures.length;
     const calls = this.#calls.takeAll();
-    this.#forgetAll();
+    this.#store.unsubscribe(this);
+    this.#locks.clear();
+    this.#fed = 0;
+    this.#hears = undefined;
     for (const reader of this.#readers.values()) {
       reader.crashed(tenures);
     }
@@ -389,13 +392,6 @@ export class Host extends StoreHost {
     const glue = this.#store.instance();
     const shape = { clustered, members, command: wire === "command" };
     return [newEngine(glue, this.#settings, shape), new Outputs(glue.memory)];
-  }
-
-  #forgetAll(): void {
-    this.#store.unsubscribe(this);
-    this.#locks.clear();
-    this.#fed = 0;
-    this.#hears = undefined;
   }
 
   #attach({ id, lock }: Reader): void {
@@ -456,20 +452,28 @@ export class Host extends StoreHost {
         case Task.Released:
           this.#tenures.take(outputs);
           break;
-        case Task.Subscribe:
-          effects.subscribes = and(effects.subscribes, outputs.number());
-          break;
-        case Task.Wake:
-          effects.wakes = and(effects.wakes, outputs.number());
-          break;
-        case Task.Silent:
-        case Task.Demoted:
-          effects.suspicions = and(effects.suspicions, [task === Task.Demoted ? "demoted" : "silent", outputs.number()]);
-          break;
-        case Task.Watch:
-          effects.watches = and(effects.watches, [outputs.number(), outputs.texts()]);
-          break;
+        default:
+          effects.others = and(effects.others, this.#other(task, outputs));
       }
+    }
+  }
+
+  /** What is done after all else. */
+  #other(task: Task, outputs: Outputs): () => void {
+    const number = outputs.number();
+    switch (task) {
+      case Task.Subscribe: {
+        const engine = this.#engine;
+        return () => engine === this.#engine && this.#subscribe(engine, number);
+      }
+      case Task.Wake:
+        return () => this.#readers.get(number)?.wake();
+      case Task.Watch: {
+        const keys = outputs.texts();
+        return () => this.#store.watch(this, keys, number);
+      }
+      default:
+        return () => this.#store.suspect(task === Task.Demoted, number);
     }
   }
 
@@ -487,19 +491,8 @@ export class Host extends StoreHost {
     for (const call of effects.answered) {
       call.settle();
     }
-    for (const id of effects.wakes) {
-      this.#readers.get(id)?.wake();
-    }
-    for (const [why, server] of effects.suspicions) {
-      this.#store.suspect(why, server);
-    }
-    for (const [server, keys] of effects.watches) {
-      this.#store.watch(this, keys, server);
-    }
-    for (const server of effects.subscribes) {
-      if (engine === this.#engine) {
-        this.#subscribe(engine, server);
-      }
+    for (const act of effects.others) {
+      act();
     }
     this.#alive.update();
   }

@@ -67,8 +67,8 @@ class Instance {
   }
 }
 
-/** Where a host's engine lives. */
-export class Home {
+/** A store whose hosts have their engines in instances that they share with those of other stores. */
+export abstract class Home {
   #instance: Instance | undefined;
   /** Whether the host's engine failed once: if it does so again, it takes no other with it. */
   #alone = false;
@@ -81,16 +81,16 @@ export class Home {
     return this.#instance.glue;
   }
 
-  add(host: StoreHost): void {
+  open(host: StoreHost): void {
     this.#instance?.add(host);
-  }
-
-  remove(host: StoreHost): void {
-    this.#instance?.remove(host);
   }
 
   abandon(host: StoreHost, cause: unknown): void {
     this.#alone ||= this.#instance?.failed === false;
     this.#instance?.abandon(host, cause);
+  }
+
+  protected forget(host: StoreHost): void {
+    this.#instance?.remove(host);
   }
 }

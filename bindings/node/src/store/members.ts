@@ -84,17 +84,16 @@ interface Member {
   readonly adapter?: Adapter;
   readonly findings: readonly Finding[];
   /** Why it is not there yet. */
-  readonly away?: LeaseholdError;
+  readonly away?: LeaseholdError | undefined;
 }
 
 async function openMember(server: string | RedisClient, options: MemberOptions): Promise<Member> {
   const name = typeof server === "string" ? memoryName(server) : undefined;
-  const memory = name === undefined ? undefined : Memory.named(name);
+  if (name !== undefined) {
+    const store = Memory.named(name);
+    return { store, findings: [], away: store.away };
+  }
   try {
-    if (memory !== undefined) {
-      memory.checkLink();
-      return { store: memory, findings: [] };
-    }
     const opening = typeof server === "string" ? openClient(server, options) : connected(server, options);
     return await opened(await opening, options);
   } catch (error) {
@@ -102,9 +101,6 @@ async function openMember(server: string | RedisClient, options: MemberOptions):
       throw error;
     }
     // It may come later.
-    if (memory !== undefined) {
-      return { store: memory, findings: [], away: error };
-    }
     const adapter = typeof server === "string" ? await openClient(server, { lazily: true, ...options }) : adapt(server);
     return { adapter, store: storeOn(adapter, options), findings: [], away: error };
   }

@@ -89,7 +89,7 @@ export class Memory implements Store {
   }
 
   subscribe(host: StoreHost, channel: string): void {
-    const client = clientOf(channel);
+    const client = channel.slice(-CLIENT);
     this.#subscribers.set(client, host);
     this.#server?.subscribe(client);
     if (!this.#cut) {
@@ -132,11 +132,9 @@ export class Memory implements Store {
     this.#hosts.delete(host);
   }
 
-  /** Throws while it is cut off. */
-  checkLink(): void {
-    if (this.#cut) {
-      throw cutOff();
-    }
+  /** Why it cannot be reached, while it is cut off. */
+  get away(): LeaseholdError | undefined {
+    return this.#cut ? cutOff() : undefined;
   }
 
   /** Nobody reaches it any more, and what it has to say is lost. */
@@ -213,12 +211,7 @@ function cutOff(): LeaseholdError {
   return new LeaseholdError("unavailable", "the store in memory is cut off");
 }
 
-/** The id of the client whose channel it is. */
-function clientOf(channel: string): string {
-  return channel.slice(-CLIENT);
-}
-
-/** How many digits the id of a client has. */
+/** How many digits the id of a client has; they are the last of its channel. */
 const CLIENT = 16;
 
 /** The stores of `memory://` URLs that somebody uses. */

@@ -1,38 +1,33 @@
 import { LeaseholdError } from "../common/errors.js";
 import type { Finding } from "../common/types.js";
-import type { Engine, Glue } from "../module/wasm.js";
+import type { Engine } from "../module/wasm.js";
 import { Home, type NewInstance } from "./instance.js";
-import { type Batch, type Reply, type Store, StoreHost, type Suspicion, type Wire } from "./store.js";
+import { type Batch, type Reply, type Store, StoreHost, type Wire } from "./store.js";
 
 /** Independent servers, of which a majority decides. Each is a store of its own. */
-export class QuorumStore implements Store {
+export class QuorumStore extends Home implements Store {
   readonly clustered = false;
   readonly members: number;
   readonly serverOf = undefined;
   readonly polled: boolean;
   readonly wire: Wire;
-  readonly #home: Home;
   #handles: readonly ServerHandle[] = [];
 
   /** @param make makes an instance of the module with quorums */
   constructor(private readonly stores: readonly Store[], make: NewInstance) {
+    super(make);
     this.members = stores.length;
     this.polled = stores.some(({ polled }) => polled);
     // An engine writes in one way. Texts every store can take.
     this.wire = stores.every(({ wire }) => wire === "command") ? "command" : "texts";
-    this.#home = new Home(make);
   }
 
   get findings(): readonly Finding[] {
     return this.stores.flatMap(({ findings }) => findings);
   }
 
-  instance(): Glue {
-    return this.#home.instance();
-  }
-
-  open(host: StoreHost): void {
-    this.#home.add(host);
+  override open(host: StoreHost): void {
+    super.open(host);
     if (this.#handles.length === 0) {
       this.#handles = this.stores.map((store, server) => new ServerHandle(host, store, server));
     }
@@ -57,20 +52,16 @@ export class QuorumStore implements Store {
     this.stores.forEach((store) => store.keepAlive(alive));
   }
 
-  suspect(why: Suspicion, server: number): void {
-    this.stores[server]?.suspect(why, 0);
+  suspect(demoted: boolean, server: number): void {
+    this.stores[server]?.suspect(demoted, 0);
   }
 
   unsubscribe(): void {
     this.#handles.forEach((handle) => handle.unsubscribe());
   }
 
-  abandon(host: StoreHost, cause: unknown): void {
-    this.#home.abandon(host, cause);
-  }
-
   async close(host: StoreHost): Promise<void> {
-    this.#home.remove(host);
+    this.forget(host);
     await Promise.all(this.#handles.map((handle) => handle.store.close(handle)));
   }
 }

@@ -6,10 +6,10 @@ import { LeaseholdError } from "../common/errors.js";
 import { warn } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
-import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
+import { type Engine, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
 import { Home } from "./instance.js";
-import { type Batch, joined, type Reply, type ServerOf, type Store, type StoreHost, type Suspicion, type Wire } from "./store.js";
+import { type Batch, joined, type Reply, type ServerOf, type Store, type StoreHost, type Wire } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
@@ -18,7 +18,7 @@ const CHECK_LIMIT = 3_000;
 const LEAVE_LIMIT = 500;
 
 /** A Redis server, through a client. */
-export class RedisStore implements Store {
+export class RedisStore extends Home implements Store {
   readonly clustered: boolean;
   readonly members = undefined;
   readonly serverOf: ServerOf | undefined;
@@ -26,7 +26,6 @@ export class RedisStore implements Store {
   readonly wire: Wire;
   readonly #adapter: Adapter;
   readonly #script: { readonly text: string; readonly sha: string };
-  readonly #home = new Home();
   #runId: string | undefined;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
@@ -38,6 +37,7 @@ export class RedisStore implements Store {
   #untracked: Finding | undefined;
 
   constructor(adapter: Adapter, private readonly namespace: string) {
+    super();
     // Without a prototype, so that what a client cannot do is `undefined`, whatever all objects have.
     this.#adapter = { __proto__: null, ...adapter } as Adapter;
     this.clustered = adapter.clustered;
@@ -47,12 +47,8 @@ export class RedisStore implements Store {
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 
-  instance(): Glue {
-    return this.#home.instance();
-  }
-
-  open(host: StoreHost): void {
-    this.#home.add(host);
+  override open(host: StoreHost): void {
+    super.open(host);
     this.#unwatch?.();
     const link = {
       up: () => {
@@ -179,16 +175,12 @@ export class RedisStore implements Store {
     this.#adapter.keepAlive?.(alive);
   }
 
-  suspect(why: Suspicion): void {
-    this.#adapter.suspect?.(why === "demoted");
-  }
-
-  abandon(host: StoreHost, cause: unknown): void {
-    this.#home.abandon(host, cause);
+  suspect(demoted: boolean): void {
+    this.#adapter.suspect?.(demoted);
   }
 
   async close(host: StoreHost): Promise<void> {
-    this.#home.remove(host);
+    this.forget(host);
     // It listens until another one does, so that nothing is missed; a server that is silent is not waited for.
     await within(LEAVE_LIMIT, this.#member?.leave() ?? Promise.resolve(), "the server did not answer").catch(() => {});
     this.unsubscribe();

@@ -5,9 +5,6 @@ import type { Engine, Glue } from "../module/wasm.js";
 /** The address of the server that serves a slot of a cluster, as far as that is known just now. */
 export type ServerOf = (slot: number) => string | undefined;
 
-/** Why a connection may be of no use: replies stay away, or the server takes no writes any more. */
-export type Suspicion = "silent" | "demoted";
-
 /** What a store wants to have of a batch: its keys and arguments, or the command as a client sends it. */
 export type Wire = "texts" | "command";
 
@@ -48,8 +45,8 @@ export interface Store {
   watch(host: StoreHost, keys: readonly string[], server: number): void;
   /** Whether the process is to stay alive for what is under way. */
   keepAlive(alive: boolean): void;
-  /** The connection may be of no use. */
-  suspect(why: Suspicion, server: number): void;
+  /** The connection may be of no use: replies stay away, or its server was `demoted` and takes no writes any more. */
+  suspect(demoted: boolean, server: number): void;
   /** The host's engine is gone, and so is its channel; `open` may follow. */
   unsubscribe(host: StoreHost): void;
   /** A host's engine failed: whoever shares its instance is to start anew. */
