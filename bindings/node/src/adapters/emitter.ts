@@ -16,6 +16,18 @@ interface Shared {
   readonly calls: Set<Listener>;
 }
 
+/**
+ * The first error of a connection that we make, once there is one: it says what is wrong, and what follows may not.
+ * Its listener is never removed, because an error without one would be printed or end the process.
+ */
+export function firstError(own: Emitter): () => unknown {
+  let first: unknown;
+  own.on("error", (error) => {
+    first ??= error;
+  });
+  return () => first;
+}
+
 /** Our listeners at each client, by event. */
 const shared = new WeakMap<Emitter, Map<string, Shared>>();
 

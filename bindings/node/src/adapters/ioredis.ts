@@ -1,6 +1,6 @@
 import { config } from "../common/check.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
-import { type Emitter, hearEvents, watchConnection } from "./emitter.js";
+import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
 import { address, closed, errorOf, later, nothing, secretsOf, texts } from "./shared.js";
 import { CHANGES, idBy, onOneConnection } from "./tracking.js";
@@ -217,17 +217,13 @@ function openSubscriber(server: () => IoredisConnection, wanted: Wanted): Subscr
   } catch (error) {
     return { ready: Promise.reject(error), check: async () => {}, keepAlive: nothing, close: nothing };
   }
-  let first: unknown;
   let alive = false;
   const keep = () => keepStream(own, alive);
-  // Never removed, because an error without a listener would be printed.
-  own.on("error", (error) => {
-    first ??= error;
-  });
+  const first = firstError(own);
   const stopHearing = hearEvents(own, {
     connect: keep,
     message: (from, text) => (from === CHANGES ? onChange?.(String(text)) : onMessage(String(text))),
-    end: () => onEnd(first ?? closed()),
+    end: () => onEnd(first() ?? closed()),
   });
   const ready = own.connect().then(
     async () => {
@@ -235,7 +231,7 @@ function openSubscriber(server: () => IoredisConnection, wanted: Wanted): Subscr
       await own.subscribe(channel);
       return id;
     },
-    (error) => Promise.reject(first ?? errorOf(error)),
+    (error) => Promise.reject(first() ?? errorOf(error)),
   );
   return {
     ready,

@@ -1,6 +1,6 @@
 import { config } from "../common/check.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
-import { type Emitter, hearEvents, watchConnection } from "./emitter.js";
+import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
 import {
   address,
@@ -260,16 +260,12 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
     if (shut) {
       return undefined;
     }
-    let first: unknown;
-    const ended = () => own?.isOpen === false && onEnd(first ?? closed());
-    // Never removed, because an error without a listener would end the process.
-    own.on("error", (error) => {
-      first ??= error;
-    });
+    const first = firstError(own);
+    const ended = () => own?.isOpen === false && onEnd(first() ?? closed());
     stopHearing = hearEvents(own, { error: ended, end: ended });
     keepSocket(own, alive);
     connecting = own.connect();
-    await connecting.catch((error) => Promise.reject(first ?? errorOf(error)));
+    await connecting.catch((error) => Promise.reject(first() ?? errorOf(error)));
     // It may have changed while it was connecting.
     keepSocket(own, alive);
     const id = onChange && (await idBy((...command) => (own as NodeRedisConnection).sendCommand(command)));

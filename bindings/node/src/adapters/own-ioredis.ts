@@ -1,4 +1,5 @@
 import type { Adapter } from "./adapter.js";
+import { firstError } from "./emitter.js";
 import { answered, failure, PING_REFUSED } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
 import { grown, keepTimer, later, OPEN_LIMITS, PING_LIMIT, suspecting, type Timer, within } from "./shared.js";
@@ -29,12 +30,8 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
   const { lazily, timeout } = how;
   const client = make(module as IoredisModule, target, tls, timeout);
   const limit = timeout * OPEN_LIMITS;
-  let first: unknown;
-  // Never removed, because an error without a listener would be printed. The first error says what is
-  // wrong: after WRONGPASS comes NOAUTH.
-  client.on("error", (error) => {
-    first ??= error;
-  });
+  // After WRONGPASS comes NOAUTH.
+  const first = firstError(client);
   const adapter = ioredis(client, true);
   const own = { ...adapter, ...owned(client, adapter, limit) };
   if (lazily) {
@@ -44,15 +41,15 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
     await client.connect();
     // Some versions are ready although AUTH or SELECT failed.
     await answered(client.ping(), PING_REFUSED);
-    if (first !== undefined) {
-      throw first;
+    if (first() !== undefined) {
+      throw first();
     }
   };
   try {
     await within(limit, open(), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
   } catch (error) {
     await own.close();
-    throw exact(first ?? error, target);
+    throw exact(first() ?? error, target);
   }
   return own;
 }

@@ -1,5 +1,5 @@
 import { checkAttached, checkFunction, MADE, readOptions } from "../common/check.js";
-import { LeaseholdError, reasonText } from "../common/errors.js";
+import { LeaseholdError, WHY } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
 import type { Host } from "../host/host.js";
@@ -190,7 +190,7 @@ export class Lease {
     if (lost === undefined || !(error instanceof LeaseholdError) || error.code !== "notHeld") {
       throw error;
     }
-    throw this.#notHeld(`is not held: ${reasonText(lost)}`, this.#lossError());
+    throw this.#notHeld(`is not held: ${WHY[lost]}`, this.#lossError());
   }
 
   #lossError(): LeaseholdError {

@@ -56,7 +56,7 @@ export class Lock {
     try {
       checkAttached(this, Lock, "lock.acquire");
       const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-      return this.#begin(wait, signal, (call) => this.#end(call, signal) ?? this.#timedOut(wait));
+      return this.#host.acquire(this.#state, wait, signal, (call) => this.#end(call, signal) ?? this.#timedOut(wait));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -73,7 +73,7 @@ export class Lock {
   }): Promise<Lease | undefined> {
     checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
-    return this.#begin(0, signal, (call) => this.#end(call, signal));
+    return this.#host.acquire(this.#state, 0, signal, (call) => this.#end(call, signal));
   }
 
   /**
@@ -139,17 +139,6 @@ export class Lock {
   /** Prints the object on consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Lock", this, ...asked);
-  }
-
-  #begin<Result>(
-    wait: number,
-    signal: AbortSignal | undefined,
-    finish: (call: Call<Tenure>) => Result,
-  ): Promise<Result> {
-    if (isAborted(signal)) {
-      throw reasonOf(signal);
-    }
-    return this.#host.acquire(this.#state, wait, signal, finish);
   }
 
   #end({ answer: tenure, error, waited }: Call<Tenure>, signal: AbortSignal | undefined): Lease | undefined {

@@ -66,7 +66,7 @@ export class Locker {
    * such warnings. After the first acquisition `untracked` may follow, for lockers made by `Locker.from` as well.
    */
   get findings(): readonly Finding[] {
-    return Object.freeze([...this.#findings, ...this.#host.findings]);
+    return Object.freeze([...this.#findings, ...this.#host.store.findings]);
   }
 
   /**
@@ -231,7 +231,7 @@ export class Locker {
    * and a holder learns of a forced release only at its next renewal.
    */
   get polls(): boolean {
-    return this.#host.polls;
+    return this.#host.store.polled;
   }
 
   /**

@@ -77,11 +77,6 @@ export class LeaseLostError extends LeaseholdError {
   }
 }
 
-/** @internal */
-export function reasonText(reason: LossReason): string {
-  return WHY[reason];
-}
-
 /**
  * The mark on the objects of a class. All copies of this package in a process use the same marks,
  * because each copy has a class of its own.
@@ -123,7 +118,8 @@ nameErrors(LeaseLostError, "LeaseLostError");
 /** As Rust has them: `tests/vectors/codes.json`. */
 const TRANSIENT: ReadonlySet<ErrorCode> = new Set(["unavailable", "timeout", "readOnly", "notReplicated", "overloaded"]);
 
-const WHY: Readonly<Record<LossReason, string>> = {
+/** Why, in words. @internal */
+export const WHY: Readonly<Record<LossReason, string>> = {
   expired: "it expired",
   deleted: "its key was deleted",
   superseded: "somebody else holds the lock",

@@ -1,7 +1,6 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
-import { onAbort, reasonOf } from "../common/signals.js";
-import type { Finding } from "../common/types.js";
+import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import {
   acquire,
   cancel,
@@ -42,8 +41,6 @@ const MOST_DELAYS = 16;
  */
 export class Host extends StoreHost {
   readonly server = 0;
-  readonly #settings: Settings;
-  readonly #store: Store;
   readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
@@ -72,10 +69,8 @@ export class Host extends StoreHost {
   #fed = 0;
   #settling = false;
 
-  constructor(store: Store, settings: Settings) {
+  constructor(readonly store: Store, private readonly settings: Settings) {
     super();
-    this.#store = store;
-    this.#settings = settings;
     this.#servers = new Servers(store.serverOf);
     [this.#engine, this.#outputs] = this.#newEngine();
     store.keepAlive(false);
@@ -91,18 +86,9 @@ export class Host extends StoreHost {
     return lock;
   }
 
-  /** The findings since the store was opened. */
-  get findings(): readonly Finding[] {
-    return this.#store.findings;
-  }
-
-  get polls(): boolean {
-    return this.#store.polled;
-  }
-
   /** Refuses a walk on a cluster: it can go through the keys of one server only. */
   checkWalk(): void {
-    if (this.#store.clustered) {
+    if (this.store.clustered) {
       const message = "the locks of a cluster cannot be listed: its keys are on several servers";
       throw new LeaseholdError("unsupported", message);
     }
@@ -115,7 +101,7 @@ export class Host extends StoreHost {
 
   /**
    * Acquires a lock, with nothing for an answer if somebody else holds it for all of `wait` milliseconds.
-   * Resolves to what `finish` makes of the call. A `signal` must not be aborted yet.
+   * Resolves to what `finish` makes of the call. Throws the reason of a `signal` that is aborted already.
    */
   acquire<Result>(
     lock: LockState,
@@ -123,6 +109,9 @@ export class Host extends StoreHost {
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
   ): Promise<Result> {
+    if (isAborted(signal)) {
+      throw reasonOf(signal);
+    }
     this.#define(lock);
     const lease = random();
     const call = this.#call(
@@ -201,7 +190,7 @@ export class Host extends StoreHost {
     // If the engine fails at this, that ends everything, too.
     await this.#call(undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
     this.step((engine) => engine.endReaders());
-    await this.#store.close(this);
+    await this.store.close(this);
     // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
     this.#isShutDown = true;
     this.#alive.update();
@@ -241,7 +230,7 @@ export class Host extends StoreHost {
 
   /** Which server a batch was for; of a cluster, which serves it now. */
   #server(engine: Engine, at: number, { place }: Batch): number {
-    return this.#store.clustered ? this.#servers.serving(engine, at, place) : place;
+    return this.store.clustered ? this.#servers.serving(engine, at, place) : place;
   }
 
   /** Feeds the engine, and does what its outputs ask for; first what those of earlier inputs ask for. */
@@ -346,7 +335,7 @@ export class Host extends StoreHost {
     if (failure instanceof LeaseholdError) {
       throw failure;
     }
-    this.#store.abandon(this, error);
+    this.store.abandon(this, error);
   }
 
   /** The engine failed: everything in it is lost, and a new one takes its place. */
@@ -359,7 +348,7 @@ export class Host extends StoreHost {
     this.#countedBefore = this.#counted;
     this.#crashed += tenures.length;
     const calls = this.#calls.takeAll();
-    this.#store.unsubscribe(this);
+    this.store.unsubscribe(this);
     this.#locks.clear();
     this.#fed = 0;
     this.#hears = undefined;
@@ -373,7 +362,7 @@ export class Host extends StoreHost {
       if (this.#isShutDown) {
         this.step((engine, at) => engine.shutdown(at, NOBODY));
       } else {
-        this.#store.open(this);
+        this.store.open(this);
       }
     } catch {
       // There is no memory for another one, say. The next use of the old one fails, and leads here again.
@@ -388,10 +377,10 @@ export class Host extends StoreHost {
   }
 
   #newEngine(): [Engine, Outputs] {
-    const { clustered, members, wire } = this.#store;
-    const glue = this.#store.instance();
+    const { clustered, members, wire } = this.store;
+    const glue = this.store.instance();
     const shape = { clustered, members, command: wire === "command" };
-    return [newEngine(glue, this.#settings, shape), new Outputs(glue.memory)];
+    return [newEngine(glue, this.settings, shape), new Outputs(glue.memory)];
   }
 
   #attach({ id, lock }: Reader): void {
@@ -428,7 +417,7 @@ export class Host extends StoreHost {
       const task: Task = outputs.number();
       switch (task) {
         case Task.Send:
-          effects.sends = and(effects.sends, outputs.batch(this.#store.wire));
+          effects.sends = and(effects.sends, outputs.batch(this.store.wire));
           break;
         case Task.Acquired:
           this.#acquired(outputs, effects);
@@ -470,10 +459,10 @@ export class Host extends StoreHost {
         return () => this.#readers.get(number)?.wake();
       case Task.Watch: {
         const keys = outputs.texts();
-        return () => this.#store.watch(this, keys, number);
+        return () => this.store.watch(this, keys, number);
       }
       default:
-        return () => this.#store.suspect(task === Task.Demoted, number);
+        return () => this.store.suspect(task === Task.Demoted, number);
     }
   }
 
@@ -481,7 +470,7 @@ export class Host extends StoreHost {
   #do(engine: Engine, effects: Effects): void {
     for (const batch of effects.sends) {
       if (engine === this.#engine) {
-        this.#store.execute(this, engine, batch);
+        this.store.execute(this, engine, batch);
       }
     }
     for (const [tenure, reason] of effects.losses) {
@@ -499,9 +488,9 @@ export class Host extends StoreHost {
 
   /** One subscription is for all servers of a cluster; those of a quorum have one each. */
   #subscribe(engine: Engine, server: number): void {
-    if (this.#hears === undefined || this.#store.members !== undefined) {
+    if (this.#hears === undefined || this.store.members !== undefined) {
       this.#hears = false;
-      this.#store.subscribe(this, engine.channel(), this.#settings.tracking, server);
+      this.store.subscribe(this, engine.channel(), this.settings.tracking, server);
     } else if (this.#hears) {
       this.step((own, at) => own.hears(at, server, true));
     }
@@ -549,6 +538,6 @@ export class Host extends StoreHost {
 
   #keepAlive(alive: boolean): void {
     this.#alarm.keepAlive(alive);
-    this.#store.keepAlive(alive);
+    this.store.keepAlive(alive);
   }
 }

@@ -106,11 +106,9 @@ const ANY_LOCK = {
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
   const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
-  const { replicas, timeout, fsynced } = copies ?? NO_COPIES;
+  const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
   engine.define(lock, name, ttl, fixed, reentrant, owner, reclaimable, dense, replicas, timeout, fsynced);
 }
-
-const NO_COPIES: Copies = { replicas: 0, timeout: 0, fsynced: false };
 
 /** Returns false if the lock is not defined. It waits so many milliseconds; the lease is new. */
 export function acquire(engine: Engine, at: number, call: number, lock: number, wait: number, lease: Words): boolean {
