@@ -14,25 +14,15 @@ type SendCommand = (...command: string[]) => Promise<unknown>;
 /** The tracking of each client: a connection has one, and any number of lockers may share the client. */
 const ALL = new WeakMap<object, SharedTracking>();
 
-/** The tracking of a client, which sends one command by `call`. Of a client that is `own` nobody else can turn it on. */
-function trackingOf(client: object, call: SendCommand, own: boolean): Pick<Tracking, "join"> {
-  const shared = ALL.get(client) ?? new SharedTracking(call, own);
-  ALL.set(client, shared);
-  return shared;
-}
-
 /** One locker that hears of changes. */
-class TrackingLocker {
+interface TrackingLocker {
+  readonly tracked: Tracked;
+  /** True while the connection for commands is there. */
+  up: boolean;
   /** The id of the connection on which this locker listens, while it does. */
   subscriber: number | undefined;
   /** For which turning on it was told that it hears of changes. */
-  told = 0;
-
-  constructor(
-    readonly tracked: Tracked,
-    /** True while the connection for commands is there. */
-    public up: boolean,
-  ) {}
+  told: number;
 }
 
 /**
@@ -51,7 +41,7 @@ class SharedTracking {
   constructor(private readonly call: SendCommand, private readonly own: boolean) {}
 
   join(tracked: Tracked, up: boolean): ReturnType<Tracking["join"]> {
-    const member = new TrackingLocker(tracked, up);
+    const member: TrackingLocker = { tracked, up, subscriber: undefined, told: 0 };
     this.#members.add(member);
     return {
       linked: (up) => {
@@ -74,7 +64,9 @@ class SharedTracking {
   }
 
   #update(): Promise<void> {
-    this.#last = this.#last.then(() => this.#redirectAnew()).catch((error) => this.#refused(error));
+    this.#last = this.#last.then(() => this.#redirectAnew()).catch((error) => {
+      this.#members.forEach(({ tracked }) => tracked.refused(error));
+    });
     return this.#last;
   }
 
@@ -116,10 +108,6 @@ class SharedTracking {
   async #redirect(): Promise<number> {
     return this.own ? OFF : Number(await this.call("CLIENT", "GETREDIR"));
   }
-
-  #refused(error: unknown): void {
-    this.#members.forEach(({ tracked }) => tracked.refused(error));
-  }
 }
 
 /** A connection's id, or why this user may not have it. */
@@ -135,14 +123,18 @@ export async function idBy(call: SendCommand): Promise<number | Unheard> {
 /** Sends two commands, one after the other with nothing between them; the reply to each. */
 type SendPair = (first: string[], second: string[]) => readonly [Promise<unknown>, Promise<unknown>];
 
-/** What an adapter can do only if its client has one connection for all commands. */
+/**
+ * What an adapter can do only if its client has one connection for all commands, of which `call` sends one. Of a
+ * client that is `own` nobody else can turn tracking on.
+ */
 export function onOneConnection(
   client: object,
   call: SendCommand,
   pair: SendPair,
   own: boolean,
 ): Required<Pick<Adapter, "tracking" | "runThen">> {
-  const shared = trackingOf(client, call, own);
+  const shared = ALL.get(client) ?? new SharedTracking(call, own);
+  ALL.set(client, shared);
   return {
     tracking: {
       join: (tracked, up) => shared.join(tracked, up),

@@ -5,7 +5,7 @@ import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
 import { wasmModuleAsync } from "../module/module.js";
 import { loadQuorum } from "../module/quorum.js";
-import { checkSettings, type Settings } from "../module/wasm.js";
+import { checkSettings, type LockSpec, type Settings } from "../module/wasm.js";
 import { openClient, preload } from "../store/connect.js";
 import { checkMembers, openMembers } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
@@ -114,7 +114,7 @@ export class Locker {
       preload();
     }
     await compiled;
-    checkSettings(settings, settings.owner);
+    check(settings);
     if (name !== undefined) {
       const store = Memory.named(name);
       if (!lazily && store.away !== undefined) {
@@ -188,7 +188,7 @@ export class Locker {
     const members = checkMembers(servers);
     const settings = readSettings(options);
     const [newInstance] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
-    checkSettings(settings, settings.owner);
+    check(settings);
     const { connectTimeout: timeout, namespace } = settings;
     const { stores, findings, close } = await openMembers(members, { timeout, namespace });
     try {
@@ -218,12 +218,7 @@ export class Locker {
     checkAttached(this, Locker, "locker.lock");
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
-    const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
-    const { owner = this.#options.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
-    const reclaimable = owner !== undefined;
-    const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
-    const lock = { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
-    return new Lock(this.#host, this.#host.newLock(lock));
+    return new Lock(this.#host, this.#host.newLock(specOf(name, read, this.#options)));
   }
 
   /**
@@ -368,8 +363,23 @@ interface Checked extends Settings {
 /** The settings with their defaults, checked before anything is connected. */
 function checked(options: LockerOptions | undefined): Checked {
   const settings = readSettings(options);
-  checkSettings(settings, settings.owner);
+  check(settings);
   return settings;
+}
+
+/** Checks the owner of all locks by that of any lock. */
+function check(settings: Checked): void {
+  const any = readOptions("", undefined, LOCK_OPTIONS);
+  checkSettings(settings, settings.owner === undefined ? undefined : specOf("n", any, settings));
+}
+
+/** A lock with the options that were read for it. */
+function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
+  const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
+  const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
+  const reclaimable = owner !== undefined;
+  const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
+  return { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {

@@ -60,7 +60,10 @@ export class Memory implements Store {
     }
     loadMemory().then(
       (newMemory) => this.#loaded(host, newMemory),
-      (error: unknown) => this.#missing(host, error),
+      (cause: unknown) => {
+        const message = `the store in memory could not be loaded: ${messageOf(cause)}`;
+        host.disconnected(new LeaseholdError("unavailable", message, { cause }));
+      },
     );
   }
 
@@ -182,11 +185,6 @@ export class Memory implements Store {
     if (this.#hosts.has(host) && !this.#cut) {
       host.connected();
     }
-  }
-
-  #missing(host: StoreHost, error: unknown): void {
-    const message = `the store in memory could not be loaded: ${messageOf(error)}`;
-    host.disconnected(new LeaseholdError("unavailable", message, { cause: error }));
   }
 
   /** Delivers the pushes that an operation has caused; that may cause more of them. */
