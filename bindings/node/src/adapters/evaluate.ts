@@ -1,7 +1,7 @@
 import { config } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
-import { nothing, textOf, texts } from "./shared.js";
+import { alwaysUp, nothing, textOf, texts } from "./shared.js";
 
 /**
  * Anything that runs Lua scripts on a Redis server: with this Leasehold works over clients that it does
@@ -61,10 +61,7 @@ export function evaluate(client: Evaluator): Adapter {
       evalsha: async (sha, keys, args) => texts(await client.evalsha?.(sha, keys, args)),
     }),
     eval: async (script, keys, args) => texts(await client.eval(script, keys, args)),
-    watch: (link) => {
-      link.up();
-      return nothing;
-    },
+    watch: alwaysUp,
     ...(client.subscribe && {
       listen: (channel, hearing) => subscriptions.listen(channel, hearing),
     }),

@@ -9,6 +9,12 @@ export const PING_LIMIT = 1_000;
 
 export function nothing(): void {}
 
+/** How a client without a connection is watched. */
+export function alwaysUp(link: Link): () => void {
+  link.up();
+  return nothing;
+}
+
 /** The error of a client that says nothing more exact. */
 export function closed(): Error {
   return new Error("the connection is closed");

@@ -1,5 +1,5 @@
 import type { Adapter } from "./adapter.js";
-import { nothing, secretsOf, texts } from "./shared.js";
+import { alwaysUp, secretsOf, texts } from "./shared.js";
 
 /** A client of `@upstash/redis`. It speaks HTTP, so nothing is pushed to it: waiters ask again and again. */
 export interface UpstashClient {
@@ -48,10 +48,7 @@ export function upstash(client: UpstashClient): Adapter {
     secrets: secretsOf(raw?.headers?.["authorization"]?.replace(/^Bearer /, "")),
     evalsha: (sha, keys, args) => run("evalsha", sha, keys, args),
     eval: (script, keys, args) => run("eval", script, keys, args),
-    watch: (link) => {
-      link.up();
-      return nothing;
-    },
+    watch: alwaysUp,
     close: async () => {},
   };
 }

@@ -25,7 +25,6 @@ import { Reader } from "./reader.js";
 import { Servers } from "./servers.js";
 import { Task } from "./task.js";
 import type { LockState, Tenure } from "./tenure.js";
-import { HeldTenures } from "./tenures.js";
 
 export type { Call } from "./calls.js";
 
@@ -44,7 +43,6 @@ export class Host extends StoreHost {
   readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
-  readonly #tenures = new HeldTenures(this.#locks);
   readonly #servers: Servers;
   /** What was counted by the engines before this one, and by all as it was last looked at. */
   #countedBefore: readonly number[] = [];
@@ -53,7 +51,7 @@ export class Host extends StoreHost {
   #crashed = 0;
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
-    () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
+    () => this.#calls.size > 0 || (this.#locks.held > 0 && !this.#isShutDown),
     (alive) => this.#keepAlive(alive),
     () => (this.#calls.size > 0 || this.#isShutDown ? [] : this.#locks.tenures()),
   );
@@ -344,7 +342,7 @@ export class Host extends StoreHost {
       // It fails as it begins: the next use of it fails, too, and leads here again.
       return;
     }
-    const tenures = this.#tenures.takeAll();
+    const tenures = this.#locks.tenures();
     this.#countedBefore = this.#counted;
     this.#crashed += tenures.length;
     const calls = this.#calls.takeAll();
@@ -433,13 +431,13 @@ export class Host extends StoreHost {
           this.#answered(this.#calls.takeFailed(outputs.number(), parsed(outputs.text())), undefined, effects);
           break;
         case Task.Deadline:
-          this.#tenures.move(outputs);
+          this.#locks.moveDeadline(outputs);
           break;
         case Task.Lost:
-          this.#lost(this.#tenures.take(outputs), outputs.text() as LossReason, effects);
+          this.#lost(this.#locks.takeTenure(outputs), outputs.text() as LossReason, effects);
           break;
         case Task.Released:
-          this.#tenures.take(outputs);
+          this.#locks.takeTenure(outputs);
           break;
         default:
           effects.others = and(effects.others, this.#other(task, outputs));
@@ -498,7 +496,7 @@ export class Host extends StoreHost {
 
   #acquired(outputs: Outputs, effects: Effects): void {
     const call = this.#calls.take(outputs.number());
-    const tenure = this.#tenures.acquired(outputs, call?.lock);
+    const tenure = this.#locks.acquired(outputs, call?.lock);
     const waited = outputs.number();
     if (call !== undefined) {
       call.waited = waited;
