@@ -1,4 +1,4 @@
-import { config } from "../common/check.js";
+import { can, config } from "../common/check.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
@@ -42,11 +42,8 @@ interface IoredisOptions {
 
 /** Whether it is a client of ioredis, of whatever copy or subclass. */
 export function isIoredis(client: object): client is IoredisClient {
-  const { status, evalsha, duplicate, on } = client as Partial<IoredisConnection>;
-  return (
-    typeof status === "string" &&
-    [evalsha, duplicate, on].every((method) => typeof method === "function")
-  );
+  const { status } = client as Partial<IoredisConnection>;
+  return typeof status === "string" && can(client, "evalsha", "duplicate", "on");
 }
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */

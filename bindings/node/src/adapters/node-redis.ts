@@ -1,4 +1,4 @@
-import { config } from "../common/check.js";
+import { can, config } from "../common/check.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
@@ -71,11 +71,8 @@ type ClientKind = "client" | "pool" | "cluster" | "sentinel";
 
 /** Whether it is a client of node-redis, of whatever copy or subclass. */
 export function isNodeRedis(client: object): client is NodeRedisClient {
-  const { isOpen, evalSha, connect, on } = client as Partial<NodeRedisClient>;
-  return (
-    typeof isOpen === "boolean" &&
-    [evalSha, connect, on].every((method) => typeof method === "function")
-  );
+  const { isOpen } = client as Partial<NodeRedisClient>;
+  return typeof isOpen === "boolean" && can(client, "evalSha", "connect", "on");
 }
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */

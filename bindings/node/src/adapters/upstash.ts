@@ -1,3 +1,4 @@
+import { can } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { alwaysUp, secretsOf, texts } from "./shared.js";
 
@@ -17,13 +18,8 @@ interface Requester {
 
 /** Whether it is a client of `@upstash/redis`, of whatever copy or subclass. */
 export function isUpstash(client: object): client is UpstashClient {
-  const { evalsha, pipeline } = client as Partial<UpstashClient>;
-  const { client: requester, autoPipeline } = client as { client?: Requester; autoPipeline?: unknown };
-  return (
-    typeof evalsha === "function" &&
-    typeof pipeline === "function" &&
-    (typeof requester?.request === "function" || typeof autoPipeline === "function")
-  );
+  const { client: requester } = client as { client?: Requester };
+  return can(client, "evalsha", "pipeline") && (typeof requester?.request === "function" || can(client, "autoPipeline"));
 }
 
 /** Makes an adapter of a client that the program gave. */

@@ -106,6 +106,11 @@ export function config(message: string, cause?: unknown): LeaseholdError {
 // Not by its property, which is looked up among all characters.
 const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
+/** Whether an object has all these methods. */
+export function can(object: object, ...methods: string[]): boolean {
+  return methods.every((name) => typeof (object as Record<string, unknown>)[name] === "function");
+}
+
 /** Refuses what is not such a value. */
 const check = (be: string, is: (value: unknown) => boolean) => (what: string, value: unknown) => {
   if (!is(value)) {
@@ -123,9 +128,8 @@ const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void
   limit: check("a number of milliseconds from 0 up, or Infinity", isTime),
   boolean: check("true or false", (value) => typeof value === "boolean"),
   signal: check("an AbortSignal", (value) => {
-    const signal = value as Partial<AbortSignal> | null;
-    const methods = [signal?.addEventListener, signal?.removeEventListener];
-    return typeof signal?.aborted === "boolean" && methods.every((method) => typeof method === "function");
+    const signal = Object(value) as Partial<AbortSignal>;
+    return typeof signal.aborted === "boolean" && can(signal, "addEventListener", "removeEventListener");
   }),
   function: checkFunction,
   any() {},

@@ -265,27 +265,22 @@ export class Gate {
     return entry;
   }
 
-  #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
-    return new Promise((resolve, reject) => {
-      let stopListening = () => {};
-      const waiter: Waiter = {
-        enter: () => {
-          stopListening();
-          resolve();
-        },
-        refuse: (highest) => {
-          stopListening();
-          reject(stale(highest));
-        },
-      };
-      if (signal !== undefined) {
-        stopListening = onAbort(signal, () => {
-          entry.line.delete(waiter);
-          reject(reasonOf(signal));
-        });
-      }
-      entry.line.add(waiter);
-    });
+  async #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
+    let stopListening = () => {};
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const waiter: Waiter = { enter: resolve, refuse: (highest) => reject(stale(highest)) };
+        if (signal !== undefined) {
+          stopListening = onAbort(signal, () => {
+            entry.line.delete(waiter);
+            reject(reasonOf(signal));
+          });
+        }
+        entry.line.add(waiter);
+      });
+    } finally {
+      stopListening();
+    }
   }
 
   #entered(resource: string, entry: Entry): Entered {

@@ -1,4 +1,4 @@
-import { attempt, config } from "../../common/check.js";
+import { attempt, can, config } from "../../common/check.js";
 import type { MysqlPool, PgPool } from "./clients.js";
 import type { Dialect } from "./dialect.js";
 import { mysql } from "./mysql.js";
@@ -40,26 +40,23 @@ export function driverOf(database: unknown): Driver {
 }
 
 function recognized(database: unknown): Driver {
-  const can = (...methods: string[]) =>
-    typeof database === "object" &&
-    database !== null &&
-    methods.every((name) => typeof (database as Record<string, unknown>)[name] === "function");
-  if (can("promise", "query")) {
+  const is = (...methods: string[]) => typeof database === "object" && database !== null && can(database, ...methods);
+  if (is("promise", "query")) {
     throw config("this client of mysql2 takes callbacks; give its promise(), or one of mysql2/promise");
   }
-  if (can("connect", "query") && typeof (database as PgPool).totalCount === "number") {
+  if (is("connect", "query") && typeof (database as PgPool).totalCount === "number") {
     return pgPool(database as PgPool);
   }
-  if (can("query", "escapeLiteral")) {
+  if (is("query", "escapeLiteral")) {
     return pgClient(database as RawPgClient);
   }
-  if (can("getConnection", "query")) {
+  if (is("getConnection", "query")) {
     return mysqlPool(database as MysqlPool);
   }
-  if (can("beginTransaction", "query")) {
+  if (is("beginTransaction", "query")) {
     return mysqlConnection(database as RawMysqlConnection);
   }
-  if (can("prepare", "exec")) {
+  if (is("prepare", "exec")) {
     return sqliteDatabase(database as Sqlite);
   }
   const what = typeof database === "object" ? "it is another object" : `it is ${typeof database}`;
