@@ -1,8 +1,8 @@
-import { can, config } from "../common/check.js";
+import { can } from "../common/check.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
-import { address, closed, errorOf, later, nothing, secretsOf, texts } from "./shared.js";
+import { address, closed, errorOf, later, nothing, refusePrefix, secretsOf, texts } from "./shared.js";
 import { CHANGES, idBy, onOneConnection } from "./tracking.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
@@ -50,13 +50,8 @@ export function isIoredis(client: object): client is IoredisClient {
 export function ioredis(client: IoredisClient, own = false): Adapter {
   const options = ((client as { options?: IoredisOptions }).options ?? {}) as IoredisOptions;
   const clustered = isCluster(client);
-  if (hasPrefix(options)) {
-    throw config(
-      "the ioredis client has a keyPrefix, with which processes would not exclude one another and " +
-        "locks could not be listed; give one without it, such as client.duplicate({ keyPrefix: \"\" }), " +
-        "and set leasehold's own namespace option instead",
-    );
-  }
+  const prefixes = [options.keyPrefix, options.redisOptions?.keyPrefix];
+  refusePrefix("ioredis", prefixes, ', such as client.duplicate({ keyPrefix: "" })');
   const subscriptions = new Subscriptions((wanted) => openSubscriber(() => anyServer(client), wanted));
   return {
     client: clustered ? "ioredis (Cluster)" : "ioredis",
@@ -144,11 +139,6 @@ function oneConnection(client: IoredisConnection, own: boolean): Partial<Adapter
 
 function isCluster(client: IoredisClient): client is IoredisCluster {
   return (client as { isCluster?: unknown }).isCluster === true;
-}
-
-function hasPrefix(options: IoredisOptions): boolean {
-  const prefixes = [options.keyPrefix, options.redisOptions?.keyPrefix];
-  return prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length);
 }
 
 /** A connection to any node: what is published in a cluster is heard at every node. */

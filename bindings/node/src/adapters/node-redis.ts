@@ -8,6 +8,7 @@ import {
   errorOf,
   later,
   nothing,
+  refusePrefix,
   secretsOf,
   startSoon,
   stopTimer,
@@ -129,13 +130,7 @@ function kindOf(client: NodeRedisClient): ClientKind {
 }
 
 function checkOptions(client: NodeRedisClient, options: NodeRedisOptions | undefined): void {
-  const prefix = (client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix;
-  if ((prefix as { length?: number } | undefined)?.length) {
-    throw config(
-      "the node-redis client has a keyPrefix, with which processes would not exclude one another " +
-        "and locks could not be listed; give one without it, and set leasehold's own namespace option instead",
-    );
-  }
+  refusePrefix("node-redis", [(client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix]);
   if (options?.legacyMode) {
     throw config(
       "the node-redis client is in legacyMode, in which commands take callbacks; " +

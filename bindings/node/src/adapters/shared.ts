@@ -1,3 +1,4 @@
+import { config } from "../common/check.js";
 import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
 import type { Adapter, Link } from "./adapter.js";
@@ -117,6 +118,16 @@ export function address(read: () => unknown): string | undefined {
 /** The passwords among these, to be hidden. */
 export function secretsOf(...values: unknown[]): string[] {
   return values.filter((value): value is string => typeof value === "string" && value !== "");
+}
+
+/** Refuses a client whose own settings put something in front of its keys. */
+export function refusePrefix(client: string, prefixes: readonly unknown[], such = ""): void {
+  if (prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length)) {
+    throw config(
+      `the ${client} client has a keyPrefix, with which processes would not exclude one another and locks could not be ` +
+        `listed; give one without it${such}, and set leasehold's own namespace option instead`,
+    );
+  }
 }
 
 /** Whether a text has one of these secrets in it, and must not be shown. */

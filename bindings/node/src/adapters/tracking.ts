@@ -75,7 +75,12 @@ class SharedTracking {
     const subscribers = [...this.#members].flatMap(({ up, subscriber }) => (up && subscriber !== undefined ? [subscriber] : []));
     const subscriber = subscribers.find((subscriber) => this.#ours.has(subscriber)) ?? subscribers[0];
     if (subscriber === undefined) {
-      await (this.#members.size === 0 ? this.#turnOff() : undefined);
+      if (this.#members.size === 0) {
+        if (this.#ours.has(await this.#redirect())) {
+          await this.call("CLIENT", "TRACKING", "OFF");
+        }
+        this.#ours.clear();
+      }
       return;
     }
     const is = await this.#redirect();
@@ -95,13 +100,6 @@ class SharedTracking {
         member.tracked.watching();
       }
     }
-  }
-
-  async #turnOff(): Promise<void> {
-    if (this.#ours.has(await this.#redirect())) {
-      await this.call("CLIENT", "TRACKING", "OFF");
-    }
-    this.#ours.clear();
   }
 
   /** Where the server says it now, if that may be anywhere else than here. */

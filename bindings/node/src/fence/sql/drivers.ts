@@ -170,9 +170,7 @@ function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean)
 }
 
 /** Replaces a `typeCast` that the program has set. */
-function plain(_field: unknown, next: () => unknown): unknown {
-  return next();
-}
+const plain = (_field: unknown, next: () => unknown) => next();
 
 interface Sqlite {
   prepare(sql: string): SqliteStatement;
