@@ -1,3 +1,4 @@
+import { config } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { later, stopTimer } from "./shared.js";
 import { builtin, type Socket, type TlsOptions } from "./tls.js";
@@ -33,11 +34,11 @@ export async function look(target: Target, options: TlsOptions, error?: unknown)
   const byte = await answer(first, tls ? "PING\r\n" : HELLO);
   if (tls) {
     return byte === 0x2b || byte === 0x2d
-      ? mistaken("does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS")
+      ? config("the server does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS")
       : refusal(first, options);
   }
   return byte === 0x15 || byte === 0x16
-    ? mistaken("speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port")
+    ? config("the server speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port")
     : undefined;
 }
 
@@ -89,8 +90,4 @@ function firstOf<T>(socket: Socket, listen: (end: (found?: T) => void) => void):
     listen(end);
     socket.on("close", () => end());
   });
-}
-
-function mistaken(what: string): LeaseholdError {
-  return new LeaseholdError("config", `the server ${what}`);
 }

@@ -80,7 +80,13 @@ export function isNodeRedis(client: object): client is NodeRedisClient {
 export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
   const kind = kindOf(client);
   const options = (client as NodeRedisConnection).options;
-  checkOptions(client, options);
+  refusePrefix("node-redis", [(client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix]);
+  if (options?.legacyMode) {
+    throw config(
+      "the node-redis client is in legacyMode, in which commands take callbacks; " +
+        "give one without it, such as client.duplicate({ legacyMode: false })",
+    );
+  }
   const subscriptions = new Subscriptions((wanted) => openSubscriber(() => duplicateOf(client, kind), wanted));
   return {
     client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
@@ -127,16 +133,6 @@ function kindOf(client: NodeRedisClient): ClientKind {
     return "sentinel";
   }
   return typeof idleClients === "number" && typeof execute === "function" ? "pool" : "client";
-}
-
-function checkOptions(client: NodeRedisClient, options: NodeRedisOptions | undefined): void {
-  refusePrefix("node-redis", [(client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix]);
-  if (options?.legacyMode) {
-    throw config(
-      "the node-redis client is in legacyMode, in which commands take callbacks; " +
-        "give one without it, such as client.duplicate({ legacyMode: false })",
-    );
-  }
 }
 
 /** Uses a connection to any server that takes writes. */

@@ -111,7 +111,8 @@ export function can(object: object, ...methods: string[]): boolean {
   return methods.every((name) => typeof (object as Record<string, unknown>)[name] === "function");
 }
 
-/** Refuses what is not such a value. */
+/** Refuses what is not such a value. The mark lets bundles that read no options leave the checks out. */
+// @__NO_SIDE_EFFECTS__
 const check = (be: string, is: (value: unknown) => boolean) => (what: string, value: unknown) => {
   if (!is(value)) {
     throw config(`${what} is ${be}, not ${shown(value)}`);
