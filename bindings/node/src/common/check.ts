@@ -113,22 +113,22 @@ export function can(object: object, ...methods: string[]): boolean {
 
 /** Refuses what is not such a value. The mark lets bundles that read no options leave the checks out. */
 // @__NO_SIDE_EFFECTS__
-const check = (be: string, is: (value: unknown) => boolean) => (what: string, value: unknown) => {
+const mustBe = (be: string, is: (value: unknown) => boolean) => (what: string, value: unknown) => {
   if (!is(value)) {
     throw config(`${what} is ${be}, not ${shown(value)}`);
   }
 };
 
-export const checkFunction = check("a function", (value) => typeof value === "function");
+export const checkFunction = mustBe("a function", (value) => typeof value === "function");
 
 const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void>> = {
   string: checkText,
-  number: check("a number of milliseconds from 0 up", (value) => isTime(value) && value !== Infinity),
-  count: check("a whole number from 1 up", (value) => Number.isInteger(value) && isTime(value) && value > 0 && value < 2 ** 31),
-  parts: check("a whole number of parts per million from 0 up", (value) => Number.isSafeInteger(value) && isTime(value)),
-  limit: check("a number of milliseconds from 0 up, or Infinity", isTime),
-  boolean: check("true or false", (value) => typeof value === "boolean"),
-  signal: check("an AbortSignal", (value) => {
+  number: mustBe("a number of milliseconds from 0 up", (value) => isTime(value) && value !== Infinity),
+  count: mustBe("a whole number from 1 up", (value) => Number.isInteger(value) && isTime(value) && value > 0 && value < 2 ** 31),
+  parts: mustBe("a whole number of parts per million from 0 up", (value) => Number.isSafeInteger(value) && isTime(value)),
+  limit: mustBe("a number of milliseconds from 0 up, or Infinity", isTime),
+  boolean: mustBe("true or false", (value) => typeof value === "boolean"),
+  signal: mustBe("an AbortSignal", (value) => {
     const signal = Object(value) as Partial<AbortSignal>;
     return typeof signal.aborted === "boolean" && can(signal, "addEventListener", "removeEventListener");
   }),
