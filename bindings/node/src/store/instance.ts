@@ -68,7 +68,7 @@ class Instance {
 }
 
 /** A store whose hosts have their engines in instances that they share with those of other stores. */
-export abstract class Home {
+export abstract class ServerStore {
   #instance: Instance | undefined;
   /** Whether the host's engine failed once: if it does so again, it takes no other with it. */
   #alone = false;

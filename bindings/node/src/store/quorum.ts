@@ -1,11 +1,11 @@
 import { LeaseholdError } from "../common/errors.js";
 import type { Finding } from "../common/types.js";
 import type { Engine } from "../module/wasm.js";
-import { Home, type NewInstance } from "./instance.js";
+import { ServerStore, type NewInstance } from "./instance.js";
 import { type Batch, type Reply, type Store, StoreHost, type Wire } from "./store.js";
 
 /** Independent servers, of which a majority decides. Each is a store of its own. */
-export class QuorumStore extends Home implements Store {
+export class QuorumStore extends ServerStore implements Store {
   readonly clustered = false;
   readonly members: number;
   readonly serverOf = undefined;

@@ -8,7 +8,7 @@ import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
 import { type Engine, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
-import { Home } from "./instance.js";
+import { ServerStore } from "./instance.js";
 import { type Batch, joined, type Reply, type ServerOf, type Store, type StoreHost, type Wire } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
@@ -18,7 +18,7 @@ const CHECK_LIMIT = 3_000;
 const LEAVE_LIMIT = 500;
 
 /** A Redis server, through a client. */
-export class RedisStore extends Home implements Store {
+export class RedisStore extends ServerStore implements Store {
   readonly clustered: boolean;
   readonly members = undefined;
   readonly serverOf: ServerOf | undefined;
