@@ -46,7 +46,7 @@ function judged(error: unknown): Failure {
   return { code: code !== undefined || LINK_WORDS.test(message) ? "unavailable" : "store", message };
 }
 
-/** For a first PING: anything else that is refused is more than that command, such as the user. */
+/** Matches a refusal of the first PING itself. Any other refusal is of more than that command, such as the user. */
 export const PING_REFUSED = /^NOPERM|^ERR unknown command/;
 
 /** Resolves if the server replies: if it refuses a PING, in such words, the connection works all the same. */

@@ -78,7 +78,7 @@ async function answer(address: Address, question: string): Promise<number | unde
   });
 }
 
-/** What is found first on a connection, before that is closed or it is too late. */
+/** Resolves to what is found first on a connection; `undefined` if it closes before, or after the time limit. */
 function firstOf<T>(socket: Socket, listen: (end: (found?: T) => void) => void): Promise<T | undefined> {
   return new Promise((resolve) => {
     const end = (found?: T) => {

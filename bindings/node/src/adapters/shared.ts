@@ -10,7 +10,7 @@ export const PING_LIMIT = 1_000;
 
 export function nothing(): void {}
 
-/** How a client without a connection is watched. */
+/** Watches a client without a connection: its link is up at once, and stays so. */
 export function alwaysUp(link: Link): () => void {
   link.up();
   return nothing;
@@ -53,7 +53,7 @@ export function within<T>(
   });
 }
 
-/** What an adapter does about a connection that it made: checks it, one check at a time, or replaces it at once. */
+/** Makes an adapter's `suspect`: it checks the connection, one check at a time, or replaces a demoted one at once. */
 export function suspecting(check: () => Promise<unknown>, replace: () => void): NonNullable<Adapter["suspect"]> {
   let checking: Promise<unknown> | undefined;
   return (demoted = false) => {

@@ -12,7 +12,7 @@ export interface Subscriber {
   close(): void;
 }
 
-/** What a new connection hears. */
+/** The channel that a new connection hears, and the listeners for it. */
 export interface Wanted {
   readonly channel: string;
   onMessage(text: string): void;

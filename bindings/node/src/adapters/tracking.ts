@@ -118,12 +118,12 @@ export async function idBy(call: SendCommand): Promise<number | Unheard> {
   }
 }
 
-/** Sends two commands, one after the other with nothing between them; the reply to each. */
+/** Sends two commands, one after the other with nothing between them, and returns the reply to each. */
 type SendPair = (first: string[], second: string[]) => readonly [Promise<unknown>, Promise<unknown>];
 
 /**
- * What an adapter can do only if its client has one connection for all commands, of which `call` sends one. Of a
- * client that is `own` nobody else can turn tracking on.
+ * Makes the parts of an adapter that need one connection for all commands. `call` sends one command, and nobody
+ * else can turn on tracking for a client that is `own`.
  */
 export function onOneConnection(
   client: object,

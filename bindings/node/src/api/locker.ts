@@ -321,7 +321,7 @@ export class Locker {
     return this.#forceRelease(name, token);
   }
 
-  /** Any tenure if the token is 0. */
+  /** Frees a name if its tenure has this token; 0 stands for any. */
   async #forceRelease(name: string, token: number): Promise<HolderInfo | undefined> {
     const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
       engine.forceRelease(at, id, name, token),

@@ -106,7 +106,7 @@ export function config(message: string, cause?: unknown): LeaseholdError {
 // Not by its property, which is looked up among all characters.
 const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
-/** Whether an object has all these methods. */
+/** Returns true if an object has all these methods. */
 export function can(object: object, ...methods: string[]): boolean {
   return methods.every((name) => typeof (object as Record<string, unknown>)[name] === "function");
 }

@@ -9,7 +9,7 @@ export class Effects {
   /** Calls that have an answer or an error by now. */
   answered: readonly Call[] = NONE;
   losses: readonly (readonly [tenure: Tenure, reason: LossReason])[] = NONE;
-  /** Whatever comes after these. */
+  /** Effects of other kinds. They come last, in the engine's order. */
   others: readonly (() => void)[] = NONE;
 }
 

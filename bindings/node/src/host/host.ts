@@ -44,10 +44,10 @@ export class Host extends StoreHost {
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
   readonly #servers: Servers;
-  /** What was counted by the engines before this one, and by all as it was last looked at. */
+  /** The counts of the engines before this one, and those of all engines at the last look. */
   #countedBefore: readonly number[] = [];
   #counted: readonly number[] = [];
-  /** How many tenures were lost because an engine failed. */
+  /** The number of tenures that were lost because an engine failed. */
   #crashed = 0;
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
@@ -445,7 +445,7 @@ export class Host extends StoreHost {
     }
   }
 
-  /** What is done after all else. */
+  /** Reads an effect that comes after sends, losses and answers. */
   #other(task: Task, outputs: Outputs): () => void {
     const number = outputs.number();
     switch (task) {

@@ -21,7 +21,7 @@ export class Locks {
   #next = 0;
   /** Of each name the one that was added last. */
   readonly #named = new Map<string, LockState>();
-  /** How many tenures there are. */
+  /** The number of tenures. */
   held = 0;
 
   /** A number for one that is added next, and that no other ever had. */

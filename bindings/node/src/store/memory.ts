@@ -135,7 +135,7 @@ export class Memory implements Store {
     this.#hosts.delete(host);
   }
 
-  /** Why it cannot be reached, while it is cut off. */
+  /** The error that its users get while it is cut off. */
   get away(): LeaseholdError | undefined {
     return this.#cut ? cutOff() : undefined;
   }

@@ -96,7 +96,7 @@ export abstract class StoreHost {
     this.stepEach((engine, at, server) => engine.disconnected(at, server, code, message));
   }
 
-  /** From now on no push is missed; or pushes may be missed. */
+  /** From now on no push is missed, if `hears` is true; otherwise pushes may be missed. */
   hears(hears: boolean): void {
     this.stepEach((engine, at, server) => engine.hears(at, server, hears));
   }

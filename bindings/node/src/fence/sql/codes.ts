@@ -3,8 +3,8 @@ import { rowsOf } from "../rows.js";
 import type { Dialect, ErrorClass } from "./dialect.js";
 
 /**
- * What a database's errors mean by their codes, which `codeOf` finds: the first row of a table that fits. A code
- * there that ends in `*` is all that begin so, and if there is a third field the message must have that in it.
+ * Makes a dialect's `classify`: the first row of a table that fits an error's code, which `codeOf` finds. A code in
+ * the table that ends in `*` stands for all that begin so; a third field must be in the error's message.
  */
 export function classifier(table: string, codeOf: (error: unknown) => string | number | undefined): Dialect["classify"] {
   return (error) => {

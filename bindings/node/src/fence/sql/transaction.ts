@@ -124,7 +124,7 @@ function* tasks<S, T>(
 ): Tasks<() => T> {
   const { dialect, sync } = driver;
   let done: S;
-  // What is open on a database of SQLite before it begins is the program's own.
+  // Until BEGIN has succeeded, an open transaction on a SQLite database is the program's own.
   let ours = !sync;
   try {
     for (const sql of dialect.begin(isolation)) {
