@@ -11,9 +11,8 @@ process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 /** Never part of a bundle: a program must build without them. */
 const EXTERNAL = ["ioredis", "redis", "node:*"];
 const { version } = JSON.parse(await readFile("package.json", "utf8"));
-const WASM = "src/generated/leasehold.wasm";
-const MEMORY_WASM = "src/generated/memory.wasm";
-const QUORUM_WASM = "src/generated/quorum.wasm";
+/** The modules, by what stands before `base64` or `module` in the names that the sources import them by. */
+const WASM = { "": "leasehold.wasm", "memory-": "memory.wasm", "quorum-": "quorum.wasm" };
 /** Becomes dist/ when all of it is there. */
 const OUT = "dist-new";
 
@@ -33,21 +32,14 @@ const resolve = (source, extension, { connects, memory, quorum, main }) => ({
       onResolve({ filter: /\/load\.js$/ }, () => ({
         path: fileURLToPath(new URL("src/store/load-require.ts", import.meta.url)),
       }));
-      for (const name of ["memory", "quorum"]) {
-        onResolve({ filter: new RegExp(`/module/${name}\\.js$`) }, () => ({
-          path: fileURLToPath(new URL(`src/module/${name}-require.ts`, import.meta.url)),
-        }));
-      }
     }
     onResolve({ filter: /\/source\.js$/ }, () => ({
       path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
     }));
-    onResolve({ filter: /^wasm:base64$/ }, () => ({ path: fileURLToPath(new URL(WASM, import.meta.url)) }));
-    onResolve({ filter: /^wasm:module$/ }, () => ({ path: "./leasehold.wasm", external: true }));
-    onResolve({ filter: /^wasm:memory-base64$/ }, () => ({ path: fileURLToPath(new URL(MEMORY_WASM, import.meta.url)) }));
-    onResolve({ filter: /^wasm:memory-module$/ }, () => ({ path: "./memory.wasm", external: true }));
-    onResolve({ filter: /^wasm:quorum-base64$/ }, () => ({ path: fileURLToPath(new URL(QUORUM_WASM, import.meta.url)) }));
-    onResolve({ filter: /^wasm:quorum-module$/ }, () => ({ path: "./quorum.wasm", external: true }));
+    for (const [part, wasm] of Object.entries(WASM)) {
+      onResolve({ filter: new RegExp(`^wasm:${part}base64$`) }, () => ({ path: fileURLToPath(new URL(`src/generated/${wasm}`, import.meta.url)) }));
+      onResolve({ filter: new RegExp(`^wasm:${part}module$`) }, () => ({ path: `./${wasm}`, external: true }));
+    }
     if (memory !== undefined) {
       onResolve({ filter: /\/module\/memory\.js$/ }, () => ({
         path: fileURLToPath(new URL(`src/module/memory-${memory}.ts`, import.meta.url)),
@@ -104,6 +96,8 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
     // All that `node` changes: Node's `import` can read the names of what a CommonJS file exports.
     platform: extension === ".cjs" ? "node" : "neutral",
     target: "es2022",
+    // CommonJS can run where `import()` is missing, as in Jest's or other contexts of `node:vm`.
+    supported: { "dynamic-import": extension !== ".cjs" },
     // One character beyond Latin-1 makes V8 decode the whole file by a slower way, and scan twice the bytes.
     charset: "ascii",
     external: EXTERNAL,
@@ -183,9 +177,7 @@ await Promise.all([
   bundle({ "slim.workerd": "src/index.ts" }, "slim", ".js", WORKERD),
   types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }),
 ]);
-await cp(WASM, `${OUT}/leasehold.wasm`);
-await cp(MEMORY_WASM, `${OUT}/memory.wasm`);
-await cp(QUORUM_WASM, `${OUT}/quorum.wasm`);
+for (const wasm of Object.values(WASM)) await cp(`src/generated/${wasm}`, `${OUT}/${wasm}`);
 await rm("dist", { recursive: true, force: true });
 await rename(OUT, "dist");
 // npm packs no file from outside the folder.

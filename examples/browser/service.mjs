@@ -1,5 +1,5 @@
 // The lock service: the store of `memory://`, of which the clients are in other threads.
-import { compileMemory, newMemory } from "./leasehold/leasehold-memory.js";
+import { compileMemory } from "./leasehold/leasehold-memory.js";
 
 /** The id of a client is the end of its channel's name. */
 const ID = 16;
@@ -10,7 +10,7 @@ export class LockService {
   #ears = new Map();
 
   static async start() {
-    await compileMemory();
+    const newMemory = await compileMemory();
     return new LockService(newMemory(performance.now(), Date.now()));
   }
 

@@ -1,3 +1,6 @@
+import type { Link } from "./adapter.js";
+import { closed, startSoon } from "./shared.js";
+
 // The arguments differ from event to event.
 type Listener = (...args: any[]) => void;
 
@@ -13,6 +16,18 @@ interface Shared {
   readonly calls: Set<Listener>;
 }
 
+/**
+ * The first error of a connection that we make, once there is one: it says what is wrong, and what follows may not.
+ * Its listener is never removed, because an error without one would be printed or end the process.
+ */
+export function firstError(own: Emitter): () => unknown {
+  let first: unknown;
+  own.on("error", (error) => {
+    first ??= error;
+  });
+  return () => first;
+}
+
 /** Our listeners at each client, by event. */
 const shared = new WeakMap<Emitter, Map<string, Shared>>();
 
@@ -25,16 +40,51 @@ export function hearEvents(emitter: Emitter, listeners: Record<string, Listener>
   return () => stops.forEach((stop) => stop());
 }
 
+/** Tells a link of a client's connection, which is started soon if it is `idle`, until the returned function is called. */
+export function watchConnection(
+  client: Emitter & { connect(): unknown },
+  link: Link,
+  is: { ready(): boolean; idle(): boolean },
+  others: Record<string, Listener> = {},
+): () => void {
+  let last: unknown;
+  const ended = () => link.down(last ?? closed());
+  const stopHearing = hearEvents(client, {
+    ready: () => {
+      last = undefined;
+      link.up();
+    },
+    error: (error) => {
+      last = error;
+      if (!is.ready()) {
+        link.down(error);
+      }
+    },
+    close: ended,
+    end: ended,
+    ...others,
+  });
+  if (is.ready()) {
+    link.up();
+  }
+  const stopStarting = startSoon(is.idle, () => client.connect(), link);
+  return () => {
+    stopStarting();
+    stopHearing();
+  };
+}
+
 function hear(emitter: Emitter, event: string, listener: Listener): () => void {
   const events = shared.get(emitter) ?? new Map<string, Shared>();
   shared.set(emitter, events);
-  const { calls } = events.get(event) ?? listen(emitter, event, events);
+  const there = events.get(event) ?? listen(emitter, event, events);
   // The same function may be given twice.
   const own: Listener = (...args) => listener(...args);
-  calls.add(own);
+  there.calls.add(own);
   return () => {
-    if (calls.delete(own) && calls.size === 0) {
-      forget(emitter, event, events);
+    if (there.calls.delete(own) && there.calls.size === 0) {
+      events.delete(event);
+      emitter.removeListener(event, there.listener);
     }
   };
 }
@@ -53,12 +103,4 @@ function listen(emitter: Emitter, event: string, events: Map<string, Shared>): S
   events.set(event, made);
   emitter.on(event, listener);
   return made;
-}
-
-function forget(emitter: Emitter, event: string, events: Map<string, Shared>): void {
-  const there = events.get(event);
-  events.delete(event);
-  if (there !== undefined) {
-    emitter.removeListener(event, there.listener);
-  }
 }

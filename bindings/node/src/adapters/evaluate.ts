@@ -1,7 +1,7 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
-import { type Subscriber, Subscriptions } from "./subscriptions.js";
-import { nothing, textOf, texts } from "./shared.js";
+import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
+import { alwaysUp, nothing, textOf, texts } from "./shared.js";
 
 /**
  * Anything that runs Lua scripts on a Redis server: with this Leasehold works over clients that it does
@@ -49,10 +49,10 @@ export function evaluate(client: Evaluator): Adapter {
   const optional = ["evalsha", "subscribe"] as const;
   for (const method of optional) {
     if (client[method] !== undefined && typeof client[method] !== "function") {
-      throw new LeaseholdError("config", `the store's ${method} is not a function`);
+      throw config(`the store's ${method} is not a function`);
     }
   }
-  const subscriptions = new Subscriptions((channel, onMessage) => openSubscriber(client, channel, onMessage));
+  const subscriptions = new Subscriptions((wanted) => openSubscriber(client, wanted));
   return {
     client: "the given object with eval",
     clustered: false,
@@ -61,10 +61,7 @@ export function evaluate(client: Evaluator): Adapter {
       evalsha: async (sha, keys, args) => texts(await client.evalsha?.(sha, keys, args)),
     }),
     eval: async (script, keys, args) => texts(await client.eval(script, keys, args)),
-    watch: (link) => {
-      link.up();
-      return nothing;
-    },
+    watch: alwaysUp,
     ...(client.subscribe && {
       listen: (channel, hearing) => subscriptions.listen(channel, hearing),
     }),
@@ -72,7 +69,7 @@ export function evaluate(client: Evaluator): Adapter {
   };
 }
 
-function openSubscriber(client: Evaluator, channel: string, onMessage: (text: string) => void): Subscriber {
+function openSubscriber(client: Evaluator, { channel, onMessage }: Wanted): Subscriber {
   const subscribe = async () => {
     const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(textOf(message)));
     if (typeof unsubscribe !== "function") {

@@ -46,17 +46,11 @@ function judged(error: unknown): Failure {
   return { code: code !== undefined || LINK_WORDS.test(message) ? "unavailable" : "store", message };
 }
 
-/** Resolves if the server replies: if it refuses a PING the connection works all the same. */
-export async function answered(reply: Promise<unknown>): Promise<void> {
-  await unless(reply, /^/);
-}
+/** Matches a refusal of the first PING itself. Any other refusal is of more than that command, such as the user. */
+export const PING_REFUSED = /^NOPERM|^ERR unknown command/;
 
-/** The same for a first PING: rejects if more than that command is refused, such as the user. */
-export async function admitted(reply: Promise<unknown>): Promise<void> {
-  await unless(reply, /^NOPERM|^ERR unknown command/);
-}
-
-async function unless(reply: Promise<unknown>, refusal: RegExp): Promise<void> {
+/** Resolves if the server replies: if it refuses a PING, in such words, the connection works all the same. */
+export async function answered(reply: Promise<unknown>, refusal = /^/): Promise<void> {
   try {
     await reply;
   } catch (error) {

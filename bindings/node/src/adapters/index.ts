@@ -1,16 +1,13 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { type Evaluator, evaluate, isEvaluator } from "./evaluate.js";
 import { type IoredisClient, ioredis, isIoredis } from "./ioredis.js";
 import { isNodeRedis, type NodeRedisClient, nodeRedis } from "./node-redis.js";
 import { isUpstash, type UpstashClient, upstash } from "./upstash.js";
 
-export type { Adapter, Hearing, Link, TrackingMember } from "./adapter.js";
+export type { Adapter, TrackingMember } from "./adapter.js";
 export type { Evaluator, Unsubscribe } from "./evaluate.js";
-export { type Failure, failure } from "./failure.js";
-export type { IoredisClient } from "./ioredis.js";
-export type { NodeRedisClient } from "./node-redis.js";
-export type { UpstashClient } from "./upstash.js";
+export { failure } from "./failure.js";
 
 /**
  * What a locker can be made of: a client of ioredis (5 and 6), of node-redis (the package `redis`, 4
@@ -38,8 +35,7 @@ export function adapt(client: unknown): Adapter {
       return evaluate(client);
     }
   }
-  throw new LeaseholdError(
-    "config",
+  throw config(
     `${described(client)} is not a Redis client: a client of ioredis, node-redis (redis) or ` +
       "@upstash/redis is expected, or an object with eval(script, keys, args)",
   );

@@ -1,9 +1,9 @@
-import { LeaseholdError } from "../common/errors.js";
-import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
-import { type Emitter, hearEvents } from "./emitter.js";
-import { type Subscriber, Subscriptions } from "./subscriptions.js";
-import { address, closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
-import { CHANGES, countOf, idBy, trackingOf } from "./tracking.js";
+import { can } from "../common/check.js";
+import type { Adapter, Hearing, Link } from "./adapter.js";
+import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
+import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
+import { address, closed, errorOf, later, nothing, refusePrefix, secretsOf, texts } from "./shared.js";
+import { CHANGES, idBy, onOneConnection } from "./tracking.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {
@@ -42,28 +42,17 @@ interface IoredisOptions {
 
 /** Whether it is a client of ioredis, of whatever copy or subclass. */
 export function isIoredis(client: object): client is IoredisClient {
-  const { status, evalsha, duplicate, on } = client as Partial<IoredisConnection>;
-  return (
-    typeof status === "string" &&
-    [evalsha, duplicate, on].every((method) => typeof method === "function")
-  );
+  const { status } = client as Partial<IoredisConnection>;
+  return typeof status === "string" && can(client, "evalsha", "duplicate", "on");
 }
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
 export function ioredis(client: IoredisClient, own = false): Adapter {
   const options = ((client as { options?: IoredisOptions }).options ?? {}) as IoredisOptions;
   const clustered = isCluster(client);
-  if (hasPrefix(options)) {
-    throw new LeaseholdError(
-      "config",
-      "the ioredis client has a keyPrefix, with which processes would not exclude one another and " +
-        "locks could not be listed; give one without it, such as client.duplicate({ keyPrefix: \"\" }), " +
-        "and set leasehold's own namespace option instead",
-    );
-  }
-  const subscriptions = new Subscriptions((channel, onMessage, onEnd, onChange) =>
-    openSubscriber(() => anyServer(client), channel, onMessage, onEnd, onChange),
-  );
+  const prefixes = [options.keyPrefix, options.redisOptions?.keyPrefix];
+  refusePrefix("ioredis", prefixes, ', such as client.duplicate({ keyPrefix: "" })');
+  const subscriptions = new Subscriptions((wanted) => openSubscriber(() => anyServer(client), wanted));
   return {
     client: clustered ? "ioredis (Cluster)" : "ioredis",
     clustered,
@@ -77,10 +66,7 @@ export function ioredis(client: IoredisClient, own = false): Adapter {
     info: async (section) => String(await anyServer(client).info(section)),
     watch: (link) => watch(client, link),
     listen: (channel: string, hearing: Hearing) => subscriptions.listen(channel, hearing),
-    ...(!clustered && {
-      tracking: tracking(client as IoredisConnection, own),
-      runThen: runThen(client as IoredisConnection),
-    }),
+    ...(!clustered && oneConnection(client as IoredisConnection, own)),
     keepAlive: (alive) => subscriptions.keepAlive(alive),
     close: async () => subscriptions.close(),
   };
@@ -138,43 +124,21 @@ function commandOf(client: Commander): Command["constructor"] | undefined {
   }
 }
 
-function tracking(client: IoredisConnection, own: boolean): Tracking {
-  const shared = trackingOf(client, (...command) => client.call(...command), own);
-  return {
-    join: (tracked, up) => shared.join(tracked, up),
-    read: async (keys) => {
-      // One after the other, with nothing between them.
-      const commands = [["call", "CLIENT", "CACHING", "YES"], ["exists", ...keys]];
-      const replies = (await client.pipeline(commands).exec()) ?? [];
-      const reply = async (at: number): Promise<unknown> => {
-        const [error, reply] = replies[at] ?? [closed()];
-        return error ? Promise.reject(error) : reply;
-      };
-      return countOf(reply(0), reply(1));
-    },
+function oneConnection(client: IoredisConnection, own: boolean): Partial<Adapter> {
+  const call = (...command: string[]) => client.call(...command);
+  const pair = (...commands: [string[], string[]]) => {
+    const replies = client.pipeline(commands.map((command) => ["call", ...command])).exec();
+    const reply = async (at: number): Promise<unknown> => {
+      const [error, reply] = (await replies)?.[at] ?? [closed()];
+      return error ? Promise.reject(error) : reply;
+    };
+    return [reply(0), reply(1)] as const;
   };
-}
-
-function runThen(client: IoredisConnection): NonNullable<Adapter["runThen"]> {
-  return async (how, script, keys, args, command) => {
-    // One after the other, with nothing between them.
-    const run = ["call", how, script, String(keys.length), ...keys, ...args];
-    const replies = await client.pipeline([run, ["call", ...command]]).exec();
-    const [[error, reply], [refused, waited]] = replies as [[unknown, unknown], [unknown, unknown]];
-    if (error) {
-      throw error;
-    }
-    return refused ? { reply: texts(reply), refused } : { reply: texts(reply), waited };
-  };
+  return onOneConnection(client, call, pair, own);
 }
 
 function isCluster(client: IoredisClient): client is IoredisCluster {
   return (client as { isCluster?: unknown }).isCluster === true;
-}
-
-function hasPrefix(options: IoredisOptions): boolean {
-  const prefixes = [options.keyPrefix, options.redisOptions?.keyPrefix];
-  return prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length);
 }
 
 /** A connection to any node: what is published in a cluster is heard at every node. */
@@ -191,37 +155,16 @@ function anyServer(client: IoredisClient): IoredisConnection {
 }
 
 function watch(client: IoredisClient, link: Link): () => void {
-  let last: unknown;
-  const stopHearing = hearEvents(client, {
-    ready: () => {
-      last = undefined;
-      link.up();
-    },
-    error: (error) => {
-      last = error;
-      if (client.status !== "ready") {
-        link.down(error);
-      }
-    },
-    close: () => link.down(last ?? closed()),
-    end: () => link.down(last ?? closed()),
+  const ready = () => client.status === "ready";
+  const idle = () => client.status === "wait";
+  const stop = watchConnection(client, link, { ready, idle }, {
     // Only clusters: the new node may be in the place of one that failed.
-    "+node": () => client.status === "ready" && link.up(),
+    "+node": () => ready() && link.up(),
   });
-  if (client.status === "ready") {
-    link.up();
-  } else if (client.status === "end") {
+  if (client.status === "end") {
     link.down(closed());
   }
-  const stopStarting = startSoon(
-    () => client.status === "wait",
-    () => client.connect(),
-    link,
-  );
-  return () => {
-    stopStarting();
-    stopHearing();
-  };
+  return stop;
 }
 
 /** Settings of a connection that only listens, and that is replaced when it breaks. */
@@ -253,30 +196,21 @@ function duplicateOf(server: IoredisConnection): IoredisConnection {
   return server.duplicate({ ...FOR_A_SUBSCRIBER, ...checked });
 }
 
-function openSubscriber(
-  server: () => IoredisConnection,
-  channel: string,
-  onMessage: (text: string) => void,
-  onEnd: (error: unknown) => void,
-  onChange: ((key: string) => void) | undefined,
-): Subscriber {
+function openSubscriber(server: () => IoredisConnection, wanted: Wanted): Subscriber {
+  const { channel, onMessage, onEnd, onChange } = wanted;
   let own: IoredisConnection;
   try {
     own = duplicateOf(server());
   } catch (error) {
     return { ready: Promise.reject(error), check: async () => {}, keepAlive: nothing, close: nothing };
   }
-  let first: unknown;
   let alive = false;
   const keep = () => keepStream(own, alive);
-  // Never removed, because an error without a listener would be printed.
-  own.on("error", (error) => {
-    first ??= error;
-  });
+  const first = firstError(own);
   const stopHearing = hearEvents(own, {
     connect: keep,
     message: (from, text) => (from === CHANGES ? onChange?.(String(text)) : onMessage(String(text))),
-    end: () => onEnd(first ?? closed()),
+    end: () => onEnd(first() ?? closed()),
   });
   const ready = own.connect().then(
     async () => {
@@ -284,11 +218,11 @@ function openSubscriber(
       await own.subscribe(channel);
       return id;
     },
-    (error) => Promise.reject(first ?? errorOf(error)),
+    (error) => Promise.reject(first() ?? errorOf(error)),
   );
   return {
     ready,
-    check: () => own.ping(),
+    check: async () => own.ping(),
     keepAlive: (now) => {
       alive = now;
       keep();
@@ -304,11 +238,7 @@ function openSubscriber(
 
 /** Sets whether a connection's socket keeps the process alive; each new socket needs it again. */
 export function keepStream({ stream }: IoredisConnection, alive: boolean): void {
-  if (alive) {
-    stream?.ref?.();
-  } else {
-    stream?.unref?.();
-  }
+  stream?.[alive ? "ref" : "unref"]?.();
 }
 
 /** Breaks a connection at once; `disconnect` would wait for the other side, which may never reply. */

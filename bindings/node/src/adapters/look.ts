@@ -1,6 +1,7 @@
+import { config } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { later, stopTimer } from "./shared.js";
-import { builtin, type TlsOptions } from "./tls.js";
+import { builtin, type Socket, type TlsOptions } from "./tls.js";
 import { tlsErrorMeaning } from "./tls-errors.js";
 import type { Address, Target } from "./url.js";
 
@@ -33,11 +34,11 @@ export async function look(target: Target, options: TlsOptions, error?: unknown)
   const byte = await answer(first, tls ? "PING\r\n" : HELLO);
   if (tls) {
     return byte === 0x2b || byte === 0x2d
-      ? mistaken("does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS")
+      ? config("the server does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS")
       : refusal(first, options);
   }
   return byte === 0x15 || byte === 0x16
-    ? mistaken("speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port")
+    ? config("the server speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port")
     : undefined;
 }
 
@@ -57,21 +58,8 @@ export function lookIfSlow(target: Target, tls: TlsOptions, over: AbortSignal): 
 
 /** Why one side does not trust the other. A server looks at a client's certificate once the client is done. */
 async function refusal(address: Address, options: TlsOptions): Promise<LeaseholdError | undefined> {
-  const tls = builtin("tls");
-  if (tls === undefined) {
-    return undefined;
-  }
-  return new Promise((resolve) => {
-    const socket = tls.connect({ ...address, ...options });
-    const end = (error?: LeaseholdError) => {
-      stopTimer(timer);
-      socket.destroy();
-      resolve(error);
-    };
-    const timer = later(LIMIT, end, true);
-    socket.on("error", (error) => end(tlsError(error)));
-    socket.on("close", () => end());
-  });
+  const socket = builtin("tls")?.connect({ ...address, ...options });
+  return socket && firstOf(socket, (end) => socket.on("error", (error) => end(tlsError(error))));
 }
 
 function tlsError(error: unknown): LeaseholdError | undefined {
@@ -82,25 +70,24 @@ function tlsError(error: unknown): LeaseholdError | undefined {
 
 /** The first byte of what a server says to this. */
 async function answer(address: Address, question: string): Promise<number | undefined> {
-  const net = builtin("net");
-  if (net === undefined) {
-    return undefined;
-  }
-  return new Promise((resolve) => {
-    const socket = net.connect(address);
-    const end = (byte?: number) => {
-      stopTimer(timer);
-      socket.destroy();
-      resolve(byte);
-    };
-    const timer = later(LIMIT, end, true);
+  const socket = builtin("net")?.connect(address);
+  return socket && firstOf(socket, (end) => {
     socket.on("error", () => end());
-    socket.on("close", () => end());
     socket.on("data", (data: Uint8Array) => end(data[0]));
     socket.on("connect", () => socket.write(question, "latin1"));
   });
 }
 
-function mistaken(what: string): LeaseholdError {
-  return new LeaseholdError("config", `the server ${what}`);
+/** Resolves to what is found first on a connection; `undefined` if it closes before, or after the time limit. */
+function firstOf<T>(socket: Socket, listen: (end: (found?: T) => void) => void): Promise<T | undefined> {
+  return new Promise((resolve) => {
+    const end = (found?: T) => {
+      stopTimer(timer);
+      socket.destroy();
+      resolve(found);
+    };
+    const timer = later(LIMIT, end, true);
+    listen(end);
+    socket.on("close", () => end());
+  });
 }

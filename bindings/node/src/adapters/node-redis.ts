@@ -1,20 +1,21 @@
-import { LeaseholdError } from "../common/errors.js";
-import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
-import { type Emitter, hearEvents } from "./emitter.js";
-import { type Subscriber, Subscriptions } from "./subscriptions.js";
+import { can, config } from "../common/check.js";
+import type { Adapter, Hearing, Link } from "./adapter.js";
+import { type Emitter, firstError, hearEvents, watchConnection } from "./emitter.js";
+import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
 import {
   address,
   closed,
   errorOf,
   later,
   nothing,
+  refusePrefix,
   secretsOf,
   startSoon,
   stopTimer,
   texts,
   type Timer,
 } from "./shared.js";
-import { CHANGES, countOf, idBy, trackingOf } from "./tracking.js";
+import { CHANGES, idBy, onOneConnection } from "./tracking.js";
 
 /**
  * A client of the package `redis` (node-redis) from version 4 on: made by `createClient`,
@@ -71,21 +72,22 @@ type ClientKind = "client" | "pool" | "cluster" | "sentinel";
 
 /** Whether it is a client of node-redis, of whatever copy or subclass. */
 export function isNodeRedis(client: object): client is NodeRedisClient {
-  const { isOpen, evalSha, connect, on } = client as Partial<NodeRedisClient>;
-  return (
-    typeof isOpen === "boolean" &&
-    [evalSha, connect, on].every((method) => typeof method === "function")
-  );
+  const { isOpen } = client as Partial<NodeRedisClient>;
+  return typeof isOpen === "boolean" && can(client, "evalSha", "connect", "on");
 }
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
 export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
   const kind = kindOf(client);
   const options = (client as NodeRedisConnection).options;
-  checkOptions(client, options);
-  const subscriptions = new Subscriptions((channel, onMessage, onEnd, onChange) =>
-    openSubscriber(() => duplicateOf(client, kind), channel, onMessage, onEnd, onChange),
-  );
+  refusePrefix("node-redis", [(client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix]);
+  if (options?.legacyMode) {
+    throw config(
+      "the node-redis client is in legacyMode, in which commands take callbacks; " +
+        "give one without it, such as client.duplicate({ legacyMode: false })",
+    );
+  }
+  const subscriptions = new Subscriptions((wanted) => openSubscriber(() => duplicateOf(client, kind), wanted));
   return {
     client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
     clustered: kind === "cluster",
@@ -97,37 +99,19 @@ export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
     eval: (script, keys, args) => run(kind, () => client.eval(script, { keys, arguments: args })),
     info: (section) => withServer(client, kind, async (server) => String(await server.info(section))),
     watch: (link) =>
-      kind === "client" ? watchOne(client, link) : watchMany(client, kind, link),
+      kind === "client"
+        ? watchConnection(client, link, { ready: () => (client as NodeRedisConnection).isReady, idle: () => !client.isOpen })
+        : watchMany(client, kind, link),
     listen: (channel: string, hearing: Hearing) => subscriptions.listen(channel, hearing),
-    ...(kind === "client" && {
-      tracking: tracking(client as NodeRedisConnection, own),
-      runThen: runThen(client as NodeRedisConnection),
-    }),
+    ...(kind === "client" && oneConnection(client as NodeRedisConnection, own)),
     keepAlive: (alive) => subscriptions.keepAlive(alive),
     close: async () => subscriptions.close(),
   };
 }
 
-function tracking(client: NodeRedisConnection, own: boolean): Tracking {
-  const shared = trackingOf(client, (...command) => client.sendCommand(command), own);
-  return {
-    join: (tracked, up) => shared.join(tracked, up),
-    // One after the other, with nothing between them.
-    read: async (keys) =>
-      countOf(client.sendCommand(["CLIENT", "CACHING", "YES"]), client.sendCommand(["EXISTS", ...keys])),
-  };
-}
-
-function runThen(client: NodeRedisConnection): NonNullable<Adapter["runThen"]> {
-  return async (how, script, keys, args, command) => {
-    // Both are sent before either is answered, one after the other.
-    const ran = client.sendCommand([how, script, String(keys.length), ...keys, ...args]);
-    const waited = client.sendCommand(command).then(
-      (waited) => ({ waited }),
-      (refused: unknown) => ({ refused }),
-    );
-    return { reply: texts(await ran), ...(await waited) };
-  };
+function oneConnection(client: NodeRedisConnection, own: boolean): Partial<Adapter> {
+  const send = (command: string[]) => client.sendCommand(command);
+  return onOneConnection(client, (...command) => send(command), (...commands) => [send(commands[0]), send(commands[1])], own);
 }
 
 async function run(kind: ClientKind, script: () => Promise<unknown>): Promise<unknown> {
@@ -149,24 +133,6 @@ function kindOf(client: NodeRedisClient): ClientKind {
     return "sentinel";
   }
   return typeof idleClients === "number" && typeof execute === "function" ? "pool" : "client";
-}
-
-function checkOptions(client: NodeRedisClient, options: NodeRedisOptions | undefined): void {
-  const prefix = (client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix;
-  if ((prefix as { length?: number } | undefined)?.length) {
-    throw new LeaseholdError(
-      "config",
-      "the node-redis client has a keyPrefix, with which processes would not exclude one another " +
-        "and locks could not be listed; give one without it, and set leasehold's own namespace option instead",
-    );
-  }
-  if (options?.legacyMode) {
-    throw new LeaseholdError(
-      "config",
-      "the node-redis client is in legacyMode, in which commands take callbacks; " +
-        "give one without it, such as client.duplicate({ legacyMode: false })",
-    );
-  }
 }
 
 /** Uses a connection to any server that takes writes. */
@@ -207,32 +173,6 @@ function duplicateOf(client: NodeRedisClient, kind: ClientKind): Promise<NodeRed
       maintNotifications: undefined,
     }),
   );
-}
-
-function watchOne(client: NodeRedisClient, link: Link): () => void {
-  const ready = () => (client as NodeRedisConnection).isReady;
-  let last: unknown;
-  const stopHearing = hearEvents(client, {
-    ready: () => {
-      last = undefined;
-      link.up();
-    },
-    error: (error) => {
-      last = error;
-      if (!ready()) {
-        link.down(error);
-      }
-    },
-    end: () => link.down(last ?? closed()),
-  });
-  if (ready()) {
-    link.up();
-  }
-  const stopStarting = startSoon(() => !client.isOpen, () => client.connect(), link);
-  return () => {
-    stopStarting();
-    stopHearing();
-  };
 }
 
 /** The others emit few events: at first and after each error they are looked at until they are up. */
@@ -287,13 +227,8 @@ function connected(client: NodeRedisClient, kind: ClientKind): boolean {
   }
 }
 
-function openSubscriber(
-  duplicate: () => Promise<NodeRedisConnection>,
-  channel: string,
-  onMessage: (text: string) => void,
-  onEnd: (error: unknown) => void,
-  onChange: ((key: string) => void) | undefined,
-): Subscriber {
+function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: Wanted): Subscriber {
+  const { channel, onMessage, onEnd, onChange } = wanted;
   let own: NodeRedisConnection | undefined;
   let alive = false;
   let shut = false;
@@ -313,16 +248,12 @@ function openSubscriber(
     if (shut) {
       return undefined;
     }
-    let first: unknown;
-    const ended = () => own?.isOpen === false && onEnd(first ?? closed());
-    // Never removed, because an error without a listener would end the process.
-    own.on("error", (error) => {
-      first ??= error;
-    });
+    const first = firstError(own);
+    const ended = () => own?.isOpen === false && onEnd(first() ?? closed());
     stopHearing = hearEvents(own, { error: ended, end: ended });
     keepSocket(own, alive);
     connecting = own.connect();
-    await connecting.catch((error) => Promise.reject(first ?? errorOf(error)));
+    await connecting.catch((error) => Promise.reject(first() ?? errorOf(error)));
     // It may have changed while it was connecting.
     keepSocket(own, alive);
     const id = onChange && (await idBy((...command) => (own as NodeRedisConnection).sendCommand(command)));
@@ -357,11 +288,7 @@ function changed(keys: unknown, onChange: (key: string) => void): void {
 
 /** Sets whether a connection keeps the process alive; later sockets of it follow. */
 export function keepSocket(connection: NodeRedisConnection, alive: boolean): void {
-  if (alive) {
-    connection.ref();
-  } else {
-    connection.unref();
-  }
+  connection[alive ? "ref" : "unref"]();
 }
 
 /** Closes a connection that we made, at once, whatever state it is in. */

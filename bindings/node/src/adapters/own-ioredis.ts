@@ -1,7 +1,8 @@
 import type { Adapter } from "./adapter.js";
-import { admitted, answered, failure } from "./failure.js";
+import { firstError } from "./emitter.js";
+import { answered, failure, PING_REFUSED } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
-import { grown, keepTimer, later, OPEN_LIMITS, PING_LIMIT, type Timer, within } from "./shared.js";
+import { grown, keepTimer, later, OPEN_LIMITS, PING_LIMIT, suspecting, type Timer, within } from "./shared.js";
 import type { TlsOptions } from "./tls.js";
 import type { Opening, Target } from "./url.js";
 
@@ -29,12 +30,8 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
   const { lazily, timeout } = how;
   const client = make(module as IoredisModule, target, tls, timeout);
   const limit = timeout * OPEN_LIMITS;
-  let first: unknown;
-  // Never removed, because an error without a listener would be printed. The first error says what is
-  // wrong: after WRONGPASS comes NOAUTH.
-  client.on("error", (error) => {
-    first ??= error;
-  });
+  // After WRONGPASS comes NOAUTH.
+  const first = firstError(client);
   const adapter = ioredis(client, true);
   const own = { ...adapter, ...owned(client, adapter, limit) };
   if (lazily) {
@@ -43,16 +40,16 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
   const open = async () => {
     await client.connect();
     // Some versions are ready although AUTH or SELECT failed.
-    await admitted(client.ping());
-    if (first !== undefined) {
-      throw first;
+    await answered(client.ping(), PING_REFUSED);
+    if (first() !== undefined) {
+      throw first();
     }
   };
   try {
     await within(limit, open(), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
   } catch (error) {
     await own.close();
-    throw exact(first ?? error, target);
+    throw exact(first() ?? error, target);
   }
   return own;
 }
@@ -107,7 +104,6 @@ function make({ Redis, Cluster }: IoredisModule, target: Target, tls: TlsOptions
 /** What an adapter may do to a client only if we made it. */
 function owned(client: Own, adapter: Adapter, limit: number): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
   let alive = true;
-  let suspected = false;
   const connections = () => client.nodes?.("all") ?? [client];
   const keep = () => {
     for (const connection of connections()) {
@@ -133,16 +129,10 @@ function owned(client: Own, adapter: Adapter, limit: number): Pick<Adapter, "sus
     await answer.catch(() => breakConnection(connection));
   };
   return {
-    suspect: (demoted = false) => {
-      if (demoted) {
-        connections().forEach(breakConnection);
-      } else if (!suspected) {
-        suspected = true;
-        void Promise.all(connections().map(check)).finally(() => {
-          suspected = false;
-        });
-      }
-    },
+    suspect: suspecting(
+      () => Promise.all(connections().map(check)),
+      () => connections().forEach(breakConnection),
+    ),
     keepAlive: (now) => {
       alive = now;
       keep();

@@ -1,5 +1,5 @@
 import type { Adapter } from "./adapter.js";
-import { admitted, answered } from "./failure.js";
+import { answered, PING_REFUSED } from "./failure.js";
 import { closeConnection, keepSocket, type NodeRedisConnection, nodeRedis } from "./node-redis.js";
 import {
   grown,
@@ -9,6 +9,7 @@ import {
   OPEN_LIMITS,
   PING_LIMIT,
   stopTimer,
+  suspecting,
   type Timer,
   within,
 } from "./shared.js";
@@ -44,7 +45,7 @@ export async function openNodeRedis(module: object, target: Target, tls: TlsOpti
   }
   const open = async () => {
     await client.connect();
-    await admitted(client.sendCommand(["PING"]));
+    await answered(client.sendCommand(["PING"]), PING_REFUSED);
   };
   try {
     await within(limit, open(), "the server did not answer", true);
@@ -62,7 +63,6 @@ function owned(
   limit: number,
 ): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
   let alive = true;
-  let suspected = false;
   let shut = false;
   let tries = 0;
   let timer: Timer | undefined;
@@ -98,17 +98,9 @@ function owned(
   const check = async () => {
     const answer = answered(client.sendCommand(["PING"]));
     await within(PING_LIMIT, answer, "the connection did not answer").catch(replace);
-    suspected = false;
   };
   return {
-    suspect: (demoted = false) => {
-      if (demoted) {
-        replace();
-      } else if (!suspected) {
-        suspected = true;
-        void check();
-      }
-    },
+    suspect: suspecting(check, replace),
     keepAlive: (now) => {
       alive = now;
       keepSocket(client, alive);

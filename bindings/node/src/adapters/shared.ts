@@ -1,6 +1,7 @@
+import { config } from "../common/check.js";
 import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
-import type { Link } from "./adapter.js";
+import type { Adapter, Link } from "./adapter.js";
 
 /** Until a connection can be used takes several requests, each of which has the `connectTimeout`. */
 export const OPEN_LIMITS = 2;
@@ -8,6 +9,12 @@ export const OPEN_LIMITS = 2;
 export const PING_LIMIT = 1_000;
 
 export function nothing(): void {}
+
+/** Watches a client without a connection: its link is up at once, and stays so. */
+export function alwaysUp(link: Link): () => void {
+  link.up();
+  return nothing;
+}
 
 /** The error of a client that says nothing more exact. */
 export function closed(): Error {
@@ -44,6 +51,18 @@ export function within<T>(
     const timer = later(milliseconds, late, alive);
     answer.then(resolve, reject).finally(() => stopTimer(timer));
   });
+}
+
+/** Makes an adapter's `suspect`: it checks the connection, one check at a time, or replaces a demoted one at once. */
+export function suspecting(check: () => Promise<unknown>, replace: () => void): NonNullable<Adapter["suspect"]> {
+  let checking: Promise<unknown> | undefined;
+  return (demoted = false) => {
+    if (demoted) {
+      replace();
+    } else {
+      checking ??= check().finally(() => (checking = undefined));
+    }
+  };
 }
 
 /**
@@ -99,6 +118,16 @@ export function address(read: () => unknown): string | undefined {
 /** The passwords among these, to be hidden. */
 export function secretsOf(...values: unknown[]): string[] {
   return values.filter((value): value is string => typeof value === "string" && value !== "");
+}
+
+/** Refuses a client whose own settings put something in front of its keys. */
+export function refusePrefix(client: string, prefixes: readonly unknown[], such = ""): void {
+  if (prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length)) {
+    throw config(
+      `the ${client} client has a keyPrefix, with which processes would not exclude one another and locks could not be ` +
+        `listed; give one without it${such}, and set leasehold's own namespace option instead`,
+    );
+  }
 }
 
 /** Whether a text has one of these secrets in it, and must not be shown. */

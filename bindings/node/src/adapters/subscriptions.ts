@@ -12,13 +12,16 @@ export interface Subscriber {
   close(): void;
 }
 
-/** Makes a new connection; `onEnd` is called when that ends. Without `onChange` its id is not asked. */
-export type OpenSubscriber = (
-  channel: string,
-  onMessage: (text: string) => void,
-  onEnd: (error: unknown) => void,
-  onChange?: (key: string) => void,
-) => Subscriber;
+/** The channel that a new connection hears, and the listeners for it. */
+export interface Wanted {
+  readonly channel: string;
+  onMessage(text: string): void;
+  onEnd(error: unknown): void;
+  /** Without this the connection's id is not asked. */
+  readonly onChange: ((key: string) => void) | undefined;
+}
+
+type OpenSubscriber = (wanted: Wanted) => Subscriber;
 
 const OPEN_LIMIT = 10_000;
 /** How often the connection is asked whether it still hears anything, and how long that may take. */
@@ -32,16 +35,13 @@ const SLOWEST_RETRY_IF_REFUSED = 30_000;
 
 /** What an adapter listens with, and whether the process stays alive for it. */
 export class Subscriptions {
-  readonly #open: OpenSubscriber;
   readonly #subscriptions = new Set<Subscription>();
   #alive = false;
 
-  constructor(open: OpenSubscriber) {
-    this.#open = open;
-  }
+  constructor(private readonly open: OpenSubscriber) {}
 
   listen(channel: string, hearing: Hearing): () => void {
-    const subscription = new Subscription(this.#open, channel, hearing, this.#alive);
+    const subscription = new Subscription(this.open, channel, hearing, this.#alive);
     this.#subscriptions.add(subscription);
     return () => {
       this.#subscriptions.delete(subscription);
@@ -69,26 +69,23 @@ export class Subscriptions {
  * each time every subscription is confirmed, and in a cluster the next may be to another node.
  */
 class Subscription {
-  readonly #open: OpenSubscriber;
-  readonly #channel: string;
-  readonly #hearing: Hearing;
-  #alive: boolean;
   #subscriber: Subscriber | undefined;
   #timer: Timer | undefined;
   #tries = 0;
   #since = Number.POSITIVE_INFINITY;
   #stopped = false;
 
-  constructor(open: OpenSubscriber, channel: string, hearing: Hearing, alive: boolean) {
-    this.#open = open;
-    this.#channel = channel;
-    this.#hearing = hearing;
-    this.#alive = alive;
+  constructor(
+    private readonly open: OpenSubscriber,
+    private readonly channel: string,
+    private readonly hearing: Hearing,
+    private alive: boolean,
+  ) {
     this.#start();
   }
 
   keepAlive(alive: boolean): void {
-    this.#alive = alive;
+    this.alive = alive;
     this.#subscriber?.keepAlive(alive);
     keepTimer(this.#timer, alive);
   }
@@ -102,12 +99,15 @@ class Subscription {
 
   #start(): void {
     const current = () => this.#subscriber === subscriber;
-    const onMessage = (text: string) => current() && this.#hearing.message(text);
     const onEnd = (error: unknown) => current() && this.#broke(error);
-    const onChange = (key: string) => current() && this.#hearing.changed?.(key);
-    const subscriber = this.#open(this.#channel, onMessage, onEnd, this.#hearing.changed && onChange);
+    const subscriber = this.open({
+      channel: this.channel,
+      onMessage: (text) => current() && this.hearing.message(text),
+      onEnd,
+      onChange: this.hearing.changed && ((key) => current() && this.hearing.changed?.(key)),
+    });
     this.#subscriber = subscriber;
-    subscriber.keepAlive(this.#alive);
+    subscriber.keepAlive(this.alive);
     const ready = within(OPEN_LIMIT, subscriber.ready, "the server confirmed no subscription");
     ready.then((id) => current() && this.#subscribed(id), onEnd);
   }
@@ -115,27 +115,22 @@ class Subscription {
   #subscribed(id: number | Unheard | undefined): void {
     this.#since = now();
     this.#checkLater();
-    this.#hearing.subscribed(id);
+    this.hearing.subscribed(id);
   }
 
   #checkLater(): void {
-    this.#timer = later(CHECK, () => void this.#check(), this.#alive);
+    this.#timer = later(CHECK, () => this.#check(), this.alive);
   }
 
   /** A half-open connection hears nothing, without any error. */
-  async #check(): Promise<void> {
+  #check(): void {
     const subscriber = this.#subscriber;
-    try {
-      const answer = answered(subscriber?.check() ?? Promise.resolve());
-      await within(CHECK_LIMIT, answer, "the subscriber's connection did not answer");
-      if (subscriber === this.#subscriber && !this.#stopped) {
-        this.#checkLater();
-      }
-    } catch (error) {
-      if (subscriber === this.#subscriber && !this.#stopped) {
-        this.#broke(error);
-      }
-    }
+    const current = () => subscriber === this.#subscriber && !this.#stopped;
+    const answer = answered(subscriber?.check() ?? Promise.resolve());
+    within(CHECK_LIMIT, answer, "the subscriber's connection did not answer").then(
+      () => current() && this.#checkLater(),
+      (error: unknown) => current() && this.#broke(error),
+    );
   }
 
   #broke(reason: unknown): void {
@@ -153,7 +148,7 @@ class Subscription {
       ? grown(FIRST_RETRY_IF_REFUSED, this.#tries, SLOWEST_RETRY_IF_REFUSED)
       : grown(FIRST_RETRY, this.#tries, SLOWEST_RETRY);
     this.#tries += 1;
-    this.#timer = later(pause, () => this.#start(), this.#alive);
-    this.#hearing.unsubscribed(error);
+    this.#timer = later(pause, () => this.#start(), this.alive);
+    this.hearing.unsubscribed(error);
   }
 }

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 import type { TlsFiles } from "./url.js";
 
 /** What Node's `tls.connect` is told. */
@@ -9,6 +9,8 @@ export interface TlsOptions {
   cert?: string;
   key?: string;
 }
+
+export type Socket = import("node:net").Socket;
 
 type CheckServerIdentity = typeof import("node:tls").checkServerIdentity;
 
@@ -36,10 +38,10 @@ export async function readTls({ ca, cert, key, serverName }: TlsFiles): Promise<
     const own = at(key, "client key");
     const pair = usable(() => new X509Certificate(certificate).checkPrivateKey(createPrivateKey(secret)));
     if (pair === undefined) {
-      throw bad(`${own} has no private key in PEM`);
+      throw config(`${own} has no private key in PEM`);
     }
     if (!pair) {
-      throw bad(`${own} is not the key of ${at(cert, "client certificate")}`);
+      throw config(`${own} is not the key of ${at(cert, "client certificate")}`);
     }
   }
   return options;
@@ -49,10 +51,10 @@ async function certificateIn(path: string, what: string): Promise<string> {
   const { X509Certificate } = needed("crypto");
   const text = await textOf(path, what);
   if (!text.includes("-----BEGIN CERTIFICATE-----")) {
-    throw bad(`${at(path, what)} has no certificate in PEM`);
+    throw config(`${at(path, what)} has no certificate in PEM`);
   }
   if (usable(() => new X509Certificate(text)) === undefined) {
-    throw bad(`${at(path, what)} is no valid PEM, or has a certificate that cannot be read`);
+    throw config(`${at(path, what)} is no valid PEM, or has a certificate that cannot be read`);
   }
   return text;
 }
@@ -64,7 +66,7 @@ async function textOf(path: string, what: string): Promise<string> {
   } catch (error) {
     const { code } = error as { code?: unknown };
     const why = code === "ENOENT" ? "there is no such file" : code === "EACCES" ? "this user may not" : String(code);
-    throw bad(`${at(path, what)} cannot be read: ${why}`);
+    throw config(`${at(path, what)} cannot be read: ${why}`);
   }
 }
 
@@ -84,7 +86,7 @@ export function builtin<N extends keyof Builtins>(name: N): Builtins[N] | undefi
 function needed<N extends keyof Builtins>(name: N): Builtins[N] {
   const found = builtin(name);
   if (found === undefined) {
-    throw bad("the parameters of TLS need Node 20.16, 22.3 or newer; else give a client of your own to Locker.from");
+    throw config("the parameters of TLS need Node 20.16, 22.3 or newer; else give a client of your own to Locker.from");
   }
   return found;
 }
@@ -99,8 +101,4 @@ function usable<T>(make: () => T): T | undefined {
 
 function at(path: string, what: string): string {
   return `the ${what} file ${path}`;
-}
-
-function bad(what: string): LeaseholdError {
-  return new LeaseholdError("config", what);
 }

@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
-import type { Tracked, Tracking, Unheard } from "./adapter.js";
-import { nothing } from "./shared.js";
+import type { Adapter, Tracked, Tracking, Unheard } from "./adapter.js";
+import { nothing, texts } from "./shared.js";
 
 /** The channel on which a server says what was changed, to a connection that speaks RESP2. */
 export const CHANGES = "__redis__:invalidate";
@@ -14,27 +14,15 @@ type SendCommand = (...command: string[]) => Promise<unknown>;
 /** The tracking of each client: a connection has one, and any number of lockers may share the client. */
 const ALL = new WeakMap<object, SharedTracking>();
 
-/** The tracking of a client, which sends one command by `call`. Of a client that is `own` nobody else can turn it on. */
-export function trackingOf(client: object, call: SendCommand, own: boolean): Pick<Tracking, "join"> {
-  const shared = ALL.get(client) ?? new SharedTracking(call, own);
-  ALL.set(client, shared);
-  return shared;
-}
-
 /** One locker that hears of changes. */
-class TrackingLocker {
+interface TrackingLocker {
   readonly tracked: Tracked;
   /** True while the connection for commands is there. */
   up: boolean;
   /** The id of the connection on which this locker listens, while it does. */
   subscriber: number | undefined;
   /** For which turning on it was told that it hears of changes. */
-  told = 0;
-
-  constructor(tracked: Tracked, up: boolean) {
-    this.tracked = tracked;
-    this.up = up;
-  }
+  told: number;
 }
 
 /**
@@ -42,8 +30,6 @@ class TrackingLocker {
  * and when it stops to listen another takes its place.
  */
 class SharedTracking {
-  readonly #call: SendCommand;
-  readonly #own: boolean;
   readonly #members = new Set<TrackingLocker>();
   /** Where the server may have been told to say it: the ids of connections that listen. */
   #ours = new Set<number>();
@@ -52,13 +38,10 @@ class SharedTracking {
   /** One at a time sends commands. */
   #last: Promise<void> = Promise.resolve();
 
-  constructor(call: SendCommand, own: boolean) {
-    this.#call = call;
-    this.#own = own;
-  }
+  constructor(private readonly call: SendCommand, private readonly own: boolean) {}
 
   join(tracked: Tracked, up: boolean): ReturnType<Tracking["join"]> {
-    const member = new TrackingLocker(tracked, up);
+    const member: TrackingLocker = { tracked, up, subscriber: undefined, told: 0 };
     this.#members.add(member);
     return {
       linked: (up) => {
@@ -75,13 +58,15 @@ class SharedTracking {
       leave: () => {
         this.#members.delete(member);
         // Without a connection there is nothing to turn off, and a command would wait for one.
-        return member.up && !this.#own ? this.#update() : Promise.resolve();
+        return member.up && !this.own ? this.#update() : Promise.resolve();
       },
     };
   }
 
   #update(): Promise<void> {
-    this.#last = this.#last.then(() => this.#redirectAnew()).catch((error) => this.#refused(error));
+    this.#last = this.#last.then(() => this.#redirectAnew()).catch((error) => {
+      this.#members.forEach(({ tracked }) => tracked.refused(error));
+    });
     return this.#last;
   }
 
@@ -90,7 +75,12 @@ class SharedTracking {
     const subscribers = [...this.#members].flatMap(({ up, subscriber }) => (up && subscriber !== undefined ? [subscriber] : []));
     const subscriber = subscribers.find((subscriber) => this.#ours.has(subscriber)) ?? subscribers[0];
     if (subscriber === undefined) {
-      await (this.#members.size === 0 ? this.#turnOff() : undefined);
+      if (this.#members.size === 0) {
+        if (this.#ours.has(await this.#redirect())) {
+          await this.call("CLIENT", "TRACKING", "OFF");
+        }
+        this.#ours.clear();
+      }
       return;
     }
     const is = await this.#redirect();
@@ -100,7 +90,7 @@ class SharedTracking {
     if (is !== subscriber) {
       this.#ours.add(subscriber);
       // OPTIN, so that nothing else that is read on this connection is tracked.
-      await this.#call("CLIENT", "TRACKING", "ON", "REDIRECT", String(subscriber), "OPTIN", "NOLOOP");
+      await this.call("CLIENT", "TRACKING", "ON", "REDIRECT", String(subscriber), "OPTIN", "NOLOOP");
       this.#ours = new Set([subscriber]);
       this.#generation += 1;
     }
@@ -112,20 +102,9 @@ class SharedTracking {
     }
   }
 
-  async #turnOff(): Promise<void> {
-    if (this.#ours.has(await this.#redirect())) {
-      await this.#call("CLIENT", "TRACKING", "OFF");
-    }
-    this.#ours.clear();
-  }
-
   /** Where the server says it now, if that may be anywhere else than here. */
   async #redirect(): Promise<number> {
-    return this.#own ? OFF : Number(await this.#call("CLIENT", "GETREDIR"));
-  }
-
-  #refused(error: unknown): void {
-    this.#members.forEach(({ tracked }) => tracked.refused(error));
+    return this.own ? OFF : Number(await this.call("CLIENT", "GETREDIR"));
   }
 }
 
@@ -139,14 +118,43 @@ export async function idBy(call: SendCommand): Promise<number | Unheard> {
   }
 }
 
-/** How many of the keys there are, after `CLIENT CACHING`; throws what that was refused with, if it is for good. */
-export async function countOf(caching: Promise<unknown>, reading: Promise<unknown>): Promise<number> {
-  const refused = caching.then(nothing, (error: unknown) => error);
-  const there = Number(await reading);
-  const error = await refused;
-  // On a new connection it is turned on soon.
-  if (error !== undefined && messageOf(error).startsWith("NOPERM")) {
-    throw error;
-  }
-  return there;
+/** Sends two commands, one after the other with nothing between them, and returns the reply to each. */
+type SendPair = (first: string[], second: string[]) => readonly [Promise<unknown>, Promise<unknown>];
+
+/**
+ * Makes the parts of an adapter that need one connection for all commands. `call` sends one command, and nobody
+ * else can turn on tracking for a client that is `own`.
+ */
+export function onOneConnection(
+  client: object,
+  call: SendCommand,
+  pair: SendPair,
+  own: boolean,
+): Required<Pick<Adapter, "tracking" | "runThen">> {
+  const shared = ALL.get(client) ?? new SharedTracking(call, own);
+  ALL.set(client, shared);
+  return {
+    tracking: {
+      join: (tracked, up) => shared.join(tracked, up),
+      read: async (keys) => {
+        const [caching, reading] = pair(["CLIENT", "CACHING", "YES"], ["EXISTS", ...keys]);
+        const refused = caching.then(nothing, (error: unknown) => error);
+        const there = Number(await reading);
+        const error = await refused;
+        // Anything else is not for good: on a new connection it is turned on soon.
+        if (error !== undefined && messageOf(error).startsWith("NOPERM")) {
+          throw error;
+        }
+        return there;
+      },
+    },
+    runThen: async (how, script, keys, args, command) => {
+      const [ran, waiting] = pair([how, script, String(keys.length), ...keys, ...args], command);
+      const waited = waiting.then(
+        (waited) => ({ waited }),
+        (refused: unknown) => ({ refused }),
+      );
+      return { reply: texts(await ran), ...(await waited) };
+    },
+  };
 }

@@ -1,5 +1,6 @@
+import { can } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
-import { nothing, secretsOf, texts } from "./shared.js";
+import { alwaysUp, secretsOf, texts } from "./shared.js";
 
 /** A client of `@upstash/redis`. It speaks HTTP, so nothing is pushed to it: waiters ask again and again. */
 export interface UpstashClient {
@@ -17,13 +18,8 @@ interface Requester {
 
 /** Whether it is a client of `@upstash/redis`, of whatever copy or subclass. */
 export function isUpstash(client: object): client is UpstashClient {
-  const { evalsha, pipeline } = client as Partial<UpstashClient>;
-  const { client: requester, autoPipeline } = client as { client?: Requester; autoPipeline?: unknown };
-  return (
-    typeof evalsha === "function" &&
-    typeof pipeline === "function" &&
-    (typeof requester?.request === "function" || typeof autoPipeline === "function")
-  );
+  const { client: requester } = client as { client?: Requester };
+  return can(client, "evalsha", "pipeline") && (typeof requester?.request === "function" || can(client, "autoPipeline"));
 }
 
 /** Makes an adapter of a client that the program gave. */
@@ -48,10 +44,7 @@ export function upstash(client: UpstashClient): Adapter {
     secrets: secretsOf(raw?.headers?.["authorization"]?.replace(/^Bearer /, "")),
     evalsha: (sha, keys, args) => run("evalsha", sha, keys, args),
     eval: (script, keys, args) => run("eval", script, keys, args),
-    watch: (link) => {
-      link.up();
-      return nothing;
-    },
+    watch: alwaysUp,
     close: async () => {},
   };
 }

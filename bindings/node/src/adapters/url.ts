@@ -103,21 +103,16 @@ export function parseUrl(given: string): Target {
 }
 
 class Parser {
-  readonly #scheme: string;
-  readonly #kind: StoreKind;
-  readonly #tls: boolean;
-  /** Without any credentials what follows cannot be the rest of a password. */
-  readonly #mayName: boolean;
-
-  constructor(scheme: string, kind: StoreKind, tls: boolean, mayName: boolean) {
-    this.#scheme = scheme;
-    this.#kind = kind;
-    this.#tls = tls;
-    this.#mayName = mayName;
-  }
+  constructor(
+    private readonly scheme: string,
+    private readonly kind: StoreKind,
+    private readonly tls: boolean,
+    /** Without any credentials what follows cannot be the rest of a password. */
+    private readonly mayName: boolean,
+  ) {}
 
   target(authority: string, path: string, query: string): Target {
-    const kind = this.#kind;
+    const kind = this.kind;
     const end = authority.lastIndexOf("@");
     const [username, password = ""] = split(authority.slice(0, Math.max(end, 0)), ":");
     const credentials = {
@@ -154,7 +149,7 @@ class Parser {
       kind,
       nodes,
       path: socket,
-      tls: this.#tls,
+      tls: this.tls,
       database: number,
       service,
       sentinelUsername: of("sentinelUsername"),
@@ -163,19 +158,19 @@ class Parser {
       cert: of("cert"),
       key: of("key"),
       serverName: of("serverName"),
-      shown: `${this.#scheme}://${socket ?? nodes.slice(0, 1).map(shownAt)}`,
+      shown: `${this.scheme}://${socket ?? nodes.slice(0, 1).map(shownAt)}`,
     };
   }
 
   #hosts(hosts: string): Address[] {
-    if (this.#kind === "socket") {
+    if (this.kind === "socket") {
       if (hosts !== "") {
         throw bad("the store's URL names no socket");
       }
       return [];
     }
     const nodes = hosts.split(",").map((text) => this.#node(text));
-    if (this.#kind === "server" && nodes.length > 1) {
+    if (this.kind === "server" && nodes.length > 1) {
       throw bad("the store's URL names several hosts, as redis-cluster:// and redis-sentinel:// may");
     }
     return nodes;
@@ -198,10 +193,10 @@ class Parser {
     if (!bracketed && !/^[a-z0-9._-]+$/i.test(host)) {
       throw bad(`a host in the store's URL has a character that no host has; ${ENCODE}`);
     }
-    const usual = this.#kind === "sentinel" ? 26_379 : 6_379;
+    const usual = this.kind === "sentinel" ? 26_379 : 6_379;
     const port = digits === undefined ? usual : numberOf(digits);
     if (!(port >= 1 && port <= 65_535)) {
-      const of = this.#mayName ? ` of ${JSON.stringify(host)}` : "";
+      const of = this.mayName ? ` of ${JSON.stringify(host)}` : "";
       throw bad(`the port${of} in the store's URL is not a number from 1 to 65535`);
     }
     return { host: bracketed ? host.slice(1, -1) : host, port };
@@ -212,8 +207,8 @@ class Parser {
     for (const part of query.split("&").filter(Boolean)) {
       const [name, value = ""] = split(part, "=");
       const ofTls = TLS_PARAMETERS.includes(name);
-      if (!ofTls && !PARAMETERS[this.#kind].includes(name)) {
-        const named = this.#mayName && /^[a-z_-]+$/i.test(name) ? `: ${JSON.stringify(name)}` : "";
+      if (!ofTls && !PARAMETERS[this.kind].includes(name)) {
+        const named = this.mayName && /^[a-z_-]+$/i.test(name) ? `: ${JSON.stringify(name)}` : "";
         throw bad(`the store's URL has a parameter that is not known${named}; ${ENCODE}`);
       }
       const values = (read[name] ??= []);
@@ -224,7 +219,7 @@ class Parser {
         throw bad(`the parameter "${name}" in the store's URL is empty`);
       }
       values.push(decoded(value, name));
-      if (ofTls && !this.#tls) {
+      if (ofTls && !this.tls) {
         throw bad(`the parameter "${name}" in the store's URL needs TLS: a scheme that begins with rediss`);
       }
     }

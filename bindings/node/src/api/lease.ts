@@ -1,8 +1,8 @@
 import { checkAttached, checkFunction, MADE, readOptions } from "../common/check.js";
-import { LeaseholdError, reasonText } from "../common/errors.js";
+import { LeaseholdError, WHY } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
-import type { Call, Host } from "../host/host.js";
+import type { Host } from "../host/host.js";
 import type { Tenure } from "../host/tenure.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
@@ -92,12 +92,10 @@ export class Lease {
       stopListening = onAbort(signal, () => reject(this.#lossError()));
     });
     try {
-      this.#check();
+      this.#checkReleased();
+      this.#checkLost();
       const result = await Promise.race([lost, work(signal)]);
-      // Work that blocks the event loop past the deadline ends before the signal can be aborted.
-      if (!this.#released && this.#tenure.lost !== undefined) {
-        throw this.#lossError();
-      }
+      this.#checkLost();
       return result;
     } finally {
       stopListening();
@@ -117,9 +115,7 @@ export class Lease {
   async renew(options?: RenewOptions): Promise<void> {
     checkAttached(this, Lease, "lease.renew");
     const { ttl } = readOptions("the options of renew", options, RENEW_OPTIONS);
-    if (this.#released) {
-      throw this.#notHeld("was released before");
-    }
+    this.#checkReleased();
     await this.#host.renew(this.#tenure, ttl).catch((error: unknown) => this.#rethrow(error));
   }
 
@@ -139,7 +135,11 @@ export class Lease {
         return Promise.resolve();
       }
       this.#released = true;
-      return this.#host.release(this.#tenure, (call) => this.#finish(call));
+      return this.#host.release(this.#tenure, ({ error }) => {
+        if (error !== undefined) {
+          this.#rethrow(error);
+        }
+      });
     } catch (error) {
       return Promise.reject(error);
     }
@@ -171,17 +171,15 @@ export class Lease {
     }
   }
 
-  #finish({ error }: Call): void {
-    if (error !== undefined) {
-      this.#rethrow(error);
-    }
-  }
-
-  #check(): void {
+  #checkReleased(): void {
     if (this.#released) {
       throw this.#notHeld("was released before");
     }
-    if (this.#tenure.lost !== undefined) {
+  }
+
+  #checkLost(): void {
+    // Work that blocks the event loop past the deadline ends before the signal can be aborted.
+    if (!this.#released && this.#tenure.lost !== undefined) {
       throw this.#lossError();
     }
   }
@@ -192,7 +190,7 @@ export class Lease {
     if (lost === undefined || !(error instanceof LeaseholdError) || error.code !== "notHeld") {
       throw error;
     }
-    throw this.#notHeld(`is not held: ${reasonText(lost)}`, this.#lossError());
+    throw this.#notHeld(`is not held: ${WHY[lost]}`, this.#lossError());
   }
 
   #lossError(): LeaseholdError {

@@ -2,7 +2,7 @@ import { checkAttached, checkFunction, MADE, readOptions, SIGNAL_OPTION } from "
 import { LeaseholdError } from "../common/errors.js";
 import { isAborted, reasonOf } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
-import type { LockState } from "../host/tenure.js";
+import type { LockState, Tenure } from "../host/tenure.js";
 import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";
@@ -56,7 +56,7 @@ export class Lock {
     try {
       checkAttached(this, Lock, "lock.acquire");
       const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-      return this.#begin(wait, signal, (call) => this.#end(call, signal) ?? this.#timedOut(wait));
+      return this.#host.acquire(this.#state, wait, signal, (call) => this.#end(call, signal) ?? this.#timedOut(wait));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -73,7 +73,7 @@ export class Lock {
   }): Promise<Lease | undefined> {
     checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
-    return this.#begin(0, signal, (call) => this.#end(call, signal));
+    return this.#host.acquire(this.#state, 0, signal, (call) => this.#end(call, signal));
   }
 
   /**
@@ -141,18 +141,7 @@ export class Lock {
     return printed("Lock", this, ...asked);
   }
 
-  #begin<Result>(
-    wait: number,
-    signal: AbortSignal | undefined,
-    finish: (call: Call<"acquire">) => Result,
-  ): Promise<Result> {
-    if (isAborted(signal)) {
-      throw reasonOf(signal);
-    }
-    return this.#host.acquire(this.#state, wait, signal, finish);
-  }
-
-  #end({ answer: tenure, error, waited }: Call<"acquire">, signal: AbortSignal | undefined): Lease | undefined {
+  #end({ answer: tenure, error, waited }: Call<Tenure>, signal: AbortSignal | undefined): Lease | undefined {
     if (error !== undefined) {
       throw error;
     }

@@ -5,7 +5,7 @@ import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
 import { wasmModuleAsync } from "../module/module.js";
 import { loadQuorum } from "../module/quorum.js";
-import { checkSettings, type Settings } from "../module/wasm.js";
+import { checkSettings, type LockSpec, type Settings } from "../module/wasm.js";
 import { openClient, preload } from "../store/connect.js";
 import { checkMembers, openMembers } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
@@ -66,7 +66,7 @@ export class Locker {
    * such warnings. After the first acquisition `untracked` may follow, for lockers made by `Locker.from` as well.
    */
   get findings(): readonly Finding[] {
-    return Object.freeze([...this.#findings, ...this.#host.findings]);
+    return Object.freeze([...this.#findings, ...this.#host.store.findings]);
   }
 
   /**
@@ -88,17 +88,7 @@ export class Locker {
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
-    return Locker.#open(url, options, async (settings) => {
-      const { connectTimeout: timeout, namespace } = settings;
-      const adapter = await openClient(url, { timeout, namespace });
-      const store = new RedisStore(adapter, namespace);
-      try {
-        return Locker.#on(store, settings, await store.check());
-      } catch (error) {
-        await adapter.close();
-        throw error;
-      }
-    });
+    return Locker.#open(url, options, false);
   }
 
   /**
@@ -113,20 +103,10 @@ export class Locker {
    */
   static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connectLazily: the URL", url);
-    const open = async (settings: Checked) => {
-      const { connectTimeout: timeout, namespace } = settings;
-      const adapter = await openClient(url, { lazily: true, timeout, namespace });
-      return Locker.#on(new RedisStore(adapter, namespace), settings);
-    };
-    return Locker.#open(url, options, open, true);
+    return Locker.#open(url, options, true);
   }
 
-  static async #open(
-    url: string,
-    options: LockerOptions | undefined,
-    open: (settings: Checked) => Promise<Locker>,
-    lazily = false,
-  ): Promise<Locker> {
+  static async #open(url: string, options: LockerOptions | undefined, lazily: boolean): Promise<Locker> {
     const settings = readSettings(options);
     const name = memoryName(url);
     const compiled = wasmModuleAsync();
@@ -134,15 +114,23 @@ export class Locker {
       preload();
     }
     await compiled;
-    checkSettings(settings, settings.owner);
-    if (name === undefined) {
-      return open(settings);
+    check(settings);
+    if (name !== undefined) {
+      const store = Memory.named(name);
+      if (!lazily && store.away !== undefined) {
+        throw store.away;
+      }
+      return Locker.#on(store, settings);
     }
-    const store = Memory.named(name);
-    if (!lazily) {
-      store.checkLink();
+    const { connectTimeout: timeout, namespace } = settings;
+    const adapter = await openClient(url, { lazily, timeout, namespace });
+    const store = new RedisStore(adapter, namespace);
+    try {
+      return Locker.#on(store, settings, lazily ? [] : await store.check());
+    } catch (error) {
+      await adapter.close();
+      throw error;
     }
-    return Locker.#on(store, settings);
   }
 
   /**
@@ -200,7 +188,7 @@ export class Locker {
     const members = checkMembers(servers);
     const settings = readSettings(options);
     const [newInstance] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
-    checkSettings(settings, settings.owner);
+    check(settings);
     const { connectTimeout: timeout, namespace } = settings;
     const { stores, findings, close } = await openMembers(members, { timeout, namespace });
     try {
@@ -230,12 +218,7 @@ export class Locker {
     checkAttached(this, Locker, "locker.lock");
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
-    const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
-    const { owner = this.#options.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
-    const reclaimable = owner !== undefined;
-    const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
-    const lock = { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
-    return new Lock(this.#host, this.#host.newLock(lock));
+    return new Lock(this.#host, this.#host.newLock(specOf(name, read, this.#options)));
   }
 
   /**
@@ -243,7 +226,7 @@ export class Locker {
    * and a holder learns of a forced release only at its next renewal.
    */
   get polls(): boolean {
-    return this.#host.polls;
+    return this.#host.store.polled;
   }
 
   /**
@@ -308,10 +291,7 @@ export class Locker {
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkAttached(this, Locker, "locker.forceRelease");
     checkText("a lock's name", name);
-    const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
-      engine.forceRelease(at, id, name, 0),
-    );
-    return holder ?? undefined;
+    return this.#forceRelease(name, 0);
   }
 
   /**
@@ -338,6 +318,11 @@ export class Locker {
     if (!Number.isSafeInteger(token) || token < 1) {
       throw config(`a fencing token is a whole number from 1 up, not ${shown(token)}`);
     }
+    return this.#forceRelease(name, token);
+  }
+
+  /** Frees a name if its tenure has this token; 0 stands for any. */
+  async #forceRelease(name: string, token: number): Promise<HolderInfo | undefined> {
     const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
       engine.forceRelease(at, id, name, token),
     );
@@ -378,8 +363,23 @@ interface Checked extends Settings {
 /** The settings with their defaults, checked before anything is connected. */
 function checked(options: LockerOptions | undefined): Checked {
   const settings = readSettings(options);
-  checkSettings(settings, settings.owner);
+  check(settings);
   return settings;
+}
+
+/** Checks the owner of all locks by that of any lock. */
+function check(settings: Checked): void {
+  const any = readOptions("", undefined, LOCK_OPTIONS);
+  checkSettings(settings, settings.owner === undefined ? undefined : specOf("n", any, settings));
+}
+
+/** A lock with the options that were read for it. */
+function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
+  const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
+  const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
+  const reclaimable = owner !== undefined;
+  const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
+  return { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {

@@ -32,7 +32,6 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   #last: Promise<unknown> = Promise.resolve();
   /** The token of the lease that it yielded last. */
   #token: number | undefined;
-  #ended = false;
 
   /** @internal */
   constructor(name: string, acquire: (signal: AbortSignal) => Promise<Lease>, signal?: AbortSignal) {
@@ -72,7 +71,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   /** The lock's name, the token of the lease that it yielded last, and whether it has ended: for logs. */
   toJSON(): { name: string; token?: number; ended: boolean } {
     const token = this.#token;
-    return { name: this.#name, ...(token !== undefined && { token }), ended: this.#ended };
+    return { name: this.#name, ...(token !== undefined && { token }), ended: this.#stop.signal.aborted };
   }
 
   /** Prints the object on consoles. @internal */
@@ -85,13 +84,13 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   }
 
   async #next(): Promise<IteratorResult<Lease, undefined>> {
-    while (!this.#ended) {
+    while (!this.#stop.signal.aborted) {
       try {
         const value = await this.#acquire(this.#stop.signal);
         this.#token = value.token;
         return { done: false, value };
       } catch (error) {
-        if (this.#ended || (error instanceof LeaseholdError && error.code === "shutdown")) {
+        if (this.#stop.signal.aborted || (error instanceof LeaseholdError && error.code === "shutdown")) {
           break;
         }
         if (!(error instanceof LeaseholdError) || !(error.transient || error.code === "internal")) {
@@ -112,7 +111,6 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   }
 
   #end(): void {
-    this.#ended = true;
     this.#stop.abort();
   }
 }

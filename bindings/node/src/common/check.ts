@@ -99,13 +99,6 @@ function unreadable(failed: string, cause: unknown): unknown {
   return cause instanceof LeaseholdError ? cause : config(`${failed}: ${messageOf(cause)}`, cause);
 }
 
-/** Refuses what is no function. */
-export function checkFunction(what: string, value: unknown): void {
-  if (typeof value !== "function") {
-    throw config(`${what} is a function, not ${shown(value)}`);
-  }
-}
-
 export function config(message: string, cause?: unknown): LeaseholdError {
   return new LeaseholdError("config", message, cause === undefined ? undefined : { cause });
 }
@@ -113,40 +106,32 @@ export function config(message: string, cause?: unknown): LeaseholdError {
 // Not by its property, which is looked up among all characters.
 const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
+/** Returns true if an object has all these methods. */
+export function can(object: object, ...methods: string[]): boolean {
+  return methods.every((name) => typeof (object as Record<string, unknown>)[name] === "function");
+}
+
+/** Refuses what is not such a value. The mark lets bundles that read no options leave the checks out. */
+// @__NO_SIDE_EFFECTS__
+const mustBe = (be: string, is: (value: unknown) => boolean) => (what: string, value: unknown) => {
+  if (!is(value)) {
+    throw config(`${what} is ${be}, not ${shown(value)}`);
+  }
+};
+
+export const checkFunction = mustBe("a function", (value) => typeof value === "function");
+
 const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void>> = {
   string: checkText,
-  number(what, value) {
-    if (!isTime(value) || value === Infinity) {
-      throw config(`${what} is a number of milliseconds from 0 up, not ${shown(value)}`);
-    }
-  },
-  count(what, value) {
-    if (!Number.isInteger(value) || !((value as number) > 0 && (value as number) < 2 ** 31)) {
-      throw config(`${what} is a whole number from 1 up, not ${shown(value)}`);
-    }
-  },
-  parts(what, value) {
-    if (!Number.isSafeInteger(value) || !isTime(value)) {
-      throw config(`${what} is a whole number of parts per million from 0 up, not ${shown(value)}`);
-    }
-  },
-  limit(what, value) {
-    if (!isTime(value)) {
-      throw config(`${what} is a number of milliseconds from 0 up, or Infinity, not ${shown(value)}`);
-    }
-  },
-  boolean(what, value) {
-    if (typeof value !== "boolean") {
-      throw config(`${what} is true or false, not ${shown(value)}`);
-    }
-  },
-  signal(what, value) {
-    const signal = value as Partial<AbortSignal> | null;
-    const methods = [signal?.addEventListener, signal?.removeEventListener];
-    if (typeof signal?.aborted !== "boolean" || methods.some((method) => typeof method !== "function")) {
-      throw config(`${what} is an AbortSignal, not ${shown(value)}`);
-    }
-  },
+  number: mustBe("a number of milliseconds from 0 up", (value) => isTime(value) && value !== Infinity),
+  count: mustBe("a whole number from 1 up", (value) => Number.isInteger(value) && isTime(value) && value > 0 && value < 2 ** 31),
+  parts: mustBe("a whole number of parts per million from 0 up", (value) => Number.isSafeInteger(value) && isTime(value)),
+  limit: mustBe("a number of milliseconds from 0 up, or Infinity", isTime),
+  boolean: mustBe("true or false", (value) => typeof value === "boolean"),
+  signal: mustBe("an AbortSignal", (value) => {
+    const signal = Object(value) as Partial<AbortSignal>;
+    return typeof signal.aborted === "boolean" && can(signal, "addEventListener", "removeEventListener");
+  }),
   function: checkFunction,
   any() {},
 };

@@ -47,7 +47,7 @@ export class LeaseholdError extends Error {
 
   /** Whether the same call may succeed later with nothing changed by the caller. */
   get transient(): boolean {
-    return TRANSIENT[this.code] === true;
+    return TRANSIENT.has(this.code);
   }
 
   /**
@@ -75,11 +75,6 @@ export class LeaseLostError extends LeaseholdError {
     this.token = token;
     this.reason = reason;
   }
-}
-
-/** @internal */
-export function reasonText(reason: LossReason): string {
-  return WHY[reason];
 }
 
 /**
@@ -120,27 +115,11 @@ const MARKS = new Map<unknown, symbol>();
 nameErrors(LeaseholdError, "LeaseholdError");
 nameErrors(LeaseLostError, "LeaseLostError");
 
-/** All codes, as Rust has them: `tests/vectors/codes.json`. */
-const TRANSIENT: Readonly<Record<ErrorCode, boolean>> = {
-  config: false,
-  unavailable: true,
-  timeout: true,
-  auth: false,
-  tls: false,
-  readOnly: true,
-  unsupported: false,
-  wrongType: false,
-  store: false,
-  notHeld: false,
-  staleToken: false,
-  notReplicated: true,
-  overloaded: true,
-  shutdown: false,
-  lost: false,
-  internal: false,
-};
+/** As Rust has them: `tests/vectors/codes.json`. */
+const TRANSIENT: ReadonlySet<ErrorCode> = new Set(["unavailable", "timeout", "readOnly", "notReplicated", "overloaded"]);
 
-const WHY: Readonly<Record<LossReason, string>> = {
+/** Why, in words. @internal */
+export const WHY: Readonly<Record<LossReason, string>> = {
   expired: "it expired",
   deleted: "its key was deleted",
   superseded: "somebody else holds the lock",

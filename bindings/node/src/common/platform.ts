@@ -56,12 +56,7 @@ export function stopTimer(timer: Timer | undefined): void {
 
 export function keepAlive(timer: Timer | undefined, alive: boolean): void {
   // In browsers and workers it is a number, which has no methods.
-  const object = timer as { ref?: () => void; unref?: () => void } | undefined;
-  if (alive) {
-    object?.ref?.();
-  } else {
-    object?.unref?.();
-  }
+  (timer as { ref?: () => void; unref?: () => void } | undefined)?.[alive ? "ref" : "unref"]?.();
 }
 
 /**

@@ -1,5 +1,5 @@
 import { gateCapacity, gateWaiting } from "../../../../core/engine/src/limits.jsonc";
-import { attempt, readOptions, SIGNAL_OPTION, shown } from "../common/check.js";
+import { attempt, config, readOptions, shown, SIGNAL_OPTION } from "../common/check.js";
 import { hasMark, LeaseholdError, markOf } from "../common/errors.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import { checkResource } from "./resource.js";
@@ -96,7 +96,7 @@ export class Gate {
   constructor(options: GateOptions = {}) {
     const { capacity = Gate.DEFAULT_CAPACITY } = readOptions("the options of a gate", options, { capacity: "any" });
     if (!Number.isSafeInteger(capacity) || capacity < 1) {
-      throw new LeaseholdError("config", `a gate's capacity is a whole number from 1, not ${shown(capacity)}`);
+      throw config(`a gate's capacity is a whole number from 1, not ${shown(capacity)}`);
     }
     this.#capacity = capacity;
     Object.defineProperty(this, MARK, { value: true });
@@ -113,7 +113,7 @@ export class Gate {
   }
 
   static #restored(saved: SavedGate): Gate {
-    const bad = (why: string) => new LeaseholdError("config", `this is not a stored gate: ${why}`);
+    const bad = (why: string) => config(`this is not a stored gate: ${why}`);
     if (typeof saved !== "object" || saved === null || !Array.isArray(saved.seen)) {
       throw bad("it is of another shape");
     }
@@ -175,7 +175,7 @@ export class Gate {
     options: EnterOptions = {},
   ): Promise<T> {
     if (typeof write !== "function") {
-      throw new LeaseholdError("config", `a write is a function, not ${typeof write}`);
+      throw config(`a write is a function, not ${typeof write}`);
     }
     const entered = await this.enter(resource, token, options);
     try {
@@ -265,26 +265,22 @@ export class Gate {
     return entry;
   }
 
-  #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
-    return new Promise((resolve, reject) => {
-      let stopListening = () => {};
-      const settle = (act: () => void) => {
-        stopListening();
-        act();
-      };
-      const waiter: Waiter = {
-        enter: () => settle(resolve),
-        refuse: (highest) => settle(() => reject(stale(highest))),
-      };
-      const leave = () => {
-        entry.line.delete(waiter);
-        settle(() => reject(signal && reasonOf(signal)));
-      };
-      if (signal !== undefined) {
-        stopListening = onAbort(signal, leave);
-      }
-      entry.line.add(waiter);
-    });
+  async #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
+    let stopListening = () => {};
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const waiter: Waiter = { enter: resolve, refuse: (highest) => reject(stale(highest)) };
+        if (signal !== undefined) {
+          stopListening = onAbort(signal, () => {
+            entry.line.delete(waiter);
+            reject(reasonOf(signal));
+          });
+        }
+        entry.line.add(waiter);
+      });
+    } finally {
+      stopListening();
+    }
   }
 
   #entered(resource: string, entry: Entry): Entered {

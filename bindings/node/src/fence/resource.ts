@@ -1,21 +1,19 @@
 import { nameBytes } from "../../../../core/engine/src/limits.jsonc";
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
+import type { LeaseholdError } from "../common/errors.js";
 
 /** Throws a {@link LeaseholdError} of code `config` unless it is 1 to 512 bytes of UTF-8. */
 export function checkResource(resource: unknown): asserts resource is string {
   if (typeof resource !== "string") {
     const what = resource === null ? "null" : typeof resource;
-    throw new LeaseholdError("config", `a resource's name is a string, not ${what}`);
+    throw config(`a resource's name is a string, not ${what}`);
   }
   // Each is encoded as the same replacement, so different names would become one.
   if (/\p{Surrogate}/u.test(resource)) {
-    throw new LeaseholdError("config", "a resource's name is Unicode; this one has a lone surrogate");
+    throw config("a resource's name is Unicode; this one has a lone surrogate");
   }
   const length = new TextEncoder().encode(resource).length;
   if (length < 1 || length > nameBytes) {
-    throw new LeaseholdError(
-      "config",
-      `a resource's name has 1 to ${nameBytes} bytes, this one has ${length}`,
-    );
+    throw config(`a resource's name has 1 to ${nameBytes} bytes, this one has ${length}`);
   }
 }

@@ -1,5 +1,5 @@
-import { attempt } from "../common/check.js";
-import { LeaseholdError } from "../common/errors.js";
+import { attempt, config } from "../common/check.js";
+import type { LeaseholdError } from "../common/errors.js";
 
 /**
  * A fencing token: a whole number from 1 to 2^53-1, the same in plain digits, or whatever has one as
@@ -15,25 +15,17 @@ export function tokenOf(token: Token): number {
 
 function number(token: unknown): number {
   const most = Number.MAX_SAFE_INTEGER;
-  if (typeof token === "string") {
-    if (!/^[1-9][0-9]{0,15}$/.test(token)) {
-      throw new LeaseholdError("config", `a fencing token is plain digits from 1 to ${most}`);
-    }
-    // So no number that was rounded is taken for a token.
-    if (Number(token) > most) {
-      throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
-    }
-    return Number(token);
+  if (typeof token !== "string" && typeof token !== "number") {
+    const what = token === null ? "null" : `of type ${typeof token}`;
+    throw config(`a fencing token is a number from 1 to ${most}, its digits, or a lease that has it; this is ${what}`);
   }
-  if (typeof token === "number") {
-    if (Number.isSafeInteger(token) && token >= 1) {
-      return token;
-    }
-    throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
+  if (typeof token === "string" && !/^[1-9][0-9]{0,15}$/.test(token)) {
+    throw config(`a fencing token is plain digits from 1 to ${most}`);
   }
-  const what = token === null ? "null" : `of type ${typeof token}`;
-  throw new LeaseholdError(
-    "config",
-    `a fencing token is a number from 1 to ${most}, its digits, or a lease that has it; this is ${what}`,
-  );
+  const read = Number(token);
+  // So no number that was rounded is taken for a token.
+  if (!Number.isSafeInteger(read) || read < 1) {
+    throw config(`a fencing token is from 1 to ${most}, not ${token}`);
+  }
+  return read;
 }

@@ -2,20 +2,17 @@ import { keepAlive, now, startTimer, stopTimer, type Timer } from "../common/pla
 
 /** One timer, for the earliest moment that it was set to. */
 export class Alarm {
-  readonly #ring: () => void;
   #timer: Timer | undefined;
   #at = Infinity;
   #alive = false;
 
-  constructor(ring: () => void) {
-    this.#ring = ring;
-  }
+  constructor(private readonly ring: () => void) {}
 
   set(at: number): void {
     if (at < this.#at) {
       stopTimer(this.#timer);
       this.#at = at;
-      this.#timer = startTimer(this.#ring, at - now());
+      this.#timer = startTimer(this.ring, at - now());
       keepAlive(this.#timer, this.#alive);
     }
   }

@@ -7,8 +7,6 @@ const LINGER = 20;
 
 /** Keeps the process alive while there is something to wait for. */
 export class Alive {
-  readonly #busy: () => boolean;
-  readonly #keep: (alive: boolean) => void;
   readonly #forgotten: Forgotten;
   #alive = false;
   #lingers = false;
@@ -18,15 +16,17 @@ export class Alive {
    * @param keep is told what changes
    * @param held what is held, if there is nothing else to wait for
    */
-  constructor(busy: () => boolean, keep: (alive: boolean) => void, held: () => readonly Tenure[]) {
-    this.#busy = busy;
-    this.#keep = keep;
+  constructor(
+    private readonly busy: () => boolean,
+    private readonly keep: (alive: boolean) => void,
+    held: () => readonly Tenure[],
+  ) {
     this.#forgotten = new Forgotten(held, keep);
   }
 
   /** Something may have come or gone. */
   update(): void {
-    const busy = this.#busy();
+    const busy = this.busy();
     if (busy && !this.#alive) {
       this.#set(true);
       this.#forgotten.begin();
@@ -37,7 +37,7 @@ export class Alive {
       this.#lingers = true;
       startTimer(() => {
         this.#lingers = false;
-        if (!this.#busy()) {
+        if (!this.busy()) {
           this.#set(false);
         }
       }, LINGER);
@@ -46,6 +46,6 @@ export class Alive {
 
   #set(alive: boolean): void {
     this.#alive = alive;
-    this.#keep(alive);
+    this.keep(alive);
   }
 }

@@ -1,46 +1,30 @@
 import { LeaseholdError } from "../common/errors.js";
 import { startPulse } from "../common/platform.js";
-import type { LockState, Tenure } from "./tenure.js";
-
-/** What each kind of call is answered. */
-interface Answers {
-  /** One that acquires: nothing if somebody else held the lock for as long as the call waited. */
-  readonly acquire: Tenure | undefined;
-  /** One that is over when it is done. */
-  readonly done: undefined;
-  /** A question, answered by what JSON can say. */
-  readonly question: unknown;
-}
-
-export type CallKind = keyof Answers;
+import type { LockState } from "./tenure.js";
 
 /** What a call resolves to; it may throw, and then the call is rejected. Of a method, so that any call may have one. */
-type Finish<Kind extends CallKind> = { finish(call: Call<Kind>): unknown }["finish"];
+type Finish<Answer> = { finish(call: Call<Answer>): unknown }["finish"];
 
 /** A call that waits for the engine's answer. */
-export class Call<Kind extends CallKind = CallKind> {
-  readonly kind: Kind;
-  /** The lock that it is about, if any. */
-  readonly lock: LockState | undefined;
+export class Call<Answer = unknown> {
   /** Resolves to what `finish` makes of the answer, or to the answer. */
   readonly promise: Promise<unknown>;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
   /** The engine's number of it. */
   id = 0;
-  answer: Answers[Kind] | undefined = undefined;
+  answer: Answer | undefined = undefined;
   error: unknown = undefined;
   /** Milliseconds that it waited, if it acquires. */
   waited = 0;
   /** It sees the error, too, and throws it. */
-  finish: Finish<Kind> | undefined = undefined;
+  finish: Finish<Answer> | undefined = undefined;
   /** Stops listening for what may end it. This may run the program's code, so never while outputs are read. */
   stopListening: (() => void) | undefined = undefined;
   stopPulse: (() => void) | undefined = undefined;
 
-  constructor(kind: Kind, lock: LockState | undefined) {
-    this.kind = kind;
-    this.lock = lock;
+  /** @param lock the lock that it is about, if any */
+  constructor(readonly lock: LockState | undefined) {
     this.promise = new Promise(takeBoth);
     this.resolve = resolveMade;
     this.reject = rejectMade;
@@ -90,26 +74,23 @@ export const NOBODY = 2 ** 32 - 1;
 
 /** The calls that wait for an answer, each at a place of its own. */
 export class Calls {
-  readonly #tick: () => void;
   readonly #places: (Call | undefined)[] = [];
   /** The next number of each place that nothing is at. */
   readonly #free: number[] = [];
 
   /** @param tick says that time passed */
-  constructor(tick: () => void) {
-    this.#tick = tick;
-  }
+  constructor(private readonly tick: () => void) {}
 
   get size(): number {
     return this.#places.length - this.#free.length;
   }
 
   /** Adds a call; throws `overloaded` if there is no place for it. */
-  add<Kind extends CallKind>(kind: Kind, lock?: LockState): Call<Kind> {
-    const call = new Call(kind, lock);
+  add<Answer>(lock: LockState | undefined): Call<Answer> {
+    const call = new Call<Answer>(lock);
     call.id = this.#free.pop() ?? this.#newPlace();
-    this.#places[placeOf(call.id)] = call as unknown as Call;
-    call.stopPulse = startPulse(this.#tick);
+    this.#places[placeOf(call.id)] = call as Call;
+    call.stopPulse = startPulse(this.tick);
     if (lock !== undefined) {
       lock.uses += 1;
     }
@@ -129,12 +110,6 @@ export class Calls {
     }
     this.#remove(call);
     return call;
-  }
-
-  /** Takes out a call of a kind, the only one that is answered so. */
-  takeAs<Kind extends CallKind>(kind: Kind, id: number): Call<Kind> | undefined {
-    const call = this.take(id);
-    return call?.kind === kind ? (call as unknown as Call<Kind>) : undefined;
   }
 
   /** Takes out a call that failed; its error names its lock. */

@@ -1,5 +1,5 @@
 import type { LossReason } from "../common/errors.js";
-import type { Batch, Suspicion } from "../store/store.js";
+import type { Batch } from "../store/store.js";
 import type { Call } from "./calls.js";
 import type { Tenure } from "./tenure.js";
 
@@ -9,13 +9,8 @@ export class Effects {
   /** Calls that have an answer or an error by now. */
   answered: readonly Call[] = NONE;
   losses: readonly (readonly [tenure: Tenure, reason: LossReason])[] = NONE;
-  /** Readers. */
-  wakes: readonly number[] = NONE;
-  /** Servers whose messages are to be heard. */
-  subscribes: readonly number[] = NONE;
-  suspicions: readonly (readonly [why: Suspicion, server: number])[] = NONE;
-  /** Keys of which changes are to be heard. */
-  watches: readonly (readonly [server: number, keys: readonly string[]])[] = NONE;
+  /** Effects of other kinds. They come last, in the engine's order. */
+  others: readonly (() => void)[] = NONE;
 }
 
 /** Most of the time there is nothing of a kind, or one. */

@@ -9,8 +9,6 @@ const MOST = 60_000;
 
 /** Warns once of a lease that a process stays alive for, though nothing else is left for it to do. */
 export class Forgotten {
-  readonly #held: () => readonly Tenure[];
-  readonly #keep: (alive: boolean) => void;
   #pause = FIRST;
   #next = 0;
   #warned = false;
@@ -19,10 +17,10 @@ export class Forgotten {
    * @param held what is held
    * @param keep lets the process end, or keeps it alive again
    */
-  constructor(held: () => readonly Tenure[], keep: (alive: boolean) => void) {
-    this.#held = held;
-    this.#keep = keep;
-  }
+  constructor(
+    private readonly held: () => readonly Tenure[],
+    private readonly keep: (alive: boolean) => void,
+  ) {}
 
   /** The process begins to stay alive. */
   begin(): void {
@@ -43,7 +41,7 @@ export class Forgotten {
   /** Most programs have more to do than that, and are looked at less and less often. */
   #look(): void {
     const at = now();
-    const tenure = this.#held().find(({ began, leases }) => leases > 0 && began <= at - FIRST);
+    const tenure = this.held().find(({ began, leases }) => leases > 0 && began <= at - FIRST);
     if (tenure === undefined) {
       this.#next = at + SOON;
       return;
@@ -70,9 +68,9 @@ export class Forgotten {
     }
     // What is written to counts as active, but keeps no process alive.
     const written = [process.stdout, process.stderr].filter((stream) => stream?._handle?.hasRef?.() === true);
-    this.#keep(false);
+    this.keep(false);
     const others = process.getActiveResourcesInfo().length - written.length;
-    this.#keep(true);
+    this.keep(true);
     return others === 0;
   }
 }

@@ -1,7 +1,6 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
-import { onAbort, reasonOf } from "../common/signals.js";
-import type { Finding } from "../common/types.js";
+import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import {
   acquire,
   cancel,
@@ -15,11 +14,10 @@ import {
   type Settings,
   thrown,
 } from "../module/wasm.js";
-import type { Batch, Reply, Store, StoreHost } from "../store/store.js";
+import { type Batch, type Reply, type Store, StoreHost } from "../store/store.js";
 import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
-import { type Call, type CallKind, Calls, NOBODY } from "./calls.js";
-import { Counts } from "./counts.js";
+import { type Call, Calls, NOBODY } from "./calls.js";
 import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
@@ -27,7 +25,6 @@ import { Reader } from "./reader.js";
 import { Servers } from "./servers.js";
 import { Task } from "./task.js";
 import type { LockState, Tenure } from "./tenure.js";
-import { HeldTenures } from "./tenures.js";
 
 export type { Call } from "./calls.js";
 
@@ -41,18 +38,20 @@ const MOST_DELAYS = 16;
  * Joins one locker's engine and the world: the only place that runs the engine. An input is fed, the
  * outputs are taken, and then, with the engine at rest, what they ask for is done.
  */
-export class Host implements StoreHost {
-  readonly #settings: Settings;
-  readonly #store: Store;
+export class Host extends StoreHost {
+  readonly server = 0;
   readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
-  readonly #tenures = new HeldTenures(this.#locks);
   readonly #servers: Servers;
-  readonly #counts = new Counts();
+  /** The counts of the engines before this one, and those of all engines at the last look. */
+  #countedBefore: readonly number[] = [];
+  #counted: readonly number[] = [];
+  /** The number of tenures that were lost because an engine failed. */
+  #crashed = 0;
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
-    () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
+    () => this.#calls.size > 0 || (this.#locks.held > 0 && !this.#isShutDown),
     (alive) => this.#keepAlive(alive),
     () => (this.#calls.size > 0 || this.#isShutDown ? [] : this.#locks.tenures()),
   );
@@ -68,9 +67,8 @@ export class Host implements StoreHost {
   #fed = 0;
   #settling = false;
 
-  constructor(store: Store, settings: Settings) {
-    this.#store = store;
-    this.#settings = settings;
+  constructor(readonly store: Store, private readonly settings: Settings) {
+    super();
     this.#servers = new Servers(store.serverOf);
     [this.#engine, this.#outputs] = this.#newEngine();
     store.keepAlive(false);
@@ -86,18 +84,9 @@ export class Host implements StoreHost {
     return lock;
   }
 
-  /** The findings since the store was opened. */
-  get findings(): readonly Finding[] {
-    return this.#store.findings;
-  }
-
-  get polls(): boolean {
-    return this.#store.polled;
-  }
-
   /** Refuses a walk on a cluster: it can go through the keys of one server only. */
   checkWalk(): void {
-    if (this.#store.clustered) {
+    if (this.store.clustered) {
       const message = "the locks of a cluster cannot be listed: its keys are on several servers";
       throw new LeaseholdError("unsupported", message);
     }
@@ -105,23 +94,25 @@ export class Host implements StoreHost {
 
   /** Asks something about no lock of this host. */
   ask<Answer>(begin: CallInput): Promise<Answer> {
-    return this.#call("question", undefined, begin).promise as Promise<Answer>;
+    return this.#call(undefined, begin).promise as Promise<Answer>;
   }
 
   /**
    * Acquires a lock, with nothing for an answer if somebody else holds it for all of `wait` milliseconds.
-   * Resolves to what `finish` makes of the call. A `signal` must not be aborted yet.
+   * Resolves to what `finish` makes of the call. Throws the reason of a `signal` that is aborted already.
    */
   acquire<Result>(
     lock: LockState,
     wait: number,
     signal: AbortSignal | undefined,
-    finish: (call: Call<"acquire">) => Result,
+    finish: (call: Call<Tenure>) => Result,
   ): Promise<Result> {
+    if (isAborted(signal)) {
+      throw reasonOf(signal);
+    }
     this.#define(lock);
     const lease = random();
     const call = this.#call(
-      "acquire",
       lock,
       (engine, at, id) => {
         if (!acquire(engine, at, id, lock.id, wait, lease)) {
@@ -140,21 +131,16 @@ export class Host implements StoreHost {
   }
 
   /** Gives up one lease of a tenure; `finish` throws the error of the call, if any. */
-  release(tenure: Tenure, finish?: (call: Call<"done">) => void): Promise<void> {
+  release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
-    const call = this.#call(
-      "done",
-      lock,
-      (engine, at, id) => release(engine, at, id, lease),
-      finish,
-    );
+    const call = this.#call(lock, (engine, at, id) => release(engine, at, id, lease), finish);
     return call.promise as Promise<void>;
   }
 
   /** Extends a tenure; a `ttl` replaces its time to live. */
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
-    return this.#call("done", lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
+    return this.#call(lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -192,54 +178,29 @@ export class Host implements StoreHost {
     this.#use((engine) => {
       own = this.#outputs.counts(engine, length);
     });
-    return [this.#counts.add(own, gauges), this.#counts.crashed];
+    // Gauges are those of this engine alone.
+    this.#counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
+    return [this.#counted, this.#crashed];
   }
 
   /** Ends every tenure, and lets go of the store. */
   async shutdown(): Promise<void> {
     // If the engine fails at this, that ends everything, too.
-    await this.#call("done", undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
+    await this.#call(undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
     this.step((engine) => engine.endReaders());
-    await this.#store.close(this);
+    await this.store.close(this);
     // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
     this.#isShutDown = true;
     this.#alive.update();
   }
 
-  connected(): void {
+  override connected(): void {
     this.step((engine, at) => this.#servers.connected(engine, at));
   }
 
-  disconnected({ code, message }: LeaseholdError): void {
-    this.#stepEach((engine, at, server) => engine.disconnected(at, server, code, message));
-  }
-
-  subscribed(): void {
-    this.#hear(true);
-  }
-
-  unsubscribed(): void {
-    this.#hear(false);
-  }
-
-  watching(): void {
-    this.#stepEach((engine, at, server) => engine.watching(at, server));
-  }
-
-  changed(key: string): void {
-    this.step((engine, at) => engine.changed(at, key));
-  }
-
-  #hear(hears: boolean): void {
+  override hears(hears: boolean): void {
     this.#hears = hears;
-    this.#stepEach((engine, at, server) => engine.hears(at, server, hears));
-  }
-
-  pushed(text: string): void {
-    if (text.length > LONGEST_PUSH) {
-      return;
-    }
-    this.step((engine, at) => engine.push(at, 0, text));
+    super.hears(hears);
   }
 
   /** A batch was executed, with this reply; nothing happens if it is too late. */
@@ -267,7 +228,7 @@ export class Host implements StoreHost {
 
   /** Which server a batch was for; of a cluster, which serves it now. */
   #server(engine: Engine, at: number, { place }: Batch): number {
-    return this.#store.clustered ? this.#servers.serving(engine, at, place) : place;
+    return this.store.clustered ? this.#servers.serving(engine, at, place) : place;
   }
 
   /** Feeds the engine, and does what its outputs ask for; first what those of earlier inputs ask for. */
@@ -280,14 +241,13 @@ export class Host implements StoreHost {
   }
 
   /** Makes a call: `begin` feeds it to the engine; `listen` listens for what may end it. */
-  #call<Kind extends CallKind>(
-    kind: Kind,
+  #call<Answer>(
     lock: LockState | undefined,
     begin: CallInput,
-    finish?: (call: Call<Kind>) => unknown,
+    finish?: (call: Call<Answer>) => unknown,
     listen?: (id: number) => () => void,
-  ): Call<Kind> {
-    const call = this.#calls.add(kind, lock);
+  ): Call<Answer> {
+    const call = this.#calls.add<Answer>(lock);
     call.finish = finish;
     try {
       call.stopListening = listen?.(call.id);
@@ -298,7 +258,7 @@ export class Host implements StoreHost {
     return call;
   }
 
-  #stepEach(input: (engine: Engine, at: number, server: number) => void): void {
+  stepEach(input: (engine: Engine, at: number, server: number) => void): void {
     this.step((engine, at) => {
       for (const server of this.#servers.numbers) {
         input(engine, at, server);
@@ -373,7 +333,7 @@ export class Host implements StoreHost {
     if (failure instanceof LeaseholdError) {
       throw failure;
     }
-    this.#store.abandon(this, error);
+    this.store.abandon(this, error);
   }
 
   /** The engine failed: everything in it is lost, and a new one takes its place. */
@@ -382,10 +342,14 @@ export class Host implements StoreHost {
       // It fails as it begins: the next use of it fails, too, and leads here again.
       return;
     }
-    const tenures = this.#tenures.takeAll();
-    this.#counts.restarted(tenures.length);
+    const tenures = this.#locks.tenures();
+    this.#countedBefore = this.#counted;
+    this.#crashed += tenures.length;
     const calls = this.#calls.takeAll();
-    this.#forgetAll();
+    this.store.unsubscribe(this);
+    this.#locks.clear();
+    this.#fed = 0;
+    this.#hears = undefined;
     for (const reader of this.#readers.values()) {
       reader.crashed(tenures);
     }
@@ -396,7 +360,7 @@ export class Host implements StoreHost {
       if (this.#isShutDown) {
         this.step((engine, at) => engine.shutdown(at, NOBODY));
       } else {
-        this.#store.open(this);
+        this.store.open(this);
       }
     } catch {
       // There is no memory for another one, say. The next use of the old one fails, and leads here again.
@@ -411,17 +375,10 @@ export class Host implements StoreHost {
   }
 
   #newEngine(): [Engine, Outputs] {
-    const { clustered, members, wire } = this.#store;
-    const glue = this.#store.instance();
+    const { clustered, members, wire } = this.store;
+    const glue = this.store.instance();
     const shape = { clustered, members, command: wire === "command" };
-    return [newEngine(glue, this.#settings, shape), new Outputs(glue.memory)];
-  }
-
-  #forgetAll(): void {
-    this.#store.unsubscribe(this);
-    this.#locks.clear();
-    this.#fed = 0;
-    this.#hears = undefined;
+    return [newEngine(glue, this.settings, shape), new Outputs(glue.memory)];
   }
 
   #attach({ id, lock }: Reader): void {
@@ -458,46 +415,52 @@ export class Host implements StoreHost {
       const task: Task = outputs.number();
       switch (task) {
         case Task.Send:
-          effects.sends = and(effects.sends, outputs.batch(this.#store.wire));
+          effects.sends = and(effects.sends, outputs.batch(this.store.wire));
           break;
         case Task.Acquired:
           this.#acquired(outputs, effects);
           break;
         case Task.Done:
-          this.#answered(this.#calls.takeAs("done", outputs.number()), undefined, effects);
-          break;
         case Task.Busy:
-          this.#answered(this.#calls.takeAs("acquire", outputs.number()), undefined, effects);
+          this.#answered(this.#calls.take(outputs.number()), undefined, effects);
           break;
         case Task.Answer:
-          this.#answered(this.#calls.takeAs("question", outputs.number()), JSON.parse(outputs.text()), effects);
+          this.#answered(this.#calls.take(outputs.number()), JSON.parse(outputs.text()), effects);
           break;
         case Task.Failed:
           this.#answered(this.#calls.takeFailed(outputs.number(), parsed(outputs.text())), undefined, effects);
           break;
         case Task.Deadline:
-          this.#tenures.move(outputs);
+          this.#locks.moveDeadline(outputs);
           break;
         case Task.Lost:
-          this.#lost(this.#tenures.take(outputs), outputs.text() as LossReason, effects);
+          this.#lost(this.#locks.takeTenure(outputs), outputs.text() as LossReason, effects);
           break;
         case Task.Released:
-          this.#tenures.take(outputs);
+          this.#locks.takeTenure(outputs);
           break;
-        case Task.Subscribe:
-          effects.subscribes = and(effects.subscribes, outputs.number());
-          break;
-        case Task.Wake:
-          effects.wakes = and(effects.wakes, outputs.number());
-          break;
-        case Task.Silent:
-        case Task.Demoted:
-          effects.suspicions = and(effects.suspicions, [task === Task.Demoted ? "demoted" : "silent", outputs.number()]);
-          break;
-        case Task.Watch:
-          effects.watches = and(effects.watches, [outputs.number(), outputs.texts()]);
-          break;
+        default:
+          effects.others = and(effects.others, this.#other(task, outputs));
       }
+    }
+  }
+
+  /** Reads an effect that comes after sends, losses and answers. */
+  #other(task: Task, outputs: Outputs): () => void {
+    const number = outputs.number();
+    switch (task) {
+      case Task.Subscribe: {
+        const engine = this.#engine;
+        return () => engine === this.#engine && this.#subscribe(engine, number);
+      }
+      case Task.Wake:
+        return () => this.#readers.get(number)?.wake();
+      case Task.Watch: {
+        const keys = outputs.texts();
+        return () => this.store.watch(this, keys, number);
+      }
+      default:
+        return () => this.store.suspect(task === Task.Demoted, number);
     }
   }
 
@@ -505,7 +468,7 @@ export class Host implements StoreHost {
   #do(engine: Engine, effects: Effects): void {
     for (const batch of effects.sends) {
       if (engine === this.#engine) {
-        this.#store.execute(this, engine, batch);
+        this.store.execute(this, engine, batch);
       }
     }
     for (const [tenure, reason] of effects.losses) {
@@ -515,36 +478,25 @@ export class Host implements StoreHost {
     for (const call of effects.answered) {
       call.settle();
     }
-    for (const id of effects.wakes) {
-      this.#readers.get(id)?.wake();
-    }
-    for (const [why, server] of effects.suspicions) {
-      this.#store.suspect(why, server);
-    }
-    for (const [server, keys] of effects.watches) {
-      this.#store.watch(this, keys, server);
-    }
-    for (const server of effects.subscribes) {
-      if (engine === this.#engine) {
-        this.#subscribe(engine, server);
-      }
+    for (const act of effects.others) {
+      act();
     }
     this.#alive.update();
   }
 
   /** One subscription is for all servers of a cluster; those of a quorum have one each. */
   #subscribe(engine: Engine, server: number): void {
-    if (this.#hears === undefined || this.#store.members !== undefined) {
+    if (this.#hears === undefined || this.store.members !== undefined) {
       this.#hears = false;
-      this.#store.subscribe(this, engine.channel(), this.#settings.tracking, server);
+      this.store.subscribe(this, engine.channel(), this.settings.tracking, server);
     } else if (this.#hears) {
       this.step((own, at) => own.hears(at, server, true));
     }
   }
 
   #acquired(outputs: Outputs, effects: Effects): void {
-    const call = this.#calls.takeAs("acquire", outputs.number());
-    const tenure = this.#tenures.acquired(outputs, call?.lock);
+    const call = this.#calls.take(outputs.number());
+    const tenure = this.#locks.acquired(outputs, call?.lock);
     const waited = outputs.number();
     if (call !== undefined) {
       call.waited = waited;
@@ -584,9 +536,6 @@ export class Host implements StoreHost {
 
   #keepAlive(alive: boolean): void {
     this.#alarm.keepAlive(alive);
-    this.#store.keepAlive(alive);
+    this.store.keepAlive(alive);
   }
 }
-
-/** Characters; those of the protocol are much shorter. */
-const LONGEST_PUSH = 1_024;

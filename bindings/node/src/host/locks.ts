@@ -1,4 +1,5 @@
-import type { LockState, Tenure } from "./tenure.js";
+import type { Outputs } from "./outputs.js";
+import { type LockState, Tenure } from "./tenure.js";
 
 /** How many locks the engine may know that nobody uses just now. */
 const MOST_UNUSED = 1_024;
@@ -10,7 +11,7 @@ const MOST_TAKEN = 2;
 /** A lock's number has its place in the low digits, and above those how many had that place before. */
 const PLACES = 2 ** 24;
 
-/** The locks that the engine knows. Those that nobody uses are found by looking at a few in turn. */
+/** The locks that the engine knows, and their tenures by what it says of them. Those that nobody uses are found by looking at a few in turn. */
 export class Locks {
   /** Each at its place, and not in a `Map`: one that many come to and leave keeps the garbage collector busy. */
   readonly #places: (LockState | undefined)[] = [];
@@ -20,6 +21,8 @@ export class Locks {
   #next = 0;
   /** Of each name the one that was added last. */
   readonly #named = new Map<string, LockState>();
+  /** The number of tenures. */
+  held = 0;
 
   /** A number for one that is added next, and that no other ever had. */
   newId(): number {
@@ -72,6 +75,57 @@ export class Locks {
     return unused;
   }
 
+  /** A call for a lock got a lease: of a new tenure, or of one that it shares. */
+  acquired(outputs: Outputs, lock: LockState | undefined): Tenure | undefined {
+    const w0 = outputs.number();
+    const w1 = outputs.number();
+    const w2 = outputs.number();
+    const w3 = outputs.number();
+    const token = outputs.number();
+    const deadline = outputs.number();
+    const began = outputs.number();
+    if (lock === undefined) {
+      return undefined;
+    }
+    let tenure = tenureOf(lock, w0, w1);
+    if (tenure === undefined) {
+      tenure = new Tenure(lock, [w0, w1, w2, w3], token, began, deadline);
+      this.held += 1;
+      lock.tenures.push(tenure);
+    }
+    tenure.leases += 1;
+    return tenure;
+  }
+
+  /** One has another deadline. Outputs come in the engine's order, so what it says last counts. */
+  moveDeadline(outputs: Outputs): void {
+    const tenure = this.#tenure(outputs);
+    // Read in any case: more outputs follow.
+    const deadline = outputs.number();
+    if (tenure !== undefined) {
+      tenure.deadline = deadline;
+    }
+  }
+
+  /** The one that an output names, if it is not over. */
+  #tenure(outputs: Outputs): Tenure | undefined {
+    const lock = this.get(outputs.number());
+    const w0 = outputs.number();
+    const w1 = outputs.number();
+    return lock && tenureOf(lock, w0, w1);
+  }
+
+  /** Takes out the one that an output names. */
+  takeTenure(outputs: Outputs): Tenure | undefined {
+    const tenure = this.#tenure(outputs);
+    if (tenure !== undefined) {
+      const { tenures } = tenure.lock;
+      tenures.splice(tenures.indexOf(tenure), 1);
+      this.held -= 1;
+    }
+    return tenure;
+  }
+
   /** The tenures of all. */
   tenures(): Tenure[] {
     return this.#places.flatMap((lock) => lock?.tenures ?? []);
@@ -79,6 +133,7 @@ export class Locks {
 
   /** The engine knows none any more, and none is held. */
   clear(): void {
+    this.held = 0;
     for (const lock of this.#places) {
       if (lock !== undefined) {
         lock.tenures.length = 0;
@@ -104,3 +159,8 @@ function placeOf(id: number): number {
 }
 
 const NONE: readonly number[] = [];
+
+/** The first two words of a lease id are enough. */
+function tenureOf({ tenures }: LockState, w0: number, w1: number): Tenure | undefined {
+  return tenures.find(({ lease }) => lease[0] === w0 && lease[1] === w1);
+}

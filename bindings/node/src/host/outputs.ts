@@ -6,7 +6,6 @@ import type { Batch, Wire } from "../store/store.js";
  * are described at `drain` of the crate leasehold-wasm. They are gone when the engine is used again.
  */
 export class Outputs {
-  readonly #memory: Glue["memory"];
   #numbers = new Float64Array(0);
   #bytes = new Uint8Array(0);
   /** Where the next number is, and the end of all. */
@@ -17,16 +16,14 @@ export class Outputs {
   /** When to come back. */
   deadline = Infinity;
 
-  constructor(memory: Glue["memory"]) {
-    this.#memory = memory;
-  }
+  constructor(private readonly memory: Glue["memory"]) {}
 
   /** Takes all that there is. */
   take(engine: Engine): void {
     const begin = engine.drain() / Float64Array.BYTES_PER_ELEMENT;
     // Memory that has grown is another buffer, and views of the old one are empty.
     if (this.#numbers.length === 0) {
-      const { buffer } = this.#memory;
+      const { buffer } = this.memory;
       this.#numbers = new Float64Array(buffer);
       this.#bytes = new Uint8Array(buffer);
     }
@@ -39,7 +36,7 @@ export class Outputs {
   /** So many numbers that an engine has counted; all that was taken before is read. */
   counts(engine: Engine, length: number): number[] {
     const begin = engine.counts();
-    return Array.from(new Float64Array(this.#memory.buffer, begin, length));
+    return Array.from(new Float64Array(this.memory.buffer, begin, length));
   }
 
   /** Whether there is more. */

@@ -3,9 +3,6 @@ import type { LockState, Tenure } from "./tenure.js";
 
 /** One reader of events at a host. The events wait in the engine until they are read. */
 export class Reader {
-  readonly id: number;
-  readonly lock: LockState | undefined;
-  readonly #host: ReaderHost;
   readonly #waiting: { owner: object; resolve: (result: Result) => void }[] = [];
   /** The losses by an engine that failed, which the next engine does not know of. */
   readonly #crashes: LeaseEvent[] = [];
@@ -14,11 +11,7 @@ export class Reader {
   #asking = false;
   #woken = false;
 
-  constructor(host: ReaderHost, id: number, lock: LockState | undefined) {
-    this.#host = host;
-    this.id = id;
-    this.lock = lock;
-  }
+  constructor(private readonly host: ReaderHost, readonly id: number, readonly lock: LockState | undefined) {}
 
   next(owner: object): Promise<Result> {
     const result = this.#waiting.length === 0 ? this.#ask() : undefined;
@@ -55,7 +48,7 @@ export class Reader {
 
   end(): void {
     this.#ended = true;
-    this.#host.removeReader(this);
+    this.host.removeReader(this);
     for (const { resolve } of this.#waiting.splice(0)) {
       resolve(DONE);
     }
@@ -76,7 +69,7 @@ export class Reader {
   }
 
   #poll(): Result | undefined {
-    const json = this.#crashes.length > 0 || this.#ended ? "" : this.#host.nextEvent(this);
+    const json = this.#crashes.length > 0 || this.#ended ? "" : this.host.nextEvent(this);
     // Only now, because an engine that fails at `nextEvent` adds to them.
     const crash = this.#crashes.shift();
     if (crash !== undefined) {

@@ -8,14 +8,11 @@ const ONLY = 0;
 
 /** The servers of a store, by the numbers that the engine knows them by. */
 export class Servers {
-  readonly #serverOf: ServerOf | undefined;
   readonly #numbers = new Map<string, number>();
   /** Which server the engine was told to serve a slot. */
   readonly #told: (number | undefined)[] = [];
 
-  constructor(serverOf?: ServerOf) {
-    this.#serverOf = serverOf;
-  }
+  constructor(private readonly serverOf?: ServerOf) {}
 
   /** All that are known. */
   get numbers(): Iterable<number> {
@@ -24,8 +21,8 @@ export class Servers {
 
   /** Every server can be reached: for the first time or again, perhaps with other slots. */
   connected(engine: Engine, at: number): void {
-    if (this.#serverOf !== undefined) {
-      this.#look(this.#serverOf);
+    if (this.serverOf !== undefined) {
+      this.#look(this.serverOf);
       this.#tell(engine, at);
     }
     for (const server of this.numbers) {
@@ -35,7 +32,7 @@ export class Servers {
 
   /** Who serves a slot now, after a redirection perhaps another one: the engine is told of that first. */
   serving(engine: Engine, at: number, slot: number): number {
-    const address = this.#serverOf?.(slot);
+    const address = this.serverOf?.(slot);
     if (address === undefined) {
       return this.#told[slot] ?? ONLY;
     }

@@ -14,13 +14,6 @@ export interface LockState extends LockSpec {
 
 /** From one acquisition to its release or loss; shared by its leases. */
 export class Tenure {
-  /** Its lease id: the engine knows it by that. */
-  readonly lease: Words;
-  readonly lock: LockState;
-  readonly token: number;
-  readonly began: number;
-  /** The deadline that the engine reported last: later after a renewal, or sooner. */
-  deadline: number;
   /** How many of its leases were not released. */
   leases = 0;
   #lost: LossReason | undefined;
@@ -28,13 +21,15 @@ export class Tenure {
   #over: (() => void)[] | undefined;
   #stopPulse: (() => void) | undefined;
 
-  constructor(lock: LockState, lease: Words, token: number, began: number, deadline: number) {
-    this.lock = lock;
-    this.lease = lease;
-    this.token = token;
-    this.began = began;
-    this.deadline = deadline;
-  }
+  constructor(
+    readonly lock: LockState,
+    /** Its lease id: the engine knows it by that. */
+    readonly lease: Words,
+    readonly token: number,
+    readonly began: number,
+    /** The deadline that the engine reported last: later after a renewal, or sooner. */
+    public deadline: number,
+  ) {}
 
   /** Why it is over, if it was lost: as the engine said, or because the clock says so. */
   get lost(): LossReason | undefined {

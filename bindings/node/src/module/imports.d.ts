@@ -1,37 +1,13 @@
 // What the build resolves.
 
-/** The engine's WebAssembly as text. */
-declare module "wasm:base64" {
-  const base64: string;
-  export default base64;
-}
-
-/** The engine's WebAssembly, compiled by a bundler. */
-declare module "wasm:module" {
-  const module: WebAssembly.Module;
-  export default module;
-}
-
-/** The WebAssembly of the store in memory as text. */
-declare module "wasm:memory-base64" {
-  const base64: string;
-  export default base64;
-}
-
-/** The WebAssembly of the store in memory, compiled by a bundler. */
-declare module "wasm:memory-module" {
-  const module: WebAssembly.Module;
-  export default module;
-}
-
-/** The WebAssembly of the engine with quorums as text. */
-declare module "wasm:quorum-base64" {
+/** The WebAssembly of the engine, of the engine with quorums, or of the store in memory, as text. */
+declare module "wasm:*base64" {
   const base64: string;
   export default base64;
 }
 
 /** The same, compiled by a bundler. */
-declare module "wasm:quorum-module" {
+declare module "wasm:*module" {
   const module: WebAssembly.Module;
   export default module;
 }

@@ -8,18 +8,11 @@ export type MemoryServer = InstanceType<Glue["MemoryStore"]>;
 /** Makes a store in memory, whose clock begins with the wall's. */
 export type NewMemory = (now: number, wall: number) => MemoryServer;
 
-let module: WebAssembly.Module | undefined;
-let compiling: Promise<WebAssembly.Module> | undefined;
+let compiled: Promise<WebAssembly.Module> | undefined;
 
-/** Compiles the module ahead of its first use, because browsers limit what they compile at once. */
-export async function compileMemory(): Promise<void> {
-  compiling ??= WebAssembly.compile(bytesOf(base64));
-  module ??= await compiling;
-}
-
-/** A store in memory, in an instance of its own. Its clock begins with the wall's. */
-export function newMemory(now: number, wall: number): MemoryServer {
-  module ??= new WebAssembly.Module(bytesOf(base64));
-  const { MemoryStore } = instantiate(module);
-  return new MemoryStore(now, wall);
+/** Compiles the module at the first call. Each store is in an instance of its own. */
+export async function compileMemory(): Promise<NewMemory> {
+  compiled ??= WebAssembly.compile(bytesOf(base64));
+  const module = await compiled;
+  return (now, wall) => new (instantiate(module).MemoryStore)(now, wall);
 }

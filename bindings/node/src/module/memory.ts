@@ -4,10 +4,9 @@ export type { MemoryServer, NewMemory };
 
 /**
  * Loads the module of the store in memory, which is in a file of its own: what never needs it need not load it.
- * The build puts `memory-require.ts` in this one's place for CommonJS, and `memory-workerd.ts` for workerd.
+ * For workerd the build puts `memory-workerd.ts` in this one's place.
  */
 export async function loadMemory(): Promise<NewMemory> {
-  const { compileMemory, newMemory } = await import("./memory-blob.js");
-  await compileMemory();
-  return newMemory;
+  const { compileMemory } = await import("./memory-blob.js");
+  return compileMemory();
 }

@@ -1,10 +1,9 @@
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 
 // The program brings the module.
 
 export function compile(): never {
-  throw new LeaseholdError(
-    "config",
+  throw config(
     "leasehold/slim has no WebAssembly of its own: first await init(module) with the module of leasehold/leasehold.wasm",
   );
 }

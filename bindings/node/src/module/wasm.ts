@@ -56,12 +56,12 @@ export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: En
   }
 }
 
-/** Throws what is wrong with the settings, or with the owner of a locker's locks. */
-export function checkSettings(settings: Settings, owner: string | undefined): void {
+/** Throws what is wrong with the settings, or with a lock. */
+export function checkSettings(settings: Settings, lock: LockSpec | undefined): void {
   const engine = newEngine(stateless(), settings, { clustered: false, members: undefined, command: false });
   try {
-    if (owner !== undefined) {
-      defineLock(engine, 1, { ...ANY_LOCK, owner });
+    if (lock !== undefined) {
+      defineLock(engine, 1, lock);
     }
   } catch (error) {
     throw thrown(error);
@@ -91,26 +91,13 @@ export interface LockSpec {
   readonly copies: Copies | undefined;
 }
 
-/** The options of a lock of which only the owner is checked. */
-const ANY_LOCK = {
-  name: "n",
-  ttl: 1_000,
-  fixed: false,
-  reentrant: false,
-  reclaimable: true,
-  dense: false,
-  copies: undefined,
-} as const;
-
 // The engine's calls with many numbers. What they are stands here alone: an object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
   const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
-  const { replicas, timeout, fsynced } = copies ?? NO_COPIES;
+  const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
   engine.define(lock, name, ttl, fixed, reentrant, owner, reclaimable, dense, replicas, timeout, fsynced);
 }
-
-const NO_COPIES: Copies = { replicas: 0, timeout: 0, fsynced: false };
 
 /** Returns false if the lock is not defined. It waits so many milliseconds; the lease is new. */
 export function acquire(engine: Engine, at: number, call: number, lock: number, wait: number, lease: Words): boolean {

@@ -1,5 +1,5 @@
 import type { Adapter } from "../adapters/adapter.js";
-import { LeaseholdError } from "../common/errors.js";
+import { config } from "../common/check.js";
 
 /** What `openClient` is in browsers and workers, which have no sockets for ioredis and node-redis. */
 export async function openClient(_url: string, _options?: object): Promise<Adapter> {
@@ -9,7 +9,7 @@ export async function openClient(_url: string, _options?: object): Promise<Adapt
       ? "make a client that works here, such as one of @upstash/redis, and give it to Locker.from"
       : "this is the build for browsers: bundle the program for Node (esbuild: --platform=node), and test it in Jest's " +
         "environment node";
-  throw new LeaseholdError("config", `here Locker.connect takes memory://name only; ${advice}`);
+  throw config(`here Locker.connect takes memory://name only; ${advice}`);
 }
 
 export function preload(): void {

@@ -28,7 +28,9 @@ export async function openClient(
   const { packages = ["ioredis", "redis"], lazily = false, timeout = connectTimeout, namespace = "NAMESPACE" } = options;
   const target = parseUrl(url);
   const { shown } = target;
-  const tls = await filesOf(target);
+  const tls = target.tls
+    ? await readTls(target).catch((error: LeaseholdError) => Promise.reject(named(error, target)))
+    : {};
   const usable =
     target.kind === "server" || target.kind === "socket"
       ? packages
@@ -67,14 +69,6 @@ interface OpenOptions extends Partial<Opening> {
   readonly namespace?: string;
 }
 
-async function filesOf(target: Target): Promise<TlsOptions> {
-  try {
-    return target.tls ? await readTls(target) : {};
-  } catch (error) {
-    throw named(error as LeaseholdError, target);
-  }
-}
-
 /** What is opened, with the reason if it is not. */
 async function opened(
   opening: Promise<Adapter>,
@@ -90,21 +84,12 @@ async function opened(
     const secrets = secretsOf(target.password, target.sentinelPassword);
     const { shown } = target;
     const failed = explained(error, { secrets, shown }, namespace);
-    const more = VAGUE.has(failed.code) ? await looked(target, tls, error, timeout) : undefined;
+    const looking = VAGUE.has(failed.code) ? look(target, tls, error) : Promise.resolve(undefined);
+    const more = await within(timeout, looking, "the look did not end", true).catch(() => undefined);
     throw named(more ?? failed, { shown });
   } finally {
     over.abort();
   }
-}
-
-/** What a look finds in this time. */
-async function looked(
-  target: Target,
-  tls: TlsOptions,
-  error: unknown,
-  timeout: number,
-): Promise<LeaseholdError | undefined> {
-  return within(timeout, look(target, tls, error), "the look did not end", true).catch(() => undefined);
 }
 
 /** There may be more to these than a client says. */

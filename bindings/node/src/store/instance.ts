@@ -17,13 +17,11 @@ const newest = new Map<NewInstance, Instance>();
 /** An instance of the engine's module, and the hosts whose engines live in it. */
 class Instance {
   readonly glue: Glue;
-  readonly #make: NewInstance;
   #places = 0;
   #hosts: Weak<StoreHost>[] = [];
   #failed: { readonly cause: unknown } | undefined;
 
-  constructor(make: NewInstance) {
-    this.#make = make;
+  constructor(private readonly make: NewInstance) {
     this.glue = make();
   }
 
@@ -56,8 +54,8 @@ class Instance {
   abandon(host: StoreHost, cause: unknown): void {
     this.#failed ??= { cause };
     this.glue.discard();
-    if (newest.get(this.#make) === this) {
-      newest.delete(this.#make);
+    if (newest.get(this.make) === this) {
+      newest.delete(this.make);
     }
     this.remove(host);
     host.restart(this.#failed.cause);
@@ -69,33 +67,30 @@ class Instance {
   }
 }
 
-/** Where a host's engine lives. */
-export class Home {
-  readonly #make: NewInstance;
+/** A store whose hosts have their engines in instances that they share with those of other stores. */
+export abstract class ServerStore {
   #instance: Instance | undefined;
   /** Whether the host's engine failed once: if it does so again, it takes no other with it. */
   #alone = false;
 
-  constructor(make: NewInstance = newInstance) {
-    this.#make = make;
-  }
+  constructor(private readonly make: NewInstance = newInstance) {}
 
   /** An instance for a new engine of the host. */
   instance(): Glue {
-    this.#instance = this.#alone ? new Instance(this.#make) : Instance.shared(this.#make);
+    this.#instance = this.#alone ? new Instance(this.make) : Instance.shared(this.make);
     return this.#instance.glue;
   }
 
-  add(host: StoreHost): void {
+  open(host: StoreHost): void {
     this.#instance?.add(host);
-  }
-
-  remove(host: StoreHost): void {
-    this.#instance?.remove(host);
   }
 
   abandon(host: StoreHost, cause: unknown): void {
     this.#alone ||= this.#instance?.failed === false;
     this.#instance?.abandon(host, cause);
+  }
+
+  protected forget(host: StoreHost): void {
+    this.#instance?.remove(host);
   }
 }

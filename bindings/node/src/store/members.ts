@@ -42,30 +42,21 @@ export interface MemberOptions {
   readonly namespace: string;
 }
 
-/** Members that are open, and what was found on the way. */
-export interface Opened {
-  readonly stores: readonly (RedisStore | Memory)[];
-  readonly findings: readonly Finding[];
-  /** Closes what was opened here. Never rejects. */
-  close(): Promise<void>;
-}
-
 /**
- * Opens all of them at once. One that is away may come later, but a majority has to be there. If it throws,
- * nothing is left open.
+ * Opens all of them at once, and says what was found on the way. One that is away may come later, but a
+ * majority has to be there. If it throws, nothing is left open.
  */
-export async function openMembers(servers: Given, options: MemberOptions): Promise<Opened> {
-  const opening = await Promise.allSettled(servers.map((server, at) => named(at, () => openMember(server, options))));
-  const members = opening.flatMap((member) => (member.status === "fulfilled" ? member.value : []));
+export async function openMembers(servers: Given, options: MemberOptions) {
+  const opening = servers.map((server, at) => named(at, () => openMember(server, options)));
+  const settled = await Promise.allSettled(opening);
+  const members = settled.flatMap((member) => (member.status === "fulfilled" ? member.value : []));
+  /** Closes what was opened here. Never rejects. */
   const close = async () => {
     await Promise.all(members.map(({ adapter }) => adapter?.close()));
   };
   try {
-    for (const member of opening) {
-      if (member.status === "rejected") {
-        throw member.reason;
-      }
-    }
+    // All are settled: what throws is the first in the list that failed.
+    await Promise.all(opening);
     checkMajority(members);
     refuseTwins(members.map(({ store }) => (store instanceof RedisStore ? store.runId : store)));
   } catch (error) {
@@ -84,17 +75,16 @@ interface Member {
   readonly adapter?: Adapter;
   readonly findings: readonly Finding[];
   /** Why it is not there yet. */
-  readonly away?: LeaseholdError;
+  readonly away?: LeaseholdError | undefined;
 }
 
 async function openMember(server: string | RedisClient, options: MemberOptions): Promise<Member> {
   const name = typeof server === "string" ? memoryName(server) : undefined;
-  const memory = name === undefined ? undefined : Memory.named(name);
+  if (name !== undefined) {
+    const store = Memory.named(name);
+    return { store, findings: [], away: store.away };
+  }
   try {
-    if (memory !== undefined) {
-      memory.checkLink();
-      return { store: memory, findings: [] };
-    }
     const opening = typeof server === "string" ? openClient(server, options) : connected(server, options);
     return await opened(await opening, options);
   } catch (error) {
@@ -102,9 +92,6 @@ async function openMember(server: string | RedisClient, options: MemberOptions):
       throw error;
     }
     // It may come later.
-    if (memory !== undefined) {
-      return { store: memory, findings: [], away: error };
-    }
     const adapter = typeof server === "string" ? await openClient(server, { lazily: true, ...options }) : adapt(server);
     return { adapter, store: storeOn(adapter, options), findings: [], away: error };
   }

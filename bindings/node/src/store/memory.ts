@@ -3,7 +3,7 @@ import { now, weak, type Weak } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
 import { loadMemory, type MemoryServer, type NewMemory } from "../module/memory.js";
 import { newInstance, type Engine, type Glue } from "../module/wasm.js";
-import type { Batch, Store, StoreHost } from "./store.js";
+import { type Batch, joined, type Store, type StoreHost } from "./store.js";
 
 /** A store in this process, for any number of lockers. */
 export class Memory implements Store {
@@ -60,7 +60,10 @@ export class Memory implements Store {
     }
     loadMemory().then(
       (newMemory) => this.#loaded(host, newMemory),
-      (error: unknown) => this.#missing(host, error),
+      (cause: unknown) => {
+        const message = `the store in memory could not be loaded: ${messageOf(cause)}`;
+        host.disconnected(new LeaseholdError("unavailable", message, { cause }));
+      },
     );
   }
 
@@ -89,11 +92,11 @@ export class Memory implements Store {
   }
 
   subscribe(host: StoreHost, channel: string): void {
-    const client = clientOf(channel);
+    const client = channel.slice(-CLIENT);
     this.#subscribers.set(client, host);
     this.#server?.subscribe(client);
     if (!this.#cut) {
-      host.subscribed();
+      host.hears(true);
     }
   }
 
@@ -132,11 +135,9 @@ export class Memory implements Store {
     this.#hosts.delete(host);
   }
 
-  /** Throws while it is cut off. */
-  checkLink(): void {
-    if (this.#cut) {
-      throw cutOff();
-    }
+  /** The error that its users get while it is cut off. */
+  get away(): LeaseholdError | undefined {
+    return this.#cut ? cutOff() : undefined;
   }
 
   /** Nobody reaches it any more, and what it has to say is lost. */
@@ -148,7 +149,7 @@ export class Memory implements Store {
     const hearing = new Set(this.#subscribers.values());
     for (const host of [...this.#hosts]) {
       if (hearing.has(host)) {
-        host.unsubscribed();
+        host.hears(false);
       }
       host.disconnected(cutOff());
     }
@@ -163,7 +164,7 @@ export class Memory implements Store {
     for (const host of [...this.#hosts]) {
       this.open(host);
       if ([...this.#subscribers.values()].includes(host)) {
-        host.subscribed();
+        host.hears(true);
       }
     }
   }
@@ -184,11 +185,6 @@ export class Memory implements Store {
     if (this.#hosts.has(host) && !this.#cut) {
       host.connected();
     }
-  }
-
-  #missing(host: StoreHost, error: unknown): void {
-    const message = `the store in memory could not be loaded: ${messageOf(error)}`;
-    host.disconnected(new LeaseholdError("unavailable", message, { cause: error }));
   }
 
   /** Delivers the pushes that an operation has caused; that may cause more of them. */
@@ -213,17 +209,7 @@ function cutOff(): LeaseholdError {
   return new LeaseholdError("unavailable", "the store in memory is cut off");
 }
 
-/** Strings as the store takes them: each one's length, a colon and itself. */
-function joined(texts: string[]): string {
-  return texts.reduce((list, text) => `${list}${text.length}:${text}`, "");
-}
-
-/** The id of the client whose channel it is. */
-function clientOf(channel: string): string {
-  return channel.slice(-CLIENT);
-}
-
-/** How many digits the id of a client has. */
+/** How many digits the id of a client has; they are the last of its channel. */
 const CLIENT = 16;
 
 /** The stores of `memory://` URLs that somebody uses. */

@@ -6,10 +6,10 @@ import { LeaseholdError } from "../common/errors.js";
 import { warn } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
-import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
+import { type Engine, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
-import { Home } from "./instance.js";
-import type { Batch, Reply, ServerOf, Store, StoreHost, Suspicion, Wire } from "./store.js";
+import { ServerStore } from "./instance.js";
+import { type Batch, joined, type Reply, type ServerOf, type Store, type StoreHost, type Wire } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
@@ -18,16 +18,14 @@ const CHECK_LIMIT = 3_000;
 const LEAVE_LIMIT = 500;
 
 /** A Redis server, through a client. */
-export class RedisStore implements Store {
+export class RedisStore extends ServerStore implements Store {
   readonly clustered: boolean;
   readonly members = undefined;
   readonly serverOf: ServerOf | undefined;
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #adapter: Adapter;
-  readonly #namespace: string;
   readonly #script: { readonly text: string; readonly sha: string };
-  readonly #home = new Home();
   #runId: string | undefined;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
@@ -38,10 +36,10 @@ export class RedisStore implements Store {
   /** Why a change by others is not heard at once. */
   #untracked: Finding | undefined;
 
-  constructor(adapter: Adapter, namespace: string) {
+  constructor(adapter: Adapter, private readonly namespace: string) {
+    super();
     // Without a prototype, so that what a client cannot do is `undefined`, whatever all objects have.
     this.#adapter = { __proto__: null, ...adapter } as Adapter;
-    this.#namespace = namespace;
     this.clustered = adapter.clustered;
     this.serverOf = this.#adapter.serverOf;
     this.polled = this.#adapter.listen === undefined;
@@ -49,12 +47,8 @@ export class RedisStore implements Store {
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 
-  instance(): Glue {
-    return this.#home.instance();
-  }
-
-  open(host: StoreHost): void {
-    this.#home.add(host);
+  override open(host: StoreHost): void {
+    super.open(host);
     this.#unwatch?.();
     const link = {
       up: () => {
@@ -113,11 +107,7 @@ export class RedisStore implements Store {
       return;
     }
     send(command).then(replied, (error: unknown) => {
-      if (stateless().scriptIsMissing(messageOf(error))) {
-        this.#runText(command).then(replied, failed);
-      } else {
-        failed(error);
-      }
+      ifMissing(error, () => this.#evaluate(textsOf(command))).then(replied, failed);
     });
   }
 
@@ -134,7 +124,7 @@ export class RedisStore implements Store {
     this.#member = member;
     this.#unlisten = this.#adapter.listen?.(channel, {
       subscribed: (id) => {
-        host.subscribed();
+        host.hears(true);
         if (typeof id === "object") {
           this.#refusesTracking(id.error);
         } else {
@@ -143,7 +133,7 @@ export class RedisStore implements Store {
       },
       unsubscribed: () => {
         member?.hears(undefined);
-        host.unsubscribed();
+        host.hears(false);
       },
       message: (text) => host.pushed(text),
       ...(member !== undefined && { changed: (key: string) => member.said(key) }),
@@ -185,16 +175,12 @@ export class RedisStore implements Store {
     this.#adapter.keepAlive?.(alive);
   }
 
-  suspect(why: Suspicion): void {
-    this.#adapter.suspect?.(why === "demoted");
-  }
-
-  abandon(host: StoreHost, cause: unknown): void {
-    this.#home.abandon(host, cause);
+  suspect(demoted: boolean): void {
+    this.#adapter.suspect?.(demoted);
   }
 
   async close(host: StoreHost): Promise<void> {
-    this.#home.remove(host);
+    this.forget(host);
     // It listens until another one does, so that nothing is missed; a server that is silent is not waited for.
     await within(LEAVE_LIMIT, this.#member?.leave() ?? Promise.resolve(), "the server did not answer").catch(() => {});
     this.unsubscribe();
@@ -216,19 +202,13 @@ export class RedisStore implements Store {
   }
 
   async #run(keys: string[], args: string[]): Promise<unknown> {
-    const { text, sha } = this.#script;
-    const adapter = this.#adapter;
-    if (adapter.evalsha === undefined) {
-      return adapter.eval(text, keys, args);
-    }
-    try {
-      return await adapter.evalsha(sha, keys, args);
-    } catch (error) {
-      if (stateless().scriptIsMissing(messageOf(error))) {
-        return adapter.eval(text, keys, args);
-      }
-      throw error;
-    }
+    const byText = () => this.#evaluate({ keys, args });
+    const ran = this.#adapter.evalsha?.(this.#script.sha, keys, args);
+    return ran?.catch((error: unknown) => ifMissing(error, byText)) ?? byText();
+  }
+
+  #evaluate({ keys, args }: Texts): Promise<unknown> {
+    return this.#adapter.eval(this.#script.text, keys, args);
   }
 
   /** Runs the script, and waits for copies of what it did. */
@@ -240,12 +220,9 @@ export class RedisStore implements Store {
     }
     const { text, sha } = this.#script;
     const links = this.#links;
-    const ran = await runThen("EVALSHA", sha, keys, args, wait).catch((error: unknown) => {
-      if (stateless().scriptIsMissing(messageOf(error))) {
-        return runThen("EVAL", text, keys, args, wait);
-      }
-      throw error;
-    });
+    const ran = await runThen("EVALSHA", sha, keys, args, wait).catch((error: unknown) =>
+      ifMissing(error, () => runThen("EVAL", text, keys, args, wait)),
+    );
     if (links !== this.#links) {
       // A new connection has written nothing that a server would wait for.
       const message = "the connection was replaced before it was known who has the lock";
@@ -253,8 +230,8 @@ export class RedisStore implements Store {
     }
     const reply = replyOf(ran.reply);
     // WAIT does not tell whether it is on the disk, which nobody asked then.
-    const copies = "waited" in ran ? [1, ran.waited].flat().slice(-2) : this.#refused(ran.refused);
-    return joined(copies) + (typeof reply === "number" ? joined([reply]) : reply);
+    const copies = "waited" in ran ? [1, ran.waited].flat().slice(-2).map(String) : this.#refused(ran.refused);
+    return joined(copies) + (typeof reply === "number" ? joined([String(reply)]) : reply);
   }
 
   /** Why a server does not wait; throws what is no refusal. */
@@ -266,14 +243,8 @@ export class RedisStore implements Store {
     return [code, message];
   }
 
-  /** Does what a command should have done, with the text of the script. */
-  #runText(command: Uint8Array): Promise<unknown> {
-    const { keys, args } = textsOf(command);
-    return this.#adapter.eval(this.#script.text, keys, args);
-  }
-
   #error(error: unknown): LeaseholdError {
-    return explained(error, this.#adapter, this.#namespace);
+    return explained(error, this.#adapter, this.namespace);
   }
 }
 
@@ -290,9 +261,12 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
-/** Texts as the engine takes them: each one's length, a colon and itself. */
-function joined(texts: readonly unknown[]): string {
-  return texts.map(String).reduce((all, text) => `${all}${text.length}:${text}`, "");
+/** Runs the script by its text, if it failed because the server has not got it; otherwise fails with the same error. */
+async function ifMissing<T>(error: unknown, byText: () => Promise<T>): Promise<T> {
+  if (stateless().scriptIsMissing(messageOf(error))) {
+    return byText();
+  }
+  throw error;
 }
 
 /** Characters; a reply to the largest batch has far fewer. */

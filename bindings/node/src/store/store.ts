@@ -5,9 +5,6 @@ import type { Engine, Glue } from "../module/wasm.js";
 /** The address of the server that serves a slot of a cluster, as far as that is known just now. */
 export type ServerOf = (slot: number) => string | undefined;
 
-/** Why a connection may be of no use: replies stay away, or the server takes no writes any more. */
-export type Suspicion = "silent" | "demoted";
-
 /** What a store wants to have of a batch: its keys and arguments, or the command as a client sends it. */
 export type Wire = "texts" | "command";
 
@@ -48,8 +45,8 @@ export interface Store {
   watch(host: StoreHost, keys: readonly string[], server: number): void;
   /** Whether the process is to stay alive for what is under way. */
   keepAlive(alive: boolean): void;
-  /** The connection may be of no use. */
-  suspect(why: Suspicion, server: number): void;
+  /** The connection may be of no use: replies stay away, or its server was `demoted` and takes no writes any more. */
+  suspect(demoted: boolean, server: number): void;
   /** The host's engine is gone, and so is its channel; `open` may follow. */
   unsubscribe(host: StoreHost): void;
   /** A host's engine failed: whoever shares its instance is to start anew. */
@@ -66,28 +63,58 @@ export interface Store {
  */
 export type Reply = number | string;
 
-/** A host as its store sees it. */
-export interface StoreHost {
-  /** The link to the store is up, for the first time or again. */
-  connected(): void;
-  /** The link broke, or could not be made. */
-  disconnected(error: LeaseholdError): void;
-  /** From now on no push is missed. */
-  subscribed(): void;
-  /** Pushes may be missed. */
-  unsubscribed(): void;
-  /** The store says from now on when others change what it is given to watch. */
-  watching(): void;
-  /** Others may have changed this key; an empty one stands for all. */
-  changed(key: string): void;
-  /** The store pushed this text. */
-  pushed(text: string): void;
+/** Texts as the engine takes them: each one's length, a colon and itself. */
+export function joined(texts: readonly string[]): string {
+  return texts.reduce((all, text) => `${all}${text.length}:${text}`, "");
+}
+
+/** Characters; those of the protocol are much shorter. */
+const LONGEST_PUSH = 1_024;
+
+/** A host as its store sees it, or one server of a quorum's store. */
+export abstract class StoreHost {
+  /** The number of the server that its pushes come from. */
+  abstract readonly server: number;
   /** A batch was executed, with this reply; nothing happens if it is too late. */
-  replied(engine: Engine, batch: Batch, reply: Reply): void;
+  abstract replied(engine: Engine, batch: Batch, reply: Reply): void;
   /** A batch was refused, or nobody knows whether it was executed. */
-  replyFailed(engine: Engine, batch: Batch, error: LeaseholdError): void;
+  abstract replyFailed(engine: Engine, batch: Batch, error: LeaseholdError): void;
   /** Feeds the engine one input, and does what it asks for. */
-  step(input: (engine: Engine, at: number) => void): void;
+  abstract step(input: (engine: Engine, at: number) => void): void;
+  /** Feeds it one input for each server of the store. */
+  abstract stepEach(input: (engine: Engine, at: number, server: number) => void): void;
   /** The engine is gone with its instance: everything begins anew. */
-  restart(cause: unknown): void;
+  abstract restart(cause: unknown): void;
+
+  /** The link to the store is up, for the first time or again. */
+  connected(): void {
+    this.stepEach((engine, at, server) => engine.connected(at, server));
+  }
+
+  /** The link broke, or could not be made. */
+  disconnected({ code, message }: LeaseholdError): void {
+    this.stepEach((engine, at, server) => engine.disconnected(at, server, code, message));
+  }
+
+  /** From now on no push is missed, if `hears` is true; otherwise pushes may be missed. */
+  hears(hears: boolean): void {
+    this.stepEach((engine, at, server) => engine.hears(at, server, hears));
+  }
+
+  /** The store says from now on when others change what it is given to watch. */
+  watching(): void {
+    this.stepEach((engine, at, server) => engine.watching(at, server));
+  }
+
+  /** Others may have changed this key; an empty one stands for all. */
+  changed(key: string): void {
+    this.step((engine, at) => engine.changed(at, key));
+  }
+
+  /** The store pushed this text. */
+  pushed(text: string): void {
+    if (text.length <= LONGEST_PUSH) {
+      this.step((engine, at) => engine.push(at, this.server, text));
+    }
+  }
 }

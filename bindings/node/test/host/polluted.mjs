@@ -10,7 +10,7 @@ const DESCRIPTORS = ["get", "set", "value", "writable", "enumerable", "configura
 /** This the language looks up in everything that a promise is resolved to. */
 const THEN = "then";
 
-/** The names of what may be missing from an object: optional members, and what is taken out of objects by name. */
+/** The names of what may be missing from an object: optional members, and what objects are asked for by name. */
 function namesIn(folder) {
   const texts = readdirSync(folder, { recursive: true })
     .filter((file) => file.endsWith(".ts") && !/^(fence|generated)\//.test(file))
@@ -18,7 +18,8 @@ function namesIn(folder) {
   const code = texts.join("\n").replace(/\/\*[^]*?\*\/|\/\/.*/g, "");
   const optional = [...code.matchAll(/(\w+)\?:/g)].map(([, name]) => name);
   const taken = [...code.matchAll(/(?:const|let) \{([^}]*)\}/g)].flatMap(([, names]) => names.match(/(?<![.:=] ?)\b[a-z]\w*/gi) ?? []);
-  const names = new Set([...optional, ...taken]);
+  const methods = [...code.matchAll(/\bcan\(([^)]*)\)/g)].flatMap(([, args]) => args.match(/(?<=")\w+(?=")/g) ?? []);
+  const names = new Set([...optional, ...taken, ...methods]);
   return [...names].filter((name) => !(name in Object.prototype) && ![...DESCRIPTORS, THEN].includes(name));
 }
 

@@ -173,9 +173,9 @@ test("a locker of a cluster: what happens is told of the server that it is of", 
   await acquire("held");
   store.log.length = 0;
   await waitFor(async () => (await server.command("PUBSUB", "CHANNELS", "leasehold:servers:*")).length === 1);
-  host.subscribed();
+  host.hears(true);
   assert.deepEqual(told("hears").slice(-3), [[1, true], [2, true], [3, true]]);
-  host.unsubscribed();
+  host.hears(false);
   assert.deepEqual(told("hears").slice(-3), [[1, false], [2, false], [3, false]]);
   host.disconnected({ code: "unavailable", message: "gone" });
   assert.deepEqual(told("disconnected").map(([number]) => number), [1, 2, 3]);

@@ -69,9 +69,8 @@ export function fenceExpress<R extends NodeRequest>(
   const admit = admitter(options);
   return (req, res, next) => {
     const handle = async () => {
-      const gone = goneSignal(req, res);
       const { originalUrl } = req as { originalUrl?: string };
-      const outcome = await unlessGone(admit(req, seenBy(req, originalUrl ?? req.url, gone)), gone);
+      const outcome = await unlessGone(req, res, (gone) => admit(req, seenBy(req, originalUrl ?? req.url, gone)));
       if (!outcome) {
         return;
       }
@@ -102,8 +101,7 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
 ): (request: NoInfer<R>, reply: FastifyReply) => Promise<unknown> {
   const admit = admitter(options);
   return async (request, reply) => {
-    const gone = goneSignal(request.raw, reply.raw);
-    const outcome = await unlessGone(admit(request, seenBy(request, request.url, gone)), gone);
+    const outcome = await unlessGone(request.raw, reply.raw, (gone) => admit(request, seenBy(request, request.url, gone)));
     if (!outcome) {
       reply.hijack();
       return reply;
@@ -214,30 +212,27 @@ function seenOf({ method, url, headers, signal }: Request): Seen {
   return { method, url, header: headers.get(FENCING_TOKEN), signal };
 }
 
-/** Aborted when the client goes, or at once if it has gone: then no event comes any more. */
-function goneSignal(req: NodeRequest | undefined, res: NodeResponse): AbortSignal {
-  const gone = new AbortController();
-  // A response that waits behind others on its connection gets no event when that ends.
+/** Decides until the client goes. `undefined` if it went before its turn: there is nobody to answer. */
+async function unlessGone(
+  req: NodeRequest | undefined,
+  res: NodeResponse,
+  decide: (gone: AbortSignal) => Promise<Outcome>,
+): Promise<Outcome | undefined> {
+  const controller = new AbortController();
+  const gone = controller.signal;
+  // If it has gone, no event comes any more. A response that waits behind others on its connection gets none when that ends.
   if (res.writableEnded || res.destroyed || res.closed || req?.socket?.destroyed) {
-    gone.abort();
+    controller.abort();
   } else {
-    res.once("close", () => gone.abort());
+    res.once("close", () => controller.abort());
   }
-  return gone.signal;
-}
-
-/** `undefined` if the client went before its turn: there is nobody to answer. */
-async function unlessGone(outcome: Promise<Outcome>, gone: AbortSignal): Promise<Outcome | undefined> {
-  let decided: Outcome;
-  try {
-    decided = await outcome;
-  } catch (error) {
+  const decided = await decide(gone).catch((error: unknown) => {
     if (gone.aborted && error === gone.reason) {
       return undefined;
     }
     throw error;
-  }
-  if (!gone.aborted || decided === UNGUARDED) {
+  });
+  if (decided === undefined || decided === UNGUARDED || !gone.aborted) {
     return decided;
   }
   if (!isProblem(decided)) {
@@ -300,20 +295,17 @@ async function heldDuring<T>(
 
 /** A resource that is released when its handler ends, or some time after its client has gone. */
 class Held {
-  readonly #entered: Entered;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(entered: Entered) {
-    this.#entered = entered;
-  }
+  constructor(private readonly entered: Entered) {}
 
   finish(status: number | undefined): void {
     clearTimeout(this.#timer);
-    finish(this.#entered, status);
+    finish(this.entered, status);
   }
 
   releaseSoon(): void {
-    this.#timer = setTimeout(() => this.#entered.release(), ABANDONED);
+    this.#timer = setTimeout(() => this.entered.release(), ABANDONED);
     (this.#timer as { unref?(): void }).unref?.();
   }
 }

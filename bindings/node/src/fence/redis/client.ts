@@ -1,7 +1,7 @@
-import { adapt, type RedisClient } from "../../adapters/index.js";
+import { type Adapter, adapt, type RedisClient } from "../../adapters/index.js";
 import { isIoredis } from "../../adapters/ioredis.js";
 import { isNodeRedis } from "../../adapters/node-redis.js";
-import { LeaseholdError } from "../../common/errors.js";
+import { config } from "../../common/check.js";
 
 /** One argument of a script, as clients take it. */
 export type Argument = string | Uint8Array;
@@ -15,31 +15,29 @@ export interface Runner {
   eval(script: string, keys: string[], args: Argument[]): Promise<unknown>;
 }
 
-/** Throws a {@link LeaseholdError} of code `config` if it is no Redis client, or has a key prefix. */
+/** Throws a `LeaseholdError` of code `config` if it is no Redis client, or has a key prefix. */
 export function runnerOf(client: RedisClient): Runner {
   const adapter = adapt(client);
   const { clustered, secrets } = adapter;
+  return { clustered, secrets, ...runsOf(client, adapter) };
+}
+
+function runsOf(client: RedisClient, adapter: Adapter): Pick<Runner, "evalsha" | "eval"> {
   // Their types say strings, but they take bytes as well, in a Buffer.
   const texts = (args: Argument[]) => args.map(buffered) as string[];
   if (isIoredis(client)) {
     return {
-      clustered,
-      secrets,
       evalsha: (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...texts(args)),
       eval: (script, keys, args) => client.eval(script, keys.length, ...keys, ...texts(args)),
     };
   }
   if (isNodeRedis(client)) {
     return {
-      clustered,
-      secrets,
       evalsha: (sha, keys, args) => client.evalSha(sha, { keys, arguments: texts(args) }),
       eval: (script, keys, args) => client.eval(script, { keys, arguments: texts(args) }),
     };
   }
   return {
-    clustered,
-    secrets,
     ...(adapter.evalsha && {
       evalsha: async (sha, keys, args) => adapter.evalsha?.(sha, keys, onlyTexts(args)),
     }),
@@ -57,7 +55,7 @@ function buffered(argument: Argument): Argument {
 function onlyTexts(args: Argument[]): string[] {
   return args.map((argument) => {
     if (typeof argument !== "string") {
-      throw new LeaseholdError("config", "this Redis client takes strings and numbers, but no bytes");
+      throw config("this Redis client takes strings and numbers, but no bytes");
     }
     return argument;
   });

@@ -1,7 +1,6 @@
 import { failure } from "../../adapters/index.js";
 import { within } from "../../adapters/shared.js";
-import { readOptions, shown } from "../../common/check.js";
-import { LeaseholdError } from "../../common/errors.js";
+import { config, readOptions, shown } from "../../common/check.js";
 import { now } from "../../common/platform.js";
 import { quoted } from "../stale.js";
 import type { Argument, Runner } from "./client.js";
@@ -72,7 +71,7 @@ export class Fenced {
    */
   async incrBy(key: string, by: number | bigint): Promise<number> {
     if (typeof by !== "bigint" && !Number.isSafeInteger(by)) {
-      throw new LeaseholdError("config", `incrBy adds a whole number, not ${shown(by)}`);
+      throw config(`incrBy adds a whole number, not ${shown(by)}`);
     }
     return Number(await this.#command("INCRBY", key, String(by)));
   }
@@ -108,7 +107,7 @@ export class Fenced {
     args: readonly Value[] = [],
   ): Promise<R> {
     if (!Array.isArray(keys) || !Array.isArray(args)) {
-      throw new LeaseholdError("config", "the keys and the arguments of a script are arrays");
+      throw config("the keys and the arguments of a script are arrays");
     }
     const whole = script instanceof Script ? script : new Script(script);
     return (await this.#call(whole, keys, args.map(argument))) as R;
@@ -150,7 +149,6 @@ export class Fenced {
 
   #checkKeys(keys: readonly string[]): void {
     const { fence, resource } = this.#attempt;
-    const config = (message: string) => new LeaseholdError("config", message);
     for (const key of keys) {
       if (typeof key !== "string") {
         throw config(`a key is a string, not ${key === null ? "null" : typeof key}`);
@@ -178,12 +176,12 @@ function argument(value: Value): Argument {
     return String(value);
   }
   const what = typeof value === "number" ? String(value) : value === null ? "null" : typeof value;
-  throw new LeaseholdError("config", `a value for Redis is a string, bytes or a number, not ${what}`);
+  throw config(`a value for Redis is a string, bytes or a number, not ${what}`);
 }
 
 function milliseconds(ttl: number): bigint {
   if (typeof ttl === "number" && ttl > 0 && ttl <= LONGEST_TTL) {
     return BigInt(Math.ceil(ttl));
   }
-  throw new LeaseholdError("config", `a time to live is from 1 to 2^53 ms, not ${shown(ttl)}`);
+  throw config(`a time to live is from 1 to 2^53 ms, not ${shown(ttl)}`);
 }

@@ -1,7 +1,7 @@
 import { guardTimeout, longestGuardTimeout } from "../../../../../core/engine/src/limits.jsonc";
 import type { RedisClient } from "../../adapters/index.js";
-import { attempt, readOptions, shown } from "../../common/check.js";
-import { LeaseholdError } from "../../common/errors.js";
+import { attempt, config, readOptions, shown } from "../../common/check.js";
+import type { LeaseholdError } from "../../common/errors.js";
 import { checkResource } from "../resource.js";
 import { type Token, tokenOf } from "../token.js";
 import { type Runner, runnerOf } from "./client.js";
@@ -63,10 +63,7 @@ export class FencedRedis {
     const read = readOptions("the options of FencedRedis", options, { timeout: "any" });
     const { timeout = guardTimeout } = read;
     if (typeof timeout !== "number" || !(timeout >= 1 && timeout <= longestGuardTimeout)) {
-      throw new LeaseholdError(
-        "config",
-        `timeout is from 1 to ${longestGuardTimeout} ms, not ${shown(timeout)}`,
-      );
+      throw config(`timeout is from 1 to ${longestGuardTimeout} ms, not ${shown(timeout)}`);
     }
     this.#timeout = timeout;
   }

@@ -1,5 +1,5 @@
 import guard from "../../../../../core/src/fence/redis/guard.lua";
-import { LeaseholdError } from "../../common/errors.js";
+import { config } from "../../common/check.js";
 
 /** The check in front of every script, as one line: see `guard.lua`. */
 const GUARD = guard
@@ -38,7 +38,7 @@ export class Script {
   /** The Lua is not checked here: the server does that before it runs any of it. */
   constructor(lua: string) {
     if (typeof lua !== "string") {
-      throw new LeaseholdError("config", `a Lua script is a string, not ${typeof lua}`);
+      throw config(`a Lua script is a string, not ${typeof lua}`);
     }
     // Ahead of the text and not around it, so that nothing in the text can end a block and skip the check.
     this.#text = `${GUARD} ${lua}`;

@@ -1,5 +1,5 @@
-import { attempt } from "../../common/check.js";
-import { LeaseholdError } from "../../common/errors.js";
+import { attempt, can, config } from "../../common/check.js";
+import type { MysqlPool, PgPool } from "./clients.js";
 import type { Dialect } from "./dialect.js";
 import { mysql } from "./mysql.js";
 import { postgres } from "./postgres.js";
@@ -29,6 +29,7 @@ export interface SyncDriver {
   readonly dialect: Dialect;
   readonly connection: object;
   query(statement: Statement): Answer;
+  release(): void;
 }
 
 export type Driver = AsyncDriver | SyncDriver;
@@ -39,35 +40,34 @@ export function driverOf(database: unknown): Driver {
 }
 
 function recognized(database: unknown): Driver {
-  const can = (...methods: string[]) =>
-    typeof database === "object" &&
-    database !== null &&
-    methods.every((name) => typeof (database as Record<string, unknown>)[name] === "function");
-  if (can("promise", "query")) {
-    const message = "this client of mysql2 takes callbacks; give its promise(), or one of mysql2/promise";
-    throw new LeaseholdError("config", message);
+  const is = (...methods: string[]) => typeof database === "object" && database !== null && can(database, ...methods);
+  if (is("promise", "query")) {
+    throw config("this client of mysql2 takes callbacks; give its promise(), or one of mysql2/promise");
   }
-  if (can("connect", "query") && typeof (database as RawPgPool).totalCount === "number") {
-    return pgPool(database as RawPgPool);
+  if (is("connect", "query") && typeof (database as PgPool).totalCount === "number") {
+    return pgPool(database as PgPool);
   }
-  if (can("query", "escapeLiteral")) {
+  if (is("query", "escapeLiteral")) {
     return pgClient(database as RawPgClient);
   }
-  if (can("getConnection", "query")) {
-    return mysqlPool(database as RawMysqlPool);
+  if (is("getConnection", "query")) {
+    return mysqlPool(database as MysqlPool);
   }
-  if (can("beginTransaction", "query")) {
+  if (is("beginTransaction", "query")) {
     return mysqlConnection(database as RawMysqlConnection);
   }
-  if (can("prepare", "exec")) {
+  if (is("prepare", "exec")) {
     return sqliteDatabase(database as Sqlite);
   }
   const what = typeof database === "object" ? "it is another object" : `it is ${typeof database}`;
-  throw new LeaseholdError(
-    "config",
+  throw config(
     "a database is a Pool or Client of pg, a Pool or Connection of mysql2/promise, or a database of " +
       `better-sqlite3 or node:sqlite; ${database === null ? "it is null" : what}`,
   );
+}
+
+function poolDriver(dialect: Dialect, open: () => Promise<Session>): AsyncDriver {
+  return { sync: false, dialect, pool: true, open, isOpen: async () => false };
 }
 
 interface RawPgClient {
@@ -86,32 +86,16 @@ interface PgResult {
 /** `int8`, `int2` and `int4`. */
 const PG_WHOLE: readonly unknown[] = [20, 21, 23];
 
-interface RawPgPool {
-  readonly totalCount: number;
-  connect(): Promise<RawPgClient>;
-}
-
-function pgPool(pool: RawPgPool): AsyncDriver {
-  return {
-    sync: false,
-    dialect: postgres,
-    pool: true,
-    open: async () => {
-      const client = await pool.connect();
-      return pgSession(client, (broken) => client.release?.(broken));
-    },
-    isOpen: async () => false,
-  };
+function pgPool(pool: PgPool): AsyncDriver {
+  return poolDriver(postgres, async () => {
+    const client = (await pool.connect()) as RawPgClient;
+    return pgSession(client, (broken) => client.release?.(broken));
+  });
 }
 
 function pgClient(client: RawPgClient): AsyncDriver {
-  return {
-    sync: false,
-    dialect: postgres,
-    pool: false,
-    open: async () => pgSession(client, () => {}),
-    isOpen: async () => ["T", "E"].includes(client.getTransactionStatus?.() ?? "I"),
-  };
+  const isOpen = async () => ["T", "E"].includes(client.getTransactionStatus?.() ?? "I");
+  return { sync: false, dialect: postgres, pool: false, open: async () => pgSession(client, () => {}), isOpen };
 }
 
 function pgSession(client: RawPgClient, release: (broken: boolean) => void): Session {
@@ -146,32 +130,17 @@ type MysqlResult = [
   fields?: readonly { readonly columnType?: number }[],
 ];
 
-interface RawMysqlPool {
-  getConnection(): Promise<RawMysqlConnection>;
-}
-
-function mysqlPool(pool: RawMysqlPool): AsyncDriver {
-  return {
-    sync: false,
-    dialect: mysql,
-    pool: true,
-    open: async () => {
-      const connection = await pool.getConnection();
-      const release = (broken: boolean) => (broken ? connection.destroy?.() : connection.release?.());
-      return mysqlSession(connection, release);
-    },
-    isOpen: async () => false,
-  };
+function mysqlPool(pool: MysqlPool): AsyncDriver {
+  return poolDriver(mysql, async () => {
+    const connection = (await pool.getConnection()) as RawMysqlConnection;
+    const release = (broken: boolean) => (broken ? connection.destroy?.() : connection.release?.());
+    return mysqlSession(connection, release);
+  });
 }
 
 function mysqlConnection(connection: RawMysqlConnection): AsyncDriver {
-  return {
-    sync: false,
-    dialect: mysql,
-    pool: false,
-    open: async () => mysqlSession(connection, () => {}),
-    isOpen: async (session) => (await session.query({ sql: "DO 0" })).inTransaction === true,
-  };
+  const isOpen = async (session: Session) => (await session.query({ sql: "DO 0" })).inTransaction === true;
+  return { sync: false, dialect: mysql, pool: false, open: async () => mysqlSession(connection, () => {}), isOpen };
 }
 
 /** `TINYINT`, `SMALLINT`, `INT`, `BIGINT` and `MEDIUMINT`. */
@@ -201,9 +170,7 @@ function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean)
 }
 
 /** Replaces a `typeCast` that the program has set. */
-function plain(_field: unknown, next: () => unknown): unknown {
-  return next();
-}
+const plain = (_field: unknown, next: () => unknown) => next();
 
 interface Sqlite {
   prepare(sql: string): SqliteStatement;
@@ -237,5 +204,6 @@ function sqliteDatabase(database: Sqlite): SyncDriver {
       statement.setReadBigInts?.(true);
       return { rows: statement.all(...values).map((row) => Object.values(row)) };
     },
+    release: () => {},
   };
 }

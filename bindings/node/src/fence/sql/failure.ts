@@ -1,3 +1,4 @@
+import { config } from "../../common/check.js";
 import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
 import { messageOf } from "../../common/printable.js";
 import type { ErrorClass, Dialect } from "./dialect.js";
@@ -47,7 +48,7 @@ export function notCommitted(dialect: Dialect, error: unknown): LeaseholdError {
 
 /** What was read cannot come from a table of the right shape. */
 export function wrongShape(what: string): LeaseholdError {
-  return new LeaseholdError("config", `${WRONG_SHAPE}: ${what}`);
+  return config(`${WRONG_SHAPE}: ${what}`);
 }
 
 /** The meaning of an error of the driver itself, not of the server. */

@@ -1,5 +1,5 @@
-import { readOptions, shown } from "../../common/check.js";
-import { LeaseholdError } from "../../common/errors.js";
+import { config, readOptions, shown } from "../../common/check.js";
+import type { LeaseholdError } from "../../common/errors.js";
 import { checkResource } from "../resource.js";
 import { StaleTokenError } from "../stale.js";
 import { type Token, tokenOf } from "../token.js";
@@ -11,28 +11,13 @@ import type {
   TransactionOf,
 } from "./clients.js";
 import type { Isolation } from "./dialect.js";
-import { driverOf } from "./drivers.js";
+import { type AsyncDriver, driverOf } from "./drivers.js";
 import { failureOf } from "./failure.js";
 import { drive, driveSync } from "./steps.js";
 import { makeTable } from "./table.js";
-import {
-  type Claim,
-  inSyncTransaction,
-  inTransaction,
-  mustBeMarked,
-  takeAndMark,
-  takeFenceInside,
-} from "./transaction.js";
+import { type Claim, inTransaction, mustBeMarked, takeAndMark, takeFenceInside } from "./transaction.js";
 
-export type {
-  AsyncDatabase,
-  MysqlConnection,
-  MysqlPool,
-  PgClient,
-  PgPool,
-  SqliteDatabase,
-  TransactionOf,
-} from "./clients.js";
+export type * from "./clients.js";
 export type { Isolation } from "./dialect.js";
 
 /** Options of {@link fencedTransaction}. */
@@ -142,7 +127,7 @@ export async function fencedTransaction<T>(
   const claim = claimOf(resource, token);
   const isolation = isolationOf(options);
   if (typeof work !== "function") {
-    throw new LeaseholdError("config", `the work of a transaction is a function, not ${typeof work}`);
+    throw config(`the work of a transaction is a function, not ${typeof work}`);
   }
   const { dialect } = driver;
   const steps = {
@@ -150,13 +135,10 @@ export async function fencedTransaction<T>(
     work: (tx: object) => work(tx as never),
     last: (name: string) => mustBeMarked(dialect, name),
   };
-  if (!driver.sync) {
-    return inTransaction(driver, isolation, steps);
+  if (driver.sync && Object.prototype.toString.call(work) === "[object AsyncFunction]") {
+    throw config("the work on a SQLite database must not be async");
   }
-  if (Object.prototype.toString.call(work) === "[object AsyncFunction]") {
-    throw new LeaseholdError("config", "the work on a SQLite database must not be async");
-  }
-  return inSyncTransaction(driver, steps) as Promise<T>;
+  return inTransaction(driver, isolation, steps);
 }
 
 /** What a synchronous function returns. */
@@ -207,13 +189,13 @@ export function check(
 }
 
 async function checkLater(
-  driver: Exclude<ReturnType<typeof driverOf>, { sync: true }>,
+  driver: AsyncDriver,
   resource: string,
   token: Token,
 ): Promise<void> {
   const claim = claimOf(resource, token);
   if (driver.pool) {
-    throw new LeaseholdError("config", "a fence is checked on the connection of a transaction, not on a pool");
+    throw config("a fence is checked on the connection of a transaction, not on a pool");
   }
   const session = await driver.open();
   try {
@@ -255,15 +237,14 @@ export function accepted(
   const claim = claimOf(resource, token);
   const affected = numberOf(rowsAffected ?? Number.NaN);
   if (!(affected >= 0)) {
-    const message = `the rows affected are a number, not ${shown(rowsAffected)}`;
-    throw new LeaseholdError("config", message);
+    throw config(`the rows affected are a number, not ${shown(rowsAffected)}`);
   }
   const seen = numberOf(highest ?? 0);
   if (affected > 0) {
     return true;
   }
   if (Number.isNaN(seen)) {
-    throw new LeaseholdError("config", `the fence of a row is a number, not ${shown(highest)}`);
+    throw config(`the fence of a row is a number, not ${shown(highest)}`);
   }
   if (seen > claim.token) {
     throw new StaleTokenError(claim.resource, claim.token, tokenOf(seen));
@@ -274,7 +255,7 @@ export function accepted(
 function claimOf(resource: string, token: Token): Claim {
   checkResource(resource);
   if (resource.includes("\0")) {
-    throw new LeaseholdError("config", "a resource's name in a database has no NUL character");
+    throw config("a resource's name in a database has no NUL character");
   }
   return { resource, token: tokenOf(token) };
 }
@@ -293,8 +274,7 @@ const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "se
 function isolationOf(options: FencedTransactionOptions): Isolation | undefined {
   const { isolation } = readOptions("the options of a transaction", options, { isolation: "any" });
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    const message = `isolation is one of ${ISOLATIONS.join(", ")}, not ${shown(isolation)}`;
-    throw new LeaseholdError("config", message);
+    throw config(`isolation is one of ${ISOLATIONS.join(", ")}, not ${shown(isolation)}`);
   }
   return isolation;
 }

@@ -1,14 +1,14 @@
 import mark from "../../../../../core/src/fence/sql/mark.sql";
+import marked from "../../../../../core/src/fence/sql/marked.sql";
 import codes from "../../../../../core/src/fence/sql/mysql/codes.txt";
 import create from "../../../../../core/src/fence/sql/mysql/create.sql";
 import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
 import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
 import shape from "../../../../../core/src/fence/sql/mysql/shape.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
-import { messageOf } from "../../common/printable.js";
-import { meaningOf } from "./codes.js";
-import type { Dialect, ErrorClass } from "./dialect.js";
-import { hasSavepoint } from "./savepoint.js";
+import { classifier } from "./codes.js";
+import type { Dialect } from "./dialect.js";
+import { succeeds } from "./steps.js";
 
 const NO_TABLE = 1146;
 const NO_SAVEPOINT = 1305;
@@ -28,7 +28,8 @@ export const mysql: Dialect = {
     return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
   mark,
-  isMarked: () => hasSavepoint((error) => number(error) === NO_SAVEPOINT),
+  // The end of a transaction, of whatever kind, takes its savepoints with it.
+  isMarked: () => succeeds(marked, (error) => number(error) === NO_SAVEPOINT),
   *mustBeOpen() {
     const answer = yield { sql: "DO 0" };
     // Without autocommit the next statement opens one.
@@ -37,27 +38,15 @@ export const mysql: Dialect = {
   *shape() {
     // Nobody can change a table that an open transaction has read; otherwise what `shape` reads might be
     // partly from before a change and partly from after it.
-    try {
-      yield { sql: hold };
-    } catch (error) {
-      if (number(error) === NO_TABLE) {
-        return [];
-      }
-      throw error;
-    }
-    return (yield { sql: shape }).rows;
+    const exists = yield* succeeds(hold, (error) => number(error) === NO_TABLE);
+    return exists ? (yield { sql: shape }).rows : [];
   },
   create,
-  classify,
+  classify: classifier(codes, number),
 };
 
 /** The number of a server's error; those of the operating system are negative. */
 function number(error: unknown): number | undefined {
   const { errno, sqlState } = (error ?? {}) as { errno?: unknown; sqlState?: unknown };
   return typeof errno === "number" && errno > 0 && sqlState !== undefined ? errno : undefined;
-}
-
-function classify(error: unknown): ErrorClass | undefined {
-  const errno = number(error);
-  return errno === undefined ? undefined : meaningOf(codes, String(errno), messageOf(error));
 }

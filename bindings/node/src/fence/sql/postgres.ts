@@ -5,10 +5,9 @@ import shape from "../../../../../core/src/fence/sql/postgres/shape.sql";
 import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
 import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
-import { messageOf } from "../../common/printable.js";
-import { meaningOf } from "./codes.js";
-import type { Dialect, ErrorClass } from "./dialect.js";
-import { text } from "./steps.js";
+import { classifier } from "./codes.js";
+import type { Dialect } from "./dialect.js";
+import { succeeds, text } from "./steps.js";
 
 /** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
 export const postgres: Dialect = {
@@ -28,33 +27,19 @@ export const postgres: Dialect = {
   *isMarked(name) {
     return text((yield { sql: marked }).rows[0]?.[0]) === name;
   },
-  *mustBeOpen() {
-    try {
-      yield { sql: "SAVEPOINT leasehold_fence; RELEASE SAVEPOINT leasehold_fence" };
-      return true;
-    } catch (error) {
-      if (sqlState(error) === "25P01") {
-        return false;
-      }
-      throw error;
-    }
-  },
+  mustBeOpen: () =>
+    succeeds("SAVEPOINT leasehold_fence; RELEASE SAVEPOINT leasehold_fence", (error) => sqlState(error) === "25P01"),
   *shape() {
     // So that two programs do not create the table at the same time.
     yield { sql: lock };
     return (yield { sql: shape }).rows;
   },
   create,
-  classify,
+  classify: classifier(codes, sqlState),
 };
 
 /** The code of a server's error; other errors have a `code` with another meaning. */
 function sqlState(error: unknown): string | undefined {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
   return typeof code === "string" && typeof severity === "string" ? code : undefined;
-}
-
-function classify(error: unknown): ErrorClass | undefined {
-  const code = sqlState(error);
-  return code === undefined ? undefined : meaningOf(codes, code, messageOf(error));
 }

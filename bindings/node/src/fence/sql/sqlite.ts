@@ -1,13 +1,14 @@
 import mark from "../../../../../core/src/fence/sql/mark.sql";
+import marked from "../../../../../core/src/fence/sql/marked.sql";
 import codes from "../../../../../core/src/fence/sql/sqlite/codes.txt";
 import create from "../../../../../core/src/fence/sql/sqlite/create.sql";
 import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
 import shape from "../../../../../core/src/fence/sql/sqlite/shape.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../../common/printable.js";
-import { meaningOf } from "./codes.js";
-import type { Dialect, ErrorClass } from "./dialect.js";
-import { hasSavepoint } from "./savepoint.js";
+import { classifier } from "./codes.js";
+import type { Dialect } from "./dialect.js";
+import { succeeds } from "./steps.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
 export const sqlite: Dialect = {
@@ -21,7 +22,8 @@ export const sqlite: Dialect = {
     return { highest: typeof row?.[0] === "bigint" ? row[0] : undefined, transaction: "" };
   },
   mark,
-  isMarked: () => hasSavepoint((error) => messageOf(error).includes("no such savepoint")),
+  // The end of a transaction, of whatever kind, takes its savepoints with it.
+  isMarked: () => succeeds(marked, (error) => messageOf(error).includes("no such savepoint")),
   /** Transactions do not nest: if one can be opened, none was open. */
   *mustBeOpen() {
     try {
@@ -36,7 +38,7 @@ export const sqlite: Dialect = {
     return (yield { sql: shape }).rows;
   },
   create,
-  classify,
+  classify: classifier(codes, primary),
 };
 
 /** The primary error code, from the number that node:sqlite gives or from the name that others give. */
@@ -60,8 +62,3 @@ const NAMES: Record<string, number> = {
   MISMATCH: 20,
   AUTH: 23,
 };
-
-function classify(error: unknown): ErrorClass | undefined {
-  const code = primary(error);
-  return code === undefined ? undefined : meaningOf(codes, String(code), messageOf(error));
-}

@@ -25,29 +25,19 @@ export interface Answer {
 export type Steps<R> = Generator<Statement, R, Answer>;
 
 /** Runs the steps with a driver that returns promises. */
-export async function drive<R>(
-  steps: Steps<R>,
-  query: (statement: Statement) => Promise<Answer>,
-): Promise<R> {
+export async function drive<Y, A, R>(steps: Generator<Y, R, A>, query: (statement: Y) => Promise<A>): Promise<R> {
   let next = steps.next();
   while (!next.done) {
-    let answer: Answer;
-    try {
-      answer = await query(next.value);
-    } catch (error) {
-      next = steps.throw(error);
-      continue;
-    }
-    next = steps.next(answer);
+    next = await query(next.value).then((answer) => steps.next(answer), (error: unknown) => steps.throw(error));
   }
   return next.value;
 }
 
 /** Runs the steps with a synchronous driver, so nothing else in the process comes in between. */
-export function driveSync<R>(steps: Steps<R>, query: (statement: Statement) => Answer): R {
+export function driveSync<Y, A, R>(steps: Generator<Y, R, A>, query: (statement: Y) => A): R {
   let next = steps.next();
   while (!next.done) {
-    let answer: Answer;
+    let answer: A;
     try {
       answer = query(next.value);
     } catch (error) {
@@ -62,4 +52,17 @@ export function driveSync<R>(steps: Steps<R>, query: (statement: Statement) => A
 /** A value as a text; empty if there is none. */
 export function text(cell: Cell): string {
   return cell === null || cell === undefined ? "" : String(cell);
+}
+
+/** Returns true if a statement succeeds, and false if it fails with an error that is expected. */
+export function* succeeds(sql: string, isExpected: (error: unknown) => boolean): Steps<boolean> {
+  try {
+    yield { sql };
+    return true;
+  } catch (error) {
+    if (isExpected(error)) {
+      return false;
+    }
+    throw error;
+  }
 }

@@ -1,9 +1,10 @@
+import { config } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { printable } from "../../common/printable.js";
 import type { Dialect } from "./dialect.js";
 import type { Driver } from "./drivers.js";
 import { type Steps, text } from "./steps.js";
-import { inSyncTransaction, inTransaction } from "./transaction.js";
+import { inTransaction } from "./transaction.js";
 
 /** Creates the fence table, and refuses another table of its name. */
 export async function makeTable(driver: Driver): Promise<void> {
@@ -28,13 +29,11 @@ async function lookOrCreate(driver: Driver): Promise<boolean> {
     }
     return found !== undefined;
   }
-  const steps = { first, work: (_: object, found: boolean) => found };
-  return driver.sync ? inSyncTransaction(driver, steps) : inTransaction(driver, undefined, steps);
+  return inTransaction(driver, undefined, { first, work: (_, found) => found });
 }
 
 function refused(found: string, { create }: Dialect): LeaseholdError {
-  return new LeaseholdError(
-    "config",
+  return config(
     `the table leasehold_fence is not a fence table: the database has \`${printable(found)}\`; find out who made it, ` +
       "because its triggers and defaults run with the rights of its users, drop it while nobody holds a lease, and " +
       `call createFenceTable again, which runs: ${create.replace("\n", " ")}`,

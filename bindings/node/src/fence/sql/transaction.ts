@@ -1,11 +1,12 @@
+import { config } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { messageOf } from "../../common/printable.js";
 import { StaleTokenError } from "../stale.js";
 import type { Dialect, Isolation } from "./dialect.js";
-import type { AsyncDriver, Session, SyncDriver } from "./drivers.js";
+import type { AsyncDriver, Driver, Session, SyncDriver } from "./drivers.js";
 import { failureOf, notCommitted, wrongShape } from "./failure.js";
 import { Retry } from "./retry.js";
-import { drive, driveSync, type Steps } from "./steps.js";
+import { drive, driveSync, type Statement, type Steps } from "./steps.js";
 
 /** A token to be checked for a resource; both were found to be valid. */
 export interface Claim {
@@ -39,8 +40,7 @@ export function* takeAndMark(dialect: Dialect, claim: Claim): Steps<string> {
 /** Fails unless the transaction is the one that {@link takeAndMark} was run in. */
 export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
   if (!(yield* dialect.isMarked(name))) {
-    throw new LeaseholdError(
-      "config",
+    throw config(
       "the commit is refused: the transaction that checked the token was ended before, by a statement " +
         "in it that commits (such as COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START " +
         "TRANSACTION) or by one that was rolled back and whose error was passed over (such as a " +
@@ -52,8 +52,7 @@ export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
 /** As {@link takeFence}, in a transaction of the program's own. */
 export function* takeFenceInside(dialect: Dialect, claim: Claim): Steps<void> {
   if (!(yield* dialect.mustBeOpen())) {
-    const message = "a fence is checked inside a transaction, and none is open";
-    throw new LeaseholdError("config", message);
+    throw config("a fence is checked inside a transaction, and none is open");
   }
   yield* takeFence(dialect, claim);
 }
@@ -70,52 +69,107 @@ export interface Work<S, T> {
   readonly last?: (done: S) => Steps<void>;
 }
 
-/** Opens a transaction, does the work in it, and commits. */
+/**
+ * Opens a transaction, does the work in it, and commits. With a synchronous driver each try is one turn of
+ * the event loop.
+ */
 export async function inTransaction<S, T>(
-  driver: AsyncDriver,
+  driver: Driver,
   isolation: Isolation | undefined,
-  { first, work, last }: Work<S, Promise<T> | T>,
+  work: Work<S, Promise<T> | T>,
 ): Promise<T> {
   const retry = new Retry();
   for (;;) {
-    let begun: { session: Session; done: S };
+    let end: () => Promise<T> | T;
     try {
-      begun = await begin(driver, isolation, first);
+      end = driver.sync ? tryNow(driver, isolation, work) : await tryLater(driver, isolation, work);
     } catch (error) {
       const { race, error: failure } = failureOf(driver.dialect, error);
+      // Nothing is open while it waits.
       if (race && (await retry.wait())) {
         continue;
       }
       throw failure;
     }
-    const { session, done } = begun;
-    return finish(driver, session, async () => work(session.connection, done), () => last?.(done));
+    return end();
   }
 }
 
-async function begin<S>(
+/** Statements, and work of the program between them. */
+type Tasks<R> = Generator<Statement | (() => unknown), R, any>;
+
+function tryNow<S, T>(driver: SyncDriver, isolation: Isolation | undefined, work: Work<S, T>): () => T {
+  return driveSync(tasks(driver, driver, isolation, work), (task) =>
+    typeof task === "function" ? noPromise(task()) : driver.query(task),
+  );
+}
+
+async function tryLater<S, T>(
   driver: AsyncDriver,
   isolation: Isolation | undefined,
-  steps: () => Steps<S>,
-): Promise<{ session: Session; done: S }> {
-  const session = await driver.open();
-  if (!driver.pool) {
-    await occupy(driver, session);
-  }
-  try {
-    for (const sql of driver.dialect.begin(isolation)) {
-      await session.query({ sql });
-    }
-    return { session, done: await drive(steps(), session.query) };
-  } catch (error) {
-    // Rolled back now, so that nothing is held until the connection is used again.
-    leave(session, !(await rolledBack(session)));
-    throw error;
-  }
+  work: Work<S, Promise<T> | T>,
+): Promise<() => T> {
+  const session = await opened(driver);
+  return drive(tasks(driver, session, isolation, work), async (task) =>
+    typeof task === "function" ? task() : session.query(task),
+  );
 }
 
-/** Makes sure that no other transaction is open on a single connection: MySQL would commit that. */
-async function occupy(driver: AsyncDriver, session: Session): Promise<void> {
+/** One try. Throws if the work has not begun; otherwise it returns what gives its result, or throws its error. */
+function* tasks<S, T>(
+  driver: Driver,
+  session: Pick<Session, "connection" | "release">,
+  isolation: Isolation | undefined,
+  { first, work, last }: Work<S, Promise<T> | T>,
+): Tasks<() => T> {
+  const { dialect, sync } = driver;
+  let done: S;
+  // Until BEGIN has succeeded, an open transaction on a SQLite database is the program's own.
+  let ours = !sync;
+  try {
+    for (const sql of dialect.begin(isolation)) {
+      yield { sql };
+    }
+    ours = true;
+    done = yield* first();
+  } catch (error) {
+    // Rolled back now, so that nothing is held until the connection is used again.
+    leave(session, ours && !(yield* rolledBack()));
+    throw !ours && /within a transaction/.test(messageOf(error)) ? openAlready() : error;
+  }
+  let result: T;
+  try {
+    result = yield () => work(session.connection, done);
+  } catch (error) {
+    leave(session, !(yield* rolledBack()));
+    return () => {
+      throw error;
+    };
+  }
+  try {
+    if (last !== undefined) {
+      yield* last(done);
+    }
+    yield { sql: "COMMIT" };
+  } catch (error) {
+    // If something ended the transaction, the connection may be in any state, such as that of LOCK TABLES.
+    const ended = error instanceof LeaseholdError;
+    const answers = sync || ended || dialect.classify(error) !== undefined;
+    leave(session, !(answers && (yield* rolledBack())) || ended);
+    return () => {
+      throw notCommitted(dialect, error);
+    };
+  }
+  leave(session, false);
+  return () => result;
+}
+
+/** Opens a connection, and makes sure that no transaction is open on a single one: MySQL would commit that. */
+async function opened(driver: AsyncDriver): Promise<Session> {
+  const session = await driver.open();
+  if (driver.pool) {
+    return session;
+  }
   if (busy.has(session.connection)) {
     session.release(false);
     throw openAlready();
@@ -129,139 +183,35 @@ async function occupy(driver: AsyncDriver, session: Session): Promise<void> {
     leave(session, false);
     throw error;
   }
+  return session;
 }
 
 function openAlready(): LeaseholdError {
-  return new LeaseholdError(
-    "config",
-    "a transaction is open on this connection already: call check() in it, or give a pool",
-  );
+  return config("a transaction is open on this connection already: call check() in it, or give a pool");
 }
 
-function leave(session: Session, broken: boolean): void {
+function leave(session: Pick<Session, "connection" | "release">, broken: boolean): void {
   busy.delete(session.connection);
   session.release(broken);
 }
 
-/** Rolls back. If that fails the connection is broken, and so is the transaction over. */
-async function rolledBack(session: Session): Promise<boolean> {
+/** Rolls back. If that fails, the connection is broken or SQLite has rolled back by itself: it is over in any case. */
+function* rolledBack(): Steps<boolean> {
   try {
-    await session.query({ sql: "ROLLBACK" });
+    yield { sql: "ROLLBACK" };
     return true;
   } catch {
     return false;
   }
 }
 
-async function finish<T>(
-  driver: AsyncDriver,
-  session: Session,
-  work: () => Promise<T>,
-  last: () => Steps<void> | undefined,
-): Promise<T> {
-  let result: T;
-  try {
-    result = await work();
-  } catch (error) {
-    leave(session, !(await rolledBack(session)));
-    throw error;
-  }
-  try {
-    const steps = last();
-    if (steps) {
-      await drive(steps, session.query);
-    }
-    await session.query({ sql: "COMMIT" });
-  } catch (error) {
-    // If something ended the transaction, the connection may be in any state, such as that of LOCK TABLES.
-    const ended = error instanceof LeaseholdError;
-    const answers = ended || driver.dialect.classify(error) !== undefined;
-    leave(session, !(answers && (await rolledBack(session))) || ended);
-    throw notCommitted(driver.dialect, error);
-  }
-  leave(session, false);
-  return result;
-}
-
-/** As {@link inTransaction}, for a synchronous driver: each try is one turn of the event loop. */
-export async function inSyncTransaction<S, T>(
-  driver: SyncDriver,
-  { first, work, last }: Work<S, T>,
-): Promise<T> {
-  const retry = new Retry();
-  for (;;) {
-    let done: S;
-    try {
-      done = beginSync(driver, first);
-    } catch (error) {
-      const { race, error: failure } = failureOf(driver.dialect, error);
-      if (race && (await retry.wait())) {
-        // Nothing was open while it waited.
-        continue;
-      }
-      throw failure;
-    }
-    return finishSync(driver, () => work(driver.connection, done), () => last?.(done));
-  }
-}
-
-function beginSync<S>(driver: SyncDriver, steps: () => Steps<S>): S {
-  for (const sql of driver.dialect.begin(undefined)) {
-    try {
-      driver.query({ sql });
-    } catch (error) {
-      throw /within a transaction/.test(messageOf(error)) ? openAlready() : error;
-    }
-  }
-  try {
-    return driveSync(steps(), driver.query);
-  } catch (error) {
-    rollBackSync(driver);
-    throw error;
-  }
-}
-
-function finishSync<T>(
-  driver: SyncDriver,
-  work: () => T,
-  last: () => Steps<void> | undefined,
-): T {
-  let result: T;
-  try {
-    result = work();
-    if (isPromise(result)) {
-      result.then(undefined, () => {});
-      throw new LeaseholdError(
-        "config",
-        "the work on a SQLite database must not be async: what it does after its first await would be " +
-          "outside of the transaction",
-      );
-    }
-  } catch (error) {
-    rollBackSync(driver);
-    throw error;
-  }
-  try {
-    const steps = last();
-    if (steps) {
-      driveSync(steps, driver.query);
-    }
-    driver.query({ sql: "COMMIT" });
-  } catch (error) {
-    rollBackSync(driver);
-    throw notCommitted(driver.dialect, error);
+function noPromise(result: unknown): unknown {
+  if (typeof (result as PromiseLike<unknown> | null | undefined)?.then === "function") {
+    (result as PromiseLike<unknown>).then(undefined, () => {});
+    throw config(
+      "the work on a SQLite database must not be async: what it does after its first await would be " +
+        "outside of the transaction",
+    );
   }
   return result;
-}
-
-function rollBackSync(driver: SyncDriver): void {
-  try {
-    driver.query({ sql: "ROLLBACK" });
-  } catch {
-    // SQLite has rolled back by itself.
-  }
-}
-
-function isPromise(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as PromiseLike<unknown> | null | undefined)?.then === "function";
 }
