@@ -27,20 +27,20 @@ pub(crate) enum Load {
     Computes,
     /// It mostly waits, for servers and clocks.
     Waits,
+    /// Its tests measure how late things are, so nothing runs beside it.
+    Times,
 }
 
 impl Load {
-    /// Returns true if a step like this one takes up what another one needs.
-    fn is_in_the_way_of(self, other: Self) -> bool {
-        (self == Self::Waits) == (other == Self::Waits)
-    }
-
-    /// How many of those that are in one another's way run at once. One that builds or computes has the processors to
-    /// itself, except for those that wait: their tests are about time.
-    fn limit(self) -> usize {
+    /// Returns true if a step like this one may begin beside these.
+    fn may_begin_beside(self, others: &[Self]) -> bool {
+        let is_busy = |other: &Self| matches!(other, Self::Builds | Self::Computes);
+        let waiting = others.iter().filter(|other| **other == Self::Waits).count();
         match self {
-            Self::Builds | Self::Computes => 1,
-            Self::Waits => thread::available_parallelism().map_or(1, NonZero::get),
+            Self::Times => others.is_empty(),
+            _ if others.contains(&Self::Times) => false,
+            Self::Builds | Self::Computes => !others.iter().any(is_busy),
+            Self::Waits => waiting < thread::available_parallelism().map_or(1, NonZero::get),
         }
     }
 }
@@ -104,20 +104,16 @@ struct Run {
 impl Run {
     /// The step that may begin, if another one may.
     fn next(&self, may_begin: bool) -> Option<usize> {
-        let running = |load: Load| {
-            let runs = |state| matches!(state, State::Runs(_));
-            let steps = self.steps.iter();
-            steps
-                .filter(|(step, state, _)| step.load.is_in_the_way_of(load) && runs(*state))
-                .count()
-        };
+        let running = self.steps.iter();
+        let running = running.filter(|(_, state, _)| matches!(state, State::Runs(_)));
+        let running: Vec<_> = running.map(|(step, ..)| step.load).collect();
         let is_ready = |(step, state, _): &(&Step, State, String)| {
             let mut others = self.steps.iter();
             *state == State::Ready
                 && others.all(|(other, state, _)| {
                     *state == State::Ended || !step.after.contains(&other.name)
                 })
-                && running(step.load) < step.load.limit()
+                && step.load.may_begin_beside(&running)
         };
         self.steps.iter().position(is_ready).filter(|_| may_begin)
     }

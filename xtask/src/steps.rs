@@ -124,23 +124,6 @@ pub(crate) const STEPS: &[Step] = &[
         line: "cargo test --workspace --lib --bins --tests --locked --no-run",
         ..BARE
     },
-    Step {
-        name: "node",
-        what: "the tests of the npm package, and its examples",
-        line: "node test/run.mjs",
-        folder: npm::FOLDER,
-        load: Load::Waits,
-        needs: &[
-            Need::Node,
-            Need::Runtimes,
-            Need::NodeExamples,
-            Need::Redis,
-            Need::Postgres,
-            Need::MariaDb,
-        ],
-        after: &["package", "build"],
-        tests: true,
-    },
     suite!(
         "unit",
         "unit tests",
@@ -149,60 +132,11 @@ pub(crate) const STEPS: &[Step] = &[
         "--lib --bins"
     ),
     suite!(
-        "integration",
-        "locks on real servers",
-        Waits,
-        &[Need::Redis, Need::Faketime],
-        "--test=integration"
-    ),
-    suite!(
-        "cli",
-        "the command",
-        Waits,
-        &[Need::Redis, Need::Chromium],
-        "--test=cli"
-    ),
-    suite!(
         "simulation",
         "random schedules keep every promise",
         Computes,
         &[],
         "--test=simulation"
-    ),
-    suite!(
-        "loss",
-        "a loss is told in time",
-        Waits,
-        &[Need::Redis],
-        "--test=loss"
-    ),
-    suite!(
-        "handoff",
-        "the next in line is told in time",
-        Waits,
-        &[Need::Redis],
-        "--test=handoff"
-    ),
-    suite!(
-        "adapters",
-        "locks by the clients of a program",
-        Waits,
-        &[Need::Redis],
-        "--test=adapters"
-    ),
-    suite!(
-        "differential",
-        "servers do what the model does",
-        Computes,
-        &[Need::Redis],
-        "--test=differential"
-    ),
-    suite!(
-        "scenarios",
-        "the same stories on every store",
-        Waits,
-        &[Need::Redis],
-        "--test=scenarios"
     ),
     suite!(
         "guards",
@@ -273,6 +207,72 @@ pub(crate) const STEPS: &[Step] = &[
         load: Load::Computes,
         needs: &[Need::Node, Need::Runtimes, Need::Chromium],
         after: &["package"],
+        tests: true,
+    },
+    suite!(
+        "integration",
+        "locks on real servers",
+        Times,
+        &[Need::Redis, Need::Faketime],
+        "--test=integration"
+    ),
+    suite!(
+        "cli",
+        "the command",
+        Times,
+        &[Need::Redis, Need::Chromium],
+        "--test=cli"
+    ),
+    suite!(
+        "loss",
+        "a loss is told in time",
+        Times,
+        &[Need::Redis],
+        "--test=loss"
+    ),
+    suite!(
+        "handoff",
+        "the next in line is told in time",
+        Times,
+        &[Need::Redis],
+        "--test=handoff"
+    ),
+    suite!(
+        "differential",
+        "servers do what the model does",
+        Times,
+        &[Need::Redis],
+        "--test=differential"
+    ),
+    suite!(
+        "adapters",
+        "locks by the clients of a program",
+        Times,
+        &[Need::Redis],
+        "--test=adapters"
+    ),
+    suite!(
+        "scenarios",
+        "the same stories on every store",
+        Times,
+        &[Need::Redis],
+        "--test=scenarios"
+    ),
+    Step {
+        name: "node",
+        what: "the tests of the npm package, and its examples",
+        line: "node test/run.mjs",
+        folder: npm::FOLDER,
+        load: Load::Times,
+        needs: &[
+            Need::Node,
+            Need::Runtimes,
+            Need::NodeExamples,
+            Need::Redis,
+            Need::Postgres,
+            Need::MariaDb,
+        ],
+        after: &["package", "build"],
         tests: true,
     },
 ];

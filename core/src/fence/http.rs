@@ -3,7 +3,7 @@
 //!
 //! The server's [`FenceLayer`] reads the header `Fencing-Token` and a resource from each request
 //! and refuses a stale one; the client's [`TokenLayer`] sets the header. A client of another kind
-//! sets it by hand: a [`FencingToken`] becomes a header's value by itself.
+//! sets it by hand: a [`FencingToken`](crate::FencingToken) becomes a header's value by itself.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

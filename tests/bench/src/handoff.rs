@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use fred::prelude::*;
 use fred::types::{ClusterHash, CustomCommand};
 use futures::future::try_join_all;
-use leasehold_engine::protocol::LockKey;
 use leasehold::{Locker, Name};
+use leasehold_engine::protocol::LockKey;
 use leasehold_tests::{Admin, RedisServer, Resp, eventually};
 
 use crate::Result;

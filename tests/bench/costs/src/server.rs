@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use leasehold::{FencingToken, Name, Owner};
 use leasehold_engine::protocol::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, Grant, LeaseId, LockKey, Op, Reclaim,
     Release, Reply,
 };
 use leasehold_engine::time::ServerTime;
-use leasehold::{FencingToken, Name, Owner};
 use leasehold_tests::Resp;
 
 use crate::callgrind::Counted;
