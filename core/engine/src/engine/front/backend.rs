@@ -106,7 +106,7 @@ pub(crate) enum Phase<B: Backend> {
     Held(Tenure<B::Keeping>),
 }
 
-/// What becomes of a contender.
+/// The step that follows from what was done with a contender.
 #[derive(Debug)]
 pub(crate) enum Next<B: Backend> {
     Stay,
@@ -119,7 +119,7 @@ pub(crate) enum Next<B: Backend> {
 }
 
 impl<B: Backend> Next<B> {
-    /// What becomes of a contender that waits for these: it leaves once nobody wants the lock any more.
+    /// The next step of a contender whose callers are these: it leaves once nobody wants the lock any more.
     pub(crate) fn of(callers: &Callers) -> Self {
         if callers.is_empty() {
             Self::Leave

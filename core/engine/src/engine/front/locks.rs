@@ -35,7 +35,7 @@ impl<B: Backend> Default for Locks<B> {
     }
 }
 
-/// What is held.
+/// Held locks.
 impl<B: Backend> Locks<B> {
     pub(crate) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
         let contenders = self.contenders.values();
@@ -55,12 +55,12 @@ impl<B: Backend> Locks<B> {
         self.contenders.is_empty() && self.are_released()
     }
 
-    /// Whether the store has confirmed all releases.
+    /// True if the store has confirmed all releases.
     pub(crate) fn are_released(&self) -> bool {
         self.releases.len() == 0
     }
 
-    /// Whether somebody contends with this id, or gives back what that got.
+    /// True if a contender has this ID, or a release gives back what such a contender got.
     pub(crate) fn use_id(&self, id: HalfId) -> bool {
         self.contenders.contains_key(&id) || self.releases.contains(id)
     }
@@ -205,7 +205,7 @@ impl<B: Backend> Contender<B> {
     }
 }
 
-/// What becomes of contenders.
+/// The steps of contenders.
 impl<B: Backend> Locks<B> {
     /// The time of its timer has come.
     pub(crate) fn time(&mut self, env: &mut B, id: HalfId) {
@@ -229,7 +229,7 @@ impl<B: Backend> Locks<B> {
         }
     }
 
-    /// What follows from what was done with a contender.
+    /// Carries out the next step of a contender.
     pub(crate) fn follow(&mut self, env: &mut B, id: HalfId, next: Next<B>) {
         match next {
             Next::Stay => {}
@@ -300,7 +300,7 @@ impl<B: Backend> Locks<B> {
         Some((contender.lease, contender.phase))
     }
 
-    /// Those that a condition holds for, to be gone through one by one.
+    /// Returns the contenders that a condition holds for, to go through them one by one.
     pub(crate) fn those(&self, are: &dyn Fn(&Contender<B>) -> bool) -> Vec<HalfId> {
         let those = self.contenders.iter();
         let those = those.filter(|(_, contender)| are(contender));

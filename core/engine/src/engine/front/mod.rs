@@ -1,4 +1,4 @@
-//! What a locker does in the same way at one server and at a quorum: it takes in what the program says, keeps tables
+//! The front of a locker is the same at one server and at a quorum: it takes in what the program says, keeps tables
 //! of contenders, handles and queries, runs timers, and shuts down.
 
 mod backend;
@@ -31,7 +31,7 @@ pub(super) use queries::{Queried, Queries, Query, Question};
 pub(super) use tenure::{Tenure, lead, lost};
 pub(super) use who::Who;
 
-/// What an engine does for its servers: it takes in what they say, and sends what waits.
+/// The part of an engine that faces its servers: it takes in what they say, and sends what waits.
 pub(super) trait ServerSide: Queried {
     /// The context, how many things of its own may have a timer, and what each of these is set for.
     fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>);
@@ -48,19 +48,19 @@ pub(super) trait ServerSide: Queried {
     /// When it has to be told the time.
     fn next_wake(&self) -> Timestamp;
 
-    /// Whether those who were just answered are likely to ask again.
+    /// True if the callers that were just answered are likely to ask again.
     fn expects_more(&self) -> bool;
 
-    /// Whether something waits to be sent.
+    /// True if something waits to be sent.
     fn has_unsent(&self) -> bool;
 
-    /// What was counted.
+    /// The counts of this locker.
     fn counts(&self) -> Counts;
 
     /// The drift margin, if it had to be widened.
     fn clock_drift(&self) -> Option<LeaseEvent>;
 
-    /// What the host says of servers, and that time has passed.
+    /// Takes in what the host says of servers, and that time has passed.
     fn input(front: &mut Front<Self>, input: Input);
 
     /// The time has come for a timer that is no contender's and no query's.
@@ -87,7 +87,7 @@ pub(super) struct Front<B: ServerSide> {
 
 #[derive(Debug)]
 struct Shutdown {
-    /// Who waits for its end.
+    /// The calls that wait for its end.
     calls: Vec<CallId>,
     ended: bool,
     wake: Timestamp,
@@ -167,7 +167,7 @@ impl<B: ServerSide> Front<B> {
         })
     }
 
-    /// Whether nothing is held, under way or waiting for an answer.
+    /// True if nothing is held, under way or waiting for an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.locks.is_idle() && self.queries.len() == 0 && self.env.is_idle()
     }

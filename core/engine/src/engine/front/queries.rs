@@ -12,7 +12,7 @@ use crate::protocol::{LockKey, Pattern};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// What the program wants.
+/// A question of the program.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     Inspect(LockKey),

@@ -1,4 +1,4 @@
-//! What every tenure has, however its store keeps it, and what it tells its holder.
+//! The part of a tenure that is the same however its store keeps it, and the events that its holder reads.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const MOST_LEAD: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Tenure<K> {
     pub(crate) token: FencingToken,
-    /// What the holder was last told.
+    /// The deadline that the holder was last told.
     pub(crate) deadline: Timestamp,
     pub(crate) began: Timestamp,
     /// How many leases of the program share it.

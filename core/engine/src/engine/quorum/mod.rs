@@ -50,7 +50,7 @@ use query::QuorumQuery;
 use release::{QuorumRelease, QuorumReleases};
 use support::Support;
 
-/// What the locks of a quorum share.
+/// The parts that all locks of a quorum share.
 #[derive(Debug)]
 pub(super) struct Quorum {
     cx: Ctx,
@@ -310,9 +310,9 @@ impl ServerSide for Quorum {
     }
 }
 
-/// What the host and the members say of servers.
+/// Inputs about servers, from the host and from the members.
 impl Front<Quorum> {
-    /// What is about one server.
+    /// Takes in an input about one server.
     fn take_in_of(&mut self, server: ServerId, input: Input) {
         let Self { env, locks, .. } = self;
         let at = place_of(server);

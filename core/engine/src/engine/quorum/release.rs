@@ -13,7 +13,7 @@ use crate::protocol::{HalfId, LockKey};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// Those that are under way.
+/// The releases that are under way.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct QuorumReleases(Table<HalfId, Box<QuorumRelease>>);
 

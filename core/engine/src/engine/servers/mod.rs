@@ -232,11 +232,16 @@ impl Servers {
 impl Servers {
     /// Queues an operation, which leaves when the host has taken all outputs, unless many are under
     /// way. Without a link it waits for one, as long as it may take. One without a key goes where it
-    /// is said. Returns where it goes.
-    pub(super) fn send(&mut self, cx: &Ctx, queued: Queued, keyless: ServerId) -> ServerId {
-        let id = queued.command.key().map_or(keyless, |key| self.of(key));
-        self.at(id, &cx.settings).queue(queued);
-        id
+    /// is said.
+    pub(super) fn send(&mut self, cx: &Ctx, queued: Queued, keyless: ServerId) -> Flight {
+        let flight = Flight {
+            attempt: queued.origin.attempt,
+            server: queued.command.key().map_or(keyless, |key| self.of(key)),
+            sent: cx.now,
+            give_up: queued.give_up,
+        };
+        self.at(flight.server, &cx.settings).queue(queued);
+        flight
     }
 
     pub(super) fn has_left(&mut self, flight: Flight) -> bool {

@@ -240,6 +240,7 @@ impl Acquiring {
         self.attempt.settle_doubt(flight.sent);
         tenure
             .kept
+            .manual
             .set_doubt(self.attempt.unanswered().map(Doubt::until));
         Next::Hold(tenure)
     }
@@ -392,6 +393,7 @@ impl Acquiring {
         tenure.kept.unconfirmed = asked.is_none();
         tenure
             .kept
+            .manual
             .set_doubt(self.attempt.abandon(&mut env.servers));
         Next::Hold(tenure)
     }

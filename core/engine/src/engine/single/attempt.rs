@@ -143,20 +143,14 @@ impl Attempt {
         (command, durability, keyless): (Command, Option<Durability>, ServerId),
         give_up: Timestamp,
     ) {
-        let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
+        let attempt = env.cx.next_serial();
         let queued = Queued {
             origin: Origin { whose, attempt },
             command,
             durability,
             give_up,
         };
-        let server = env.servers.send(&env.cx, queued, keyless);
-        self.under_way = Some(Flight {
-            attempt,
-            server,
-            sent,
-            give_up,
-        });
+        self.under_way = Some(env.servers.send(&env.cx, queued, keyless));
     }
 
     /// What an outcome is of, if that is what is under way; nothing is from now on.

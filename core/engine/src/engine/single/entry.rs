@@ -36,7 +36,7 @@ impl Entry {
         (enter, give_up): (Enter, Timestamp),
     ) {
         self.give_up(servers);
-        let (attempt, sent) = (cx.next_serial(), cx.now);
+        let attempt = cx.next_serial();
         let whose = Whose::Entry;
         let origin = Origin { whose, attempt };
         let queued = Queued {
@@ -45,13 +45,7 @@ impl Entry {
             durability: None,
             give_up,
         };
-        let server = servers.send(cx, queued, ServerId::ONLY);
-        self.under_way = Some(Flight {
-            attempt,
-            server,
-            sent,
-            give_up,
-        });
+        self.under_way = Some(servers.send(cx, queued, ServerId::ONLY));
     }
 
     /// Nobody waits for it any longer; why there was no answer, if there was a question.

@@ -7,7 +7,7 @@ use crate::engine::front::Renewal;
 use crate::engine::io::{CallId, LockSpec};
 use crate::token::FencingToken;
 
-/// What the program asked for by hand. Few tenures have any of it.
+/// Wishes of the program for one tenure, and its doubt. Few tenures have either.
 #[derive(Debug, Default)]
 pub(super) struct Manual(Option<Box<Wishes>>);
 
@@ -95,7 +95,7 @@ impl Manual {
         true
     }
 
-    /// Whether calls wait for a renewal.
+    /// True if calls wait for a renewal.
     pub(super) fn is_asked(&self) -> bool {
         let wishes = self.0.as_ref();
         wishes.is_some_and(|wishes| !wishes.renewals.is_empty() || !wishes.later.is_empty())
@@ -146,7 +146,7 @@ impl Manual {
         wishes.floor
     }
 
-    /// What the last renewal had is done.
+    /// The floor of the last renewal is confirmed.
     pub(super) fn confirm_floor(&mut self) {
         if let Some(wishes) = &mut self.0
             && wishes.floor == wishes.carried
@@ -155,7 +155,7 @@ impl Manual {
         }
     }
 
-    /// What the last renewal asked for is got, unless a later one asks for something else.
+    /// The time to live of the last renewal is granted, unless a later one asks for something else.
     pub(super) fn confirm_ttl(&mut self) {
         if let Some(wishes) = &mut self.0
             && wishes.later.is_empty()

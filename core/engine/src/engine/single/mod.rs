@@ -40,7 +40,7 @@ use watch::Watch;
 #[cfg(test)]
 pub(super) use watch::{MOST_KEYS, MOST_LOOKS};
 
-/// What the locks of one store share.
+/// The parts that all locks of one store share.
 #[derive(Debug)]
 pub(super) struct Single {
     pub(super) cx: Ctx,
@@ -249,7 +249,7 @@ impl ServerSide for Single {
     }
 }
 
-/// What the servers say.
+/// Inputs from the servers.
 impl Front<Single> {
     fn hear(&mut self, input: Input) {
         let Self { env, locks, .. } = self;

@@ -128,8 +128,8 @@ impl Releases {
             tenure: Some(tenure.token),
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
-            ttl: tenure.kept.longest_ttl(&who.spec),
-            doubt: tenure.kept.doubt(),
+            ttl: tenure.kept.manual.longest_ttl(&who.spec),
+            doubt: tenure.kept.manual.doubt(),
             ..Release::new(&env.cx, who)
         };
         self.start(env, release);

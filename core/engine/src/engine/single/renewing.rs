@@ -29,7 +29,7 @@ pub(in crate::engine) struct Renewing {
     looks: bool,
     looks_again: bool,
     pub(super) watched: Watched,
-    manual: Manual,
+    pub(super) manual: Manual,
 }
 
 impl Tenure<Renewing> {
@@ -69,13 +69,13 @@ impl Tenure<Renewing> {
 
     /// The answer to an attempt has come that was in doubt.
     pub(super) fn resolve_doubt(&mut self, now: Timestamp, attempt: Serial, reply: &Reply) {
-        let kept = &mut self.kept;
-        if kept
+        let manual = &mut self.kept.manual;
+        if manual
             .doubt()
             .is_some_and(|doubt| doubt.attempt == Some(attempt))
         {
             let same = matches!(reply, Reply::Held(grant) if grant.token == self.token);
-            kept.set_doubt((!same).then_some(Doubt::until(now)));
+            manual.set_doubt((!same).then_some(Doubt::until(now)));
         }
     }
 
@@ -87,7 +87,7 @@ impl Tenure<Renewing> {
     ) -> Option<(Option<Doubt>, Duration)> {
         // The store may still have it for a while; others need not wait that long.
         let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
-        let doubt = self.kept.doubt();
+        let doubt = self.kept.manual.doubt();
         // Who was granted it by a push may have asked for a place in line once more meanwhile.
         let remains = doubt.is_some() || kept || self.kept.unconfirmed;
         remains.then(|| (doubt, self.kept.manual.longest_ttl(&who.spec)))
@@ -105,24 +105,11 @@ impl Keeping for Renewing {
 }
 
 impl Renewing {
-    /// The longest time to live that the store may have given it.
-    pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
-        self.manual.longest_ttl(spec)
-    }
-
-    pub(super) fn doubt(&self) -> Option<Doubt> {
-        self.manual.doubt()
-    }
-
-    pub(super) fn set_doubt(&mut self, doubt: Option<Doubt>) {
-        self.manual.set_doubt(doubt);
-    }
-
     /// A push proves nothing: if the store still has the lock, it need not keep it to its expiry, so
     /// it is given back at the loss.
     pub(super) fn doubt_push(&mut self, now: Timestamp) {
-        let doubt = self.doubt().unwrap_or(Doubt::until(now));
-        self.set_doubt(Some(doubt));
+        let doubt = self.manual.doubt().unwrap_or(Doubt::until(now));
+        self.manual.set_doubt(Some(doubt));
     }
 }
 
