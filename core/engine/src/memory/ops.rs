@@ -128,12 +128,11 @@ impl MemoryServer {
         if holder.is_some_and(|(.., held)| held != *token) {
             return Reply::Taken;
         }
+        if let Some((client, lease, token)) = holder {
+            self.publish(client, lease, News::Revoked { token });
+        }
         self.serve(now, key, None);
-        let Some((client, lease, token)) = holder else {
-            return Reply::Gone;
-        };
-        self.publish(client, lease, News::Revoked { token });
-        Reply::Released
+        holder.map_or(Reply::Gone, |_| Reply::Released)
     }
 
     fn inspect(&self, now: ServerTime, Inspect { key }: &Inspect) -> Reply {

@@ -77,6 +77,8 @@ enum Change {
 struct Heard {
     messages: Receiver<Message>,
     changes: Receiver<Invalidation>,
+    /// A change that is reported after all messages that the server sent before it: these say why.
+    change: Option<Invalidation>,
     errors: Receiver<(FredError, Option<Server>)>,
     /// Of the connection for commands.
     links: Receiver<Server>,
@@ -87,6 +89,7 @@ impl Heard {
         Self {
             messages: listener.client.message_rx(),
             changes: listener.client.invalidation_rx(),
+            change: None,
             errors: listener.client.error_rx(),
             links: listener.commands.client.reconnect_rx(),
         }
@@ -99,17 +102,17 @@ impl Heard {
         };
         tokio::select! {
             biased;
-            message = self.messages.recv() => message.map_or_else(missed, |message| {
-                if message.value.as_bytes() == Some(ECHO.as_bytes()) {
-                    return Change::Echo;
-                }
-                if let Some(text) = message.value.as_bytes() {
-                    listener.hearing.message(text);
+            message = self.messages.recv() => {
+                message.map_or_else(missed, |message| listener.message(&message))
+            }
+            () = std::future::ready(()), if self.change.is_some() => {
+                if let Some(change) = self.change.take() {
+                    listener.changed(&change);
                 }
                 Change::News
-            }),
+            }
             change = self.changes.recv() => change.map_or_else(missed, |change| {
-                listener.changed(&change);
+                self.change = Some(change);
                 Change::News
             }),
             link = self.links.recv() => match link {
@@ -302,6 +305,16 @@ impl<'a> Listener<'a> {
             return self.hearing.hears_no_changes(reason);
         }
         self.hearing.hears_changes(id);
+    }
+
+    fn message(&self, message: &Message) -> Change {
+        if message.value.as_bytes() == Some(ECHO.as_bytes()) {
+            return Change::Echo;
+        }
+        if let Some(text) = message.value.as_bytes() {
+            self.hearing.message(text);
+        }
+        Change::News
     }
 
     fn changed(&self, invalidation: &Invalidation) {
