@@ -85,6 +85,55 @@ async fn a_lock_that_is_to_expire_soon_is_kept_or_lost() {
     assert_eq!(lease.is_valid(), is_there);
 }
 
+/// A forced release is published before the key changes. Catches a holder that hears of the change alone, asks, and
+/// reports that its lock was deleted or superseded.
+#[tokio::test]
+async fn the_reason_of_a_forced_release_comes_before_the_change() {
+    let server = RedisServer::start().await;
+    let (holder, manager) = (connect(&server).await, connect(&server).await);
+    let lease = tracked(&server, &holder).await;
+    let waiter = holder.lock("x").expect("valid");
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let mut listener = Admin::connect(&server).await;
+    let mut reader = Admin::connect(&server).await;
+    let key = lock_key("x");
+    let mut inspected = Admin::connect(&server).await;
+    let queued = async || !inspected.keys("*}:line").await.is_empty();
+    eventually(LIMIT, "the waiter to be queued", queued).await;
+    let id = listener.int(&["CLIENT", "ID"]).await.to_string();
+    listener.command(&["PSUBSCRIBE", "leasehold:*"]).await;
+    reader
+        .ok(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id])
+        .await;
+    reader.int(&["EXISTS", &key]).await;
+    manager.force_release("x").await.expect("it is held");
+    let (mut reason, mut change) = (None, None);
+    for number in 1.. {
+        let message = within(LIMIT, listener.next_value()).await;
+        let message = message.expect("in time").expect("it is connected");
+        let Resp::Array(parts) = message else {
+            panic!("{message:?} is not a message")
+        };
+        match parts.last() {
+            Some(Resp::Array(_)) => change = Some(number),
+            Some(text)
+                if text
+                    .as_string()
+                    .is_some_and(|text| text.starts_with("revoked")) =>
+            {
+                reason = Some(number);
+            }
+            _ => {}
+        }
+        if reason.is_some() && change.is_some() {
+            break;
+        }
+    }
+    assert!(reason < change, "{reason:?} and {change:?}");
+    assert!(waiter.await.expect("it ends").is_ok());
+    assert_eq!(lease.lost().await.reason, LossReason::Revoked);
+}
+
 /// The negative control: whoever does not ask for it learns at the next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_tracking_a_loss_waits_for_the_next_renewal() {
