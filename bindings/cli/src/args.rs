@@ -1,7 +1,7 @@
 //! The command line.
 #![expect(
     clippy::doc_markdown,
-    reason = "these are the texts of --help, which are no markdown"
+    reason = "these texts are printed by --help, as plain text"
 )]
 
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Distributed locks on Redis, for shells, cron jobs and people who look.
+/// Distributed locks on Redis for shells and cron jobs.
 #[derive(Parser, Debug)]
 #[command(name = "leasehold", version, styles = STYLES, after_help = exit::TABLE)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
@@ -34,93 +34,90 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Task {
-    /// Run a command while a lock is held
+    /// Run a command while holding a lock
     ///
-    /// Waits for the lock, runs COMMAND, and releases the lock when COMMAND has ended. Its exit code is that
-    /// of COMMAND. Signals are handed on, and the terminal is COMMAND's.
+    /// Waits for the lock, runs COMMAND, and releases the lock when COMMAND ends. The exit code is that of
+    /// COMMAND. COMMAND gets all signals and the terminal.
     ///
-    /// If the lease is lost, or its end comes near because the store cannot be reached, the whole process
-    /// group of COMMAND gets SIGTERM, and SIGKILL after the grace. So it is gone before the lock expires and
-    /// somebody else gets it. If the lock is taken away before that, because its key is deleted or it is
-    /// force-released, somebody else may have it during the grace: let what COMMAND writes to check
-    /// LEASEHOLD_TOKEN.
+    /// If the lease is lost, or is about to end because the store cannot be reached, the whole process group
+    /// of COMMAND gets SIGTERM, and SIGKILL after the grace period. So COMMAND ends before the lock expires and
+    /// somebody else gets it. If somebody deletes the lock's key or releases the lock by force, the next holder
+    /// may start during the grace period: the storage that COMMAND writes to should check LEASEHOLD_TOKEN.
     ///
-    /// COMMAND has in its environment LEASEHOLD_NAME, LEASEHOLD_TOKEN, LEASEHOLD_DEADLINE (when the lease
-    /// ends if it is not renewed, as known at the start, in milliseconds since 1970) and
-    /// LEASEHOLD_EVENTS_FD: a file descriptor from which it may read what happens to the lease, one JSON
-    /// object a line.
+    /// The environment of COMMAND has LEASEHOLD_NAME, LEASEHOLD_TOKEN, LEASEHOLD_DEADLINE (the end of the lease
+    /// unless it is renewed, as known at the start, in milliseconds since 1970) and LEASEHOLD_EVENTS_FD (a file
+    /// descriptor with the events of the lease, one JSON object per line).
     ///
-    /// What COMMAND leaves running in its process group is ended, too, before the lock is released. If
-    /// `leasehold` itself is killed, even by SIGKILL, or stands still past the deadline, a second process
-    /// kills the group; then the lock ends by its time to live.
+    /// When COMMAND ends, processes that it leaves in its process group are ended too, before the lock is
+    /// released. If `leasehold` itself is killed, even by SIGKILL, or is stopped past the deadline, a second
+    /// process kills the group. The lock then ends after its time to live.
     #[command(after_help = with_codes("\
 Examples:
-  leasehold run backup -- ./backup.sh              one at a time: a second one waits for the first
-  leasehold run backup --no-wait -- ./backup.sh    a second one ends at once, with code 75
-  leasehold run deploy --wait 5m -- make deploy    or after 5 minutes"))]
+  leasehold run backup -- ./backup.sh              one at a time: a second run waits for the first
+  leasehold run backup --no-wait -- ./backup.sh    a second run ends at once, with code 75
+  leasehold run deploy --wait 5m -- make deploy    a second run ends after 5 minutes"))]
     Run(RunArgs),
-    /// Lead: run a command for as long as a lock is held, again and again
+    /// Run a command as the leader, whenever this process holds the lock
     ///
-    /// Of all who hold one name one leads, that is, runs COMMAND; the others wait in line. At a loss COMMAND
-    /// is ended as by `leasehold run`, and this process waits in line again, also while the store cannot be
-    /// reached. If COMMAND ends by itself, another one gets its turn.
+    /// Of all processes that hold one name, one is the leader and runs COMMAND; the others wait in line. If the
+    /// lease is lost, COMMAND is ended as by `leasehold run`, and this process waits in line again, even while
+    /// the store cannot be reached. If COMMAND ends by itself, the next process gets its turn.
     ///
-    /// It ends when it is asked to, by SIGTERM, SIGINT, SIGHUP or SIGQUIT, with the code of COMMAND; and
-    /// with 126 or 127 if COMMAND cannot be run. What COMMAND has in its environment, and the rest, is as of
-    /// `leasehold run`.
+    /// SIGTERM, SIGINT, SIGHUP or SIGQUIT end it, with the exit code of COMMAND. It also ends, with 126 or 127,
+    /// if COMMAND cannot be run. The environment of COMMAND and everything else is as for `leasehold run`.
     #[command(after_help = with_codes("\
 Examples:
-  leasehold hold scheduler -- ./scheduler          on each machine: it runs on one of them"))]
+  leasehold hold scheduler -- ./scheduler          start it on every machine: it runs on one of them"))]
     Hold(HoldArgs),
     /// List the locks that are held
     ///
-    /// The store is asked in small steps, so that it does other work meanwhile.
+    /// Scans the store in small steps, so that it can serve others meanwhile.
     List(ListArgs),
-    /// Show who has a lock, and who waits for it
+    /// Show the holder of a lock and its waiters
     Inspect(InspectArgs),
-    /// Free a lock, whoever has it
+    /// Free a lock by force, whoever holds it
     ///
-    /// The first in line gets it. Its holder hears of it at once if it is connected, else at its next
-    /// renewal, and until then may go on: its writes are refused wherever its token is checked. Asks first,
-    /// on a terminal, and ends with 1 if the answer is not yes.
+    /// The first waiter gets the lock. The holder is notified at once if it is connected, and otherwise finds
+    /// out at its next renewal. Until then it may go on: its writes are refused wherever its token is checked.
+    /// On a terminal this asks first, and ends with 1 unless the answer is yes.
     Release(ReleaseArgs),
-    /// Show what happens to locks, as it happens
+    /// Show changes of locks as they happen
     ///
-    /// Says `held` when somebody new has a lock, `free` when nobody has it any more, and `line` when those
-    /// who wait have changed. It looks again and again, so what begins and ends between two looks is only
-    /// seen by its token. It goes on while the store cannot be reached, and ends by Ctrl-C.
+    /// Prints `held` for a new holder, `free` when a lock becomes free, and `line` when its waiters change. It
+    /// polls the store, so a tenure that begins and ends between two inspections shows only as a gap in the tokens.
+    /// It goes on while the store cannot be reached. Ctrl-C ends it.
     Watch(WatchArgs),
     #[cfg(feature = "serve")]
-    /// Show the locks on a live page, for a browser
+    /// Show the locks on a live web page
     ///
-    /// Who has which lock, for how long still, and who waits; what happens, as it happens; and how often. It
-    /// only looks, unless --allow-release is given. It starts and goes on even if the store cannot be reached, and
-    /// ends by Ctrl-C.
+    /// The page shows the holder of each lock, its remaining time, its waiters, and events as they happen. It
+    /// changes nothing unless --allow-release is given. It starts and stays up even if the store cannot be
+    /// reached. Ctrl-C ends it.
     ///
-    /// The page is there for this machine alone, unless --listen names another address; then a token is
-    /// needed, too. It is made and printed, or taken from --token-file or LEASEHOLD_SERVE_TOKEN. A browser
-    /// opens /?token=TOKEN once; other programs send Authorization: Bearer TOKEN. Everybody on this machine can
-    /// open the page: give a token here as well, if not all of them may see it, or release locks.
+    /// By default only this machine can open the page. If --listen names another address, a token is required:
+    /// `leasehold` makes and prints one, or takes it from --token-file or LEASEHOLD_SERVE_TOKEN. A browser opens
+    /// /?token=TOKEN once; other programs send Authorization: Bearer TOKEN. Every user of this machine can open
+    /// the page: give a token if not all of them may see it or release locks.
     ///
-    /// /api/locks has the table as JSON, and /metrics numbers for Prometheus.
+    /// /api/locks has the table as JSON, and /metrics has figures for Prometheus.
     ///
-    /// The store has to do --looks inspections a second at the most, and 4 SCANs of 1,000 keys, however many
-    /// locks there are and however many look at the page. With many locks those that are on somebody's screen
-    /// are looked at first, the others less often. If this user may use CLIENT TRACKING (+client|tracking), the
-    /// server says what changes, as long as that is little, and there is less to do.
+    /// The load on the store is bounded: --looks inspections and 4 SCANs of 1,000 keys per second, however many
+    /// locks and viewers there are. Locks on somebody's screen are inspected first. If the user may use CLIENT
+    /// TRACKING (+client|tracking), the server reports changes while they are few, which needs fewer inspections.
     ///
-    /// For a quorum the page shows what a majority says of each lock; `leasehold doctor` says which servers vote.
+    /// For a quorum the page shows what a majority says about each lock. `leasehold doctor` shows which servers
+    /// vote.
     #[command(after_help = "\
 Examples:
-  leasehold serve --demo                      something to see, with nothing installed
+  leasehold serve --demo                      invented locks, with nothing installed
   leasehold serve --url redis://10.0.0.1      the locks there, at http://127.0.0.1:8420/
-  leasehold serve --listen 0.0.0.0:8420       for others, who need the token that it prints")]
+  leasehold serve --listen 0.0.0.0:8420       for other machines, with the token that it prints")]
     Serve(ServeArgs),
-    /// Guard a file: refuse a token that is stale
+    /// Guard a file: refuse a stale token
     ///
-    /// Beside FILE stands FILE.fence with the greatest token that was seen. A smaller one is refused with
-    /// code 65; an equal one passes, because a holder writes many times. Compared and remembered under a lock
-    /// of the file system (flock), which has to be a local one.
+    /// FILE.fence, beside FILE, stores the greatest token seen. A smaller token is refused with code 65; an
+    /// equal one passes, because a holder may write many times. The check holds a lock of the file system
+    /// (flock), so the file system must be local.
     #[command(
         subcommand,
         after_help = "\
@@ -128,32 +125,32 @@ Examples:
   leasehold run report -- sh -c \\
     './report > new.$LEASEHOLD_TOKEN && leasehold fence write report.csv < new.$LEASEHOLD_TOKEN'
 
-Not behind a pipe: a report that fails halfway would replace FILE by its first half."
+Do not write from a pipe: a report that fails halfway would replace FILE by its first half."
     )]
     Fence(FenceTask),
-    /// Look at a store: what is wrong with it, what follows, and what to do
+    /// Check a store: what is wrong, what follows from it, and what to do
     ///
-    /// Tries what locks need: reachable, how fast, which version; each right of this user, in ways that change
-    /// nothing (what is refused is in the server's ACL log afterwards); eviction, memory, persistence,
-    /// replicas, scripts; its clock; messages; a lock of its own. And counts the locks.
+    /// Checks that the server answers, its speed and version; each right of this user, without changing
+    /// anything (the server's ACL log then shows the refusals); eviction, memory, persistence, replicas and
+    /// scripts; its clock; messages; and a lock of its own. It also counts the locks.
     ///
-    /// For a quorum it looks at each server, and says which one each finding is about. Then it takes a lock at a
-    /// majority, and says which servers vote.
+    /// For a quorum it checks each server and names it in each finding. It then takes a lock at a majority and
+    /// shows which servers vote.
     ///
-    /// Ends with 0 if there is nothing worse than a note, with 1 after a warning, and with 2 if locks cannot
-    /// be kept or may be lost; with another code if it cannot connect.
+    /// Ends with 0 if nothing is worse than a note, with 1 after a warning, with 2 if locks cannot be kept or
+    /// may be lost, and with another code if it cannot connect.
     Doctor(DoctorArgs),
     /// Print completions for a shell
     ///
     /// For example: leasehold completions bash > /etc/bash_completion.d/leasehold
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
-    /// Write the manual pages into a folder
+    /// Write manual pages to a folder
     #[command(hide = true)]
     Man {
-        /// Where to
+        /// The folder
         folder: PathBuf,
     },
 }
@@ -164,28 +161,28 @@ fn with_codes(examples: &str) -> String {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// What is locked: 1 to 512 bytes
+    /// The name of the lock, 1 to 512 bytes
     pub(crate) name: String,
 
-    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; for ever without this
+    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; without it, for ever
     ///
-    /// The time counts from the start, also while the store does not reply. A time of 0 is --no-wait.
+    /// The time counts from the start of the program, even while the store does not reply. 0 means --no-wait.
     #[arg(long, short, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     #[arg(conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
-    /// Do not wait: end with code 75 if somebody else has the lock
+    /// Do not wait: end with code 75 if somebody else holds the lock
     #[arg(long, short)]
     pub(crate) no_wait: bool,
 
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
-    /// What to do at a loss
+    /// What to do when the lease is lost
     #[arg(long, value_enum, default_value_t = OnLoss::Stop)]
     pub(crate) on_loss: OnLoss,
 
-    /// Write what happens on the standard error, one JSON object a line
+    /// Write events to standard error, one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -210,18 +207,18 @@ impl RunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct HoldArgs {
-    /// What is locked: 1 to 512 bytes
+    /// The name of the lock, 1 to 512 bytes
     pub(crate) name: String,
 
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
-    /// How long to stay out of the line when COMMAND has ended by itself
+    /// How long to stay out of the line after COMMAND ends by itself
     #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "1s")]
     #[arg(allow_hyphen_values = true)]
     pub(crate) pause: Duration,
 
-    /// Write what happens on the standard error, one JSON object a line
+    /// Write events to standard error, one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -235,11 +232,11 @@ pub(crate) struct HoldArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
-    /// Which names: * stands for any characters, \* for a star, \\ for a backslash
+    /// The names to list: * matches any characters, \* a star, \\ a backslash
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -249,7 +246,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
-    /// Which lock
+    /// The name of the lock
     pub(crate) name: String,
 
     /// Print one JSON object
@@ -262,22 +259,22 @@ pub(crate) struct InspectArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArgs {
-    /// Says that somebody else's lock is meant; needed, because there is no other kind
+    /// Confirms that the lock may be somebody else's; always required
     #[arg(long, required = true)]
     pub(crate) force: bool,
 
-    /// Which lock
+    /// The name of the lock
     pub(crate) name: String,
 
-    /// Only if it is still held with this token, as `leasehold inspect` shows it
+    /// Release only if the lock is still held with this token, as shown by `leasehold inspect`
     #[arg(long)]
     pub(crate) token: Option<FencingToken>,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 
-    /// Print one JSON object: who had it
+    /// Print one JSON object with the former holder
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -287,16 +284,16 @@ pub(crate) struct ReleaseArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct WatchArgs {
-    /// Names, or patterns as for `leasehold list`; without any, all locks
+    /// Names or patterns, as for `leasehold list`; all locks by default
     #[arg(value_name = "NAME|PATTERN")]
     pub(crate) names: Vec<String>,
 
-    /// How often to look
+    /// The time between two inspections
     #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "500ms")]
     #[arg(allow_hyphen_values = true)]
     pub(crate) interval: Duration,
 
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -308,38 +305,38 @@ pub(crate) struct WatchArgs {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct ServeArgs {
-    /// Where the page is: an address of this machine and a port; port 0 is any that is free
+    /// The address and port to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
     pub(crate) listen: std::net::SocketAddr,
 
-    /// A file whose first line is the token that one needs; or set LEASEHOLD_SERVE_TOKEN
+    /// A file whose first line is the access token; or set LEASEHOLD_SERVE_TOKEN
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// A name by which browsers find the page, such as that of a proxy; addresses and localhost are known
+    /// A host name under which browsers open the page, such as a proxy's; IP addresses and localhost always work
     ///
-    /// May be given several times. Requests by any other name are refused, because another site could make it
-    /// lead here.
+    /// May be given several times. Requests with any other host name are refused, because another site could
+    /// point that name here.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
 
-    /// Let the page release locks by force: it asks first; needs a token (--token-file)
+    /// Let the page release locks by force, after a confirmation; needs a token (--token-file)
     #[arg(long)]
     pub(crate) allow_release: bool,
 
-    /// Show a few invented contenders, in memory; no store is needed
+    /// Show invented locks in memory; needs no store
     #[arg(long)]
     pub(crate) demo: bool,
 
-    /// How many locks to look at in a second, at the most
+    /// The most inspections of locks per second
     #[arg(long, value_name = "COUNT", default_value_t = 500)]
     pub(crate) looks: u32,
 
-    /// Do not have the server say what changes (CLIENT TRACKING): only look
+    /// Poll only: do not have the server report changes (CLIENT TRACKING)
     #[arg(long)]
     pub(crate) poll_only: bool,
 
-    /// Print where the page is as a JSON object
+    /// Print the address of the page as a JSON object
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -349,34 +346,34 @@ pub(crate) struct ServeArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum FenceTask {
-    /// Refuse the token if a greater one was seen; else remember it
+    /// Refuse the token if a greater one was seen; otherwise remember it
     ///
-    /// Show the token so before you read what you are going to change.
+    /// Run this before you read the data that you are going to change.
     Check(FenceArgs),
-    /// Replace FILE by the standard input, unless the token is stale
+    /// Replace FILE with standard input, unless the token is stale
     ///
-    /// All of the input is read first. FILE is replaced by a rename, so that nobody sees a part of it, and
-    /// keeps its rights.
+    /// Reads all of the input first, then replaces FILE by a rename, so that nobody sees a part of it. FILE keeps
+    /// its permissions.
     Write(FenceArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct FenceArgs {
-    /// The file that is guarded
+    /// The guarded file
     pub(crate) file: PathBuf,
 
-    /// The lease's token; `leasehold run` puts it into the environment
+    /// The token of the lease; `leasehold run` sets it in the environment
     #[arg(long, env = "LEASEHOLD_TOKEN")]
     pub(crate) token: FencingToken,
 
-    /// Say what is wrong as one JSON object
+    /// Print errors as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -384,25 +381,25 @@ pub(crate) struct DoctorArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// What the lease is like.
+/// Options of the lease.
 #[derive(Args, Debug)]
 pub(crate) struct LeaseArgs {
-    /// How long the lease lives unless it is renewed: 1s or more
+    /// The time to live of the lease unless it is renewed: 1s or more
     ///
-    /// It is renewed at each third of that time. If this machine dies, others wait for so long.
+    /// The lease is renewed at every third of this time. If this machine crashes, others wait this long.
     #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "30s")]
     #[arg(allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 
-    /// An identity that outlives this process: it takes over a lock that has the same owner
+    /// An identity that outlives this process: it takes over a lock held under the same owner
     ///
-    /// Never give one to two that run at the same time.
+    /// Never use one owner for two processes that run at the same time.
     #[arg(long)]
     pub(crate) owner: Option<String>,
 
-    /// How long COMMAND has from SIGTERM to SIGKILL at a loss: up to a third of --ttl
+    /// The grace period from SIGTERM to SIGKILL after a loss: up to a third of --ttl
     ///
-    /// By default a sixth of --ttl, but no more than 10s. If the store cannot be reached, SIGTERM comes so
+    /// The default is a sixth of --ttl, at most 10s. If the store cannot be reached, COMMAND gets SIGTERM this
     /// long before the lease ends.
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
@@ -412,6 +409,6 @@ pub(crate) struct LeaseArgs {
 pub(crate) enum OnLoss {
     /// End the command
     Stop,
-    /// Warn, and let the command go on without the lock
+    /// Warn, and let the command run on without the lock
     Warn,
 }

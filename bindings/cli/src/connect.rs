@@ -24,7 +24,7 @@ const PASSWORD: &str = "LEASEHOLD_PASSWORD";
 /// How long a server of a quorum may take to connect. The others go on without it.
 const TO_JOIN: Duration = Duration::from_secs(3);
 
-/// Where the locks are kept.
+/// Options that choose the store.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
@@ -32,19 +32,18 @@ pub(crate) struct StoreArgs {
     /// redis-sentinel://host,host/service, unix:///path/to/socket, or memory://
     ///
     /// Give it 3, 5 or 7 times for a quorum of independent servers: --url redis://a --url redis://b --url redis://c.
-    /// A majority of them grants each lock, so any minority may be down. Name the same servers everywhere, in the
-    /// same order. LEASEHOLD_URL takes several with commas or spaces between.
+    /// A majority of them grants each lock, so any minority may be down. Name the same servers everywhere.
+    /// LEASEHOLD_URL takes several URLs, separated by commas or spaces.
     ///
-    /// Locks in memory:// are of this process alone, which is good for a try. A password in a URL on the
-    /// command line can be read by others on this machine: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or
-    /// --password-file.
+    /// Locks in memory:// exist only in this process, for trying things out. Other users of this machine can
+    /// read a password in a URL on the command line: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or --password-file.
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true)]
     url: Vec<String>,
 
-    /// The longest time to live that a lease may have on a quorum; 60s without this
+    /// The longest time to live of any lease on a quorum; 60s by default
     ///
-    /// Give the same value wherever these servers are used. A server that was restarted or flushed does not vote
-    /// for that long. Without a quorum it has no effect.
+    /// Use the same value wherever these servers are used. A server that was restarted or flushed does not vote
+    /// for this long. Without a quorum it has no effect.
     #[arg(long, value_name = "TIME", value_parser = times::parse, env = "LEASEHOLD_LONGEST_TTL")]
     #[arg(allow_hyphen_values = true)]
     longest_ttl: Option<Duration>,
@@ -53,13 +52,13 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "FILE", env = "LEASEHOLD_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
 
-    /// Keeps names apart from the same names in other namespaces
+    /// A prefix that separates these locks from those of other namespaces
     #[arg(long, env = "LEASEHOLD_NAMESPACE", default_value = "leasehold")]
     namespace: String,
 }
 
 impl StoreArgs {
-    /// A locker's settings.
+    /// Returns the settings of the locker.
     pub(crate) fn builder(&self) -> Builder {
         let builder = Locker::builder().namespace(&self.namespace);
         match self.longest_ttl {
@@ -77,7 +76,7 @@ impl StoreArgs {
         self.longest_ttl
     }
 
-    /// Connects, in this time at the most if one is given. Notes which servers of a quorum are missing.
+    /// Connects within this time, if one is given, and reports servers of a quorum that are missing.
     pub(crate) async fn connect(
         &self,
         within: Option<Duration>,
@@ -92,7 +91,7 @@ impl StoreArgs {
         Ok(locker)
     }
 
-    /// The URL of each server, with the password. Never to be shown.
+    /// Returns the URL of each server with its password: never print these.
     pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
         let urls = self.url.iter().flat_map(|urls| split(urls));
         let urls: Vec<_> = urls.filter(|url| !url.is_empty()).collect();

@@ -1,52 +1,52 @@
-//! What the command returns, and what it says when something is wrong.
+//! Exit codes, and how failures are reported.
 
 use std::fmt;
 
 use leasehold::{Error, ErrorKind};
 use serde::Serialize;
 
-/// The question whether to release a lock was answered with no.
+/// The user did not confirm the release of a lock.
 pub(crate) const DECLINED: u8 = 1;
-/// The command line is not valid. (This and the next ones but the last are of `sysexits.h`.)
+/// The command line is not valid. This and the codes up to 78 are those of `sysexits.h`.
 pub(crate) const USAGE: u8 = 64;
 /// A guard refused a stale token.
 pub(crate) const STALE: u8 = 65;
-/// The store cannot be reached, did not reply in time, or cannot serve; or too few replicas did.
+/// The store cannot be reached, did not reply in time, or cannot serve; or too few replicas confirmed.
 pub(crate) const STORE_AWAY: u8 = 69;
-/// Something that should not happen.
+/// An internal error.
 pub(crate) const INTERNAL: u8 = 70;
 /// A file could not be read or written.
 pub(crate) const FILE: u8 = 74;
-/// Somebody else held the lock all the while.
+/// Somebody else held the lock the whole time.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The store refused the user or one of its commands, or one side does not trust the other's certificate.
+/// The store refused the user or a command, or a certificate is not trusted.
 pub(crate) const REFUSED: u8 = 77;
-/// The store is not one for locks: too old, or with something else at a lock's key.
+/// The store cannot keep locks: it is too old, or a lock's key holds something else.
 pub(crate) const UNFIT: u8 = 78;
 /// The lease was lost while the command ran.
 pub(crate) const LOST: u8 = 79;
-/// The command is there, but cannot be run. (As in a shell, like the next one.)
+/// The command exists but cannot be run, as in a shell.
 pub(crate) const NOT_RUN: u8 = 126;
-/// There is no such command.
+/// The command does not exist, as in a shell.
 pub(crate) const NOT_FOUND: u8 = 127;
-/// With the number of the signal that ended the command added.
+/// The base to which the number of the signal is added that ended the command.
 pub(crate) const BY_SIGNAL: u8 = 128;
 
 /// Shown at the end of `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  of COMMAND  its own; 128 + n if signal n ended it
-  1           not released: the question was answered with no (release)
+  of COMMAND  that of COMMAND; 128 + n if signal n ended it
+  1           the release was not confirmed
   64          the command line or a setting is not valid
   65          the token is stale: a greater one was seen
   69          the store cannot be reached, or does not reply in time
-  70          something that should not happen
+  70          an internal error
   74          a file cannot be read or written
   75          not acquired: somebody else holds the lock
   77          the user, a command or a certificate was refused
   78          the store cannot keep locks: too old, or something else at the key
   79          the lease was lost while COMMAND ran
-  126, 127    COMMAND cannot be run; there is no such command";
+  126, 127    COMMAND cannot be run; COMMAND does not exist";
 
 /// Why the command failed.
 #[derive(Debug)]
