@@ -1,5 +1,5 @@
-//! `leasehold fence`: a guard for files. Beside the file stands `FILE.fence` with the greatest token that was
-//! seen, locked by `flock` while it is compared, and replaced by a rename.
+//! `leasehold fence`: a guard for files. `FILE.fence`, beside the file, stores the greatest token seen. It is locked by
+//! `flock` during a comparison, and replaced by a rename.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -15,16 +15,16 @@ use tempfile::NamedTempFile;
 use crate::args::FenceArgs;
 use crate::exit::{FILE, Failure};
 
-/// The token counts as seen from now on, unless it is stale.
+/// Records the token as seen, unless it is stale.
 pub(crate) fn check(args: &FenceArgs) -> Result<u8, Failure> {
     let fenced = Fenced::new(&args.file)?;
     fenced.enter(args.token).map(|_guarded| 0)
 }
 
-/// Replaces the file by the standard input, unless the token is stale.
+/// Replaces the file with standard input, unless the token is stale.
 pub(crate) fn write(args: &FenceArgs) -> Result<u8, Failure> {
     let fenced = Fenced::new(&args.file)?;
-    // Refused early what would be refused late: reading the input may take long.
+    // Refuse a stale token early, because reading the input may take long.
     drop(fenced.enter(args.token)?);
     let written = fenced.new_content(&mut io::stdin().lock());
     let written = written.map_err(|error| fenced.failed("writing beside", &error))?;
@@ -38,15 +38,15 @@ pub(crate) fn write(args: &FenceArgs) -> Result<u8, Failure> {
 
 /// A file and its fence.
 struct Fenced {
-    /// Without links, so that two names of one file have one fence.
+    /// The path with links resolved, so that two names of one file share one fence.
     file: PathBuf,
     folder: PathBuf,
     name: OsString,
     fence: PathBuf,
 }
 
-/// As long as this is there, nobody else compares tokens: the locks on the fence as it was found, and on the
-/// one that took its place.
+/// The locks on the fence as it was found, and on the one that replaces it. While they are held, nobody else compares
+/// tokens.
 struct Guarded(#[expect(dead_code, reason = "its drop unlocks")] Vec<Flock<File>>);
 
 impl Fenced {
@@ -73,14 +73,14 @@ impl Fenced {
         })
     }
 
-    /// Compares, and remembers the token before anything happens under it.
+    /// Compares the token, and stores it before anything is written under it.
     fn enter(&self, token: FencingToken) -> Result<Guarded, Failure> {
         let failed = |error: io::Error| self.failed("the fence of", &error);
         let mut found = self.lock().map_err(failed)?;
         let mut text = String::new();
         found.read_to_string(&mut text).map_err(failed)?;
         let gate = Gate::new();
-        // A resource's name is short; which folder it is in does not matter to the message.
+        // The message names the file without its folder, because the names of resources are short.
         let resource: String = self.name.to_string_lossy().chars().take(100).collect();
         let highest = match text.trim() {
             "" => None,
@@ -101,7 +101,7 @@ impl Fenced {
         Ok(Guarded(locks))
     }
 
-    /// The fence as it is now, locked. It may be replaced while this waits for the lock: then once more.
+    /// Returns the current fence, locked. If it is replaced while this waits for the lock, this tries again.
     fn lock(&self) -> io::Result<Flock<File>> {
         loop {
             let mut options = OpenOptions::new();
@@ -115,7 +115,7 @@ impl Fenced {
         }
     }
 
-    /// The new fence is locked before others can see it.
+    /// Writes a new fence, which is locked before others can see it.
     fn remember(&self, token: FencingToken) -> io::Result<Flock<File>> {
         let mut new = self.temporary(&self.fence)?;
         writeln!(new, "{token}")?;
@@ -133,7 +133,7 @@ impl Fenced {
         Ok(new)
     }
 
-    /// A file in the same folder, with the rights of the one that it is to replace, or of any new one.
+    /// Creates a file in the same folder, with the permissions of the file that it will replace, if there is one.
     fn temporary(&self, replaces: &Path) -> io::Result<NamedTempFile> {
         let mut prefix = OsString::from(".");
         prefix.push(&self.name);
@@ -149,7 +149,7 @@ impl Fenced {
         Ok(file)
     }
 
-    /// A rename is in the folder.
+    /// Syncs the folder, which stores the rename.
     fn sync_folder(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }

@@ -66,7 +66,7 @@ async fn hold(
     Ok(code)
 }
 
-/// Waits for a lease that has time left.
+/// Waits for a lease with time left.
 async fn lead(
     tenures: &mut Tenures,
     args: &HoldArgs,
@@ -86,7 +86,7 @@ async fn lead(
     }
 }
 
-/// One turn as the leader; the code, if it was the last one.
+/// Runs one turn as the leader. Returns the exit code if it was the last one.
 async fn turn(
     work: &Work<'_>,
     lease: Lease,
@@ -113,8 +113,8 @@ async fn turn(
     }
 }
 
-/// The keys of the terminal are the command's, and were meant for all of it; and what cannot be run now
-/// cannot be run later.
+/// Returns true if this program should end with the command. The keys of the terminal were meant for both, and a command
+/// that cannot be run now cannot be run later.
 fn is_last(ran: Ran) -> bool {
     matches!(
         ran,

@@ -1,4 +1,4 @@
-//! `leasehold list`, `inspect` and `release`: who has which lock.
+//! `leasehold list`, `inspect` and `release`.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -14,10 +14,10 @@ use crate::out;
 use crate::say::Voice;
 use crate::times::show;
 
-/// How many locks are looked at together: they share round trips.
+/// How many locks are inspected together, to share round trips.
 const TOGETHER: usize = 64;
 
-/// A lock as it was found.
+/// A lock at the time of its inspection.
 #[derive(Serialize)]
 pub(crate) struct Seen<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,16 +25,16 @@ pub(crate) struct Seen<'a> {
     pub(crate) name: &'a Name,
     #[serde(flatten)]
     pub(crate) found: &'a Inspection,
-    /// When it was found, in milliseconds since 1970.
+    /// The time of the inspection, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<u64>,
-    /// How the last tenure ended, if it did.
+    /// How the last tenure ended, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<ChangeKind>,
 }
 
 impl<'a> Seen<'a> {
-    /// A lock as it is, and not what happened to it.
+    /// Describes a lock without its history.
     fn now(name: &'a Name, found: &'a Inspection) -> Self {
         Self {
             r#type: None,
@@ -59,7 +59,7 @@ pub(crate) fn list(args: &ListArgs, voice: &Voice) -> Result<u8, Failure> {
         let mut rows = Vec::new();
         let mut found = found(&locker, names);
         while let Some((name, found)) = found.next().await.transpose()? {
-            // It was released meanwhile.
+            // It was released after the scan.
             let Some(holder) = &found.holder else {
                 continue;
             };
@@ -82,7 +82,7 @@ pub(crate) fn list(args: &ListArgs, voice: &Voice) -> Result<u8, Failure> {
     })
 }
 
-/// Looks at many locks, in the order of their names.
+/// Inspects many locks, in the order of their names.
 pub(crate) fn found(
     locker: &Locker,
     names: BTreeSet<Name>,
@@ -160,7 +160,7 @@ pub(crate) fn release(args: &ReleaseArgs, voice: &Voice) -> Result<u8, Failure> 
         let released = match token {
             Some(token) => locker.force_release_token(&args.name, token).await?,
             None if args.yes => locker.force_release(&args.name).await?,
-            // It was free, and whoever has it by now was not asked about.
+            // The lock was free. The user did not confirm to take it from a holder that has come since.
             None => None,
         };
         if args.json {
@@ -184,7 +184,7 @@ pub(crate) fn release(args: &ReleaseArgs, voice: &Voice) -> Result<u8, Failure> 
     })
 }
 
-/// Asks whether this holder is to lose the lock; `None` if there is no such one.
+/// Asks whether to take the lock from this holder; `None` if there is no holder.
 async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToken>, Failure> {
     if !io::stdin().is_terminal() {
         return Err(

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::exit::{FILE, Failure, INTERNAL};
 
-/// Writes a text; a reader that has enough ends this process, and that is no failure.
+/// Writes a text. If the reader has closed the pipe, this process ends, without a failure.
 pub(crate) fn text(text: &str) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -24,7 +24,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<u8, Failure> {
     text(&(line + "\n"))
 }
 
-/// Writes columns, the first and the last to the left.
+/// Writes columns: the first and the last aligned left, the others right.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<u8, Failure> {
     let mut widths = head.map(str::len);
     for row in rows {
@@ -55,7 +55,7 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Re
     text(&all)
 }
 
-/// In colour, if somebody sees it.
+/// Adds color if standard output is a terminal.
 pub(crate) fn styled(text: &str, style: Style) -> String {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if unwanted || !io::stdout().is_terminal() {

@@ -33,7 +33,7 @@ pub(crate) enum Want {
 impl Refusal {
     /// Returns the kind of right that this user lacks, if the server says so. Servers check the command first.
     pub(crate) fn want(&self) -> Option<Want> {
-        // Before Redis 7.2, and from then on.
+        // The first text is that of Redis before 7.2, the second that of later versions.
         let about = |what| {
             let said = [
                 format!("access one of the {what}s"),

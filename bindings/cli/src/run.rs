@@ -14,10 +14,10 @@ use crate::say::Voice;
 use crate::times::show;
 use crate::work::{Ended, Policy, Work};
 
-/// Below this there is no time for what happens to processes.
+/// The shortest time to live. Starting and ending processes needs this much time.
 const LEAST_TTL: Duration = Duration::from_secs(1);
 const MOST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
-/// How long leaving may take: the place in line is given up, if the store is there.
+/// How long giving up the place in line may take, if the store can be reached.
 const TO_LEAVE: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(args: &RunArgs, voice: &Voice) -> Result<u8, Failure> {
@@ -27,12 +27,12 @@ pub(crate) fn main(args: &RunArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(run(args, policy, pipe, voice))
 }
 
-/// For `LEASEHOLD_EVENTS_FD`.
+/// Opens the pipe of `LEASEHOLD_EVENTS_FD`.
 pub(crate) fn pipe() -> Result<EventsPipe, Failure> {
     EventsPipe::new().map_err(|error| Failure::new(INTERNAL, format!("making a pipe: {error}")))
 }
 
-/// Checked, because a grace that is too long would end the command before a renewal is even due.
+/// Reads and checks the policy. With a longer grace period the command would be ended before a renewal is due.
 pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
     let ttl = args.ttl;
     if ttl < LEAST_TTL {
@@ -59,7 +59,7 @@ pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
     })
 }
 
-/// The lock with the options of the command line.
+/// Returns the lock with the options of the command line.
 pub(crate) fn lock(locker: &Locker, name: &str, args: &LeaseArgs) -> Result<Lock, Failure> {
     let lock = locker.lock(name)?.ttl(args.ttl);
     Ok(match &args.owner {
@@ -76,7 +76,7 @@ async fn run(
 ) -> Result<u8, Failure> {
     let start = Instant::now();
     let mut signals = Signals::listen()?;
-    // Without any time to wait the store still has its own time to reply.
+    // With `--no-wait` the store still has its usual time to reply.
     let within = args.limit().filter(|limit| !limit.is_zero());
     let connecting = args.store.connect(within, voice);
     let locker = match unless_asked(connecting, &mut signals).await {
@@ -107,24 +107,24 @@ async fn run(
         Ok(Ended::Ran(ran, _)) => Ok(ran.code()),
         Ok(Ended::Lost(failure, _)) => Err(failure),
         Err(failure) => {
-            // The command was not started: the lock is given back.
+            // The command was not started, so the lock is given back.
             leave(&locker).await;
             Err(failure)
         }
     }
 }
 
-/// Gives back what is held or waited for, if the store is there.
+/// Releases the lock, or leaves the line, if the store can be reached.
 pub(crate) async fn leave(locker: &Locker) {
     let _ = timeout(TO_LEAVE, locker.shutdown()).await;
 }
 
-/// The code of a process that this signal ended.
+/// Returns the exit code of a process that this signal ended.
 pub(crate) fn by(signal: Signal) -> u8 {
     child::Ran::Killed(signal).code().max(BY_SIGNAL)
 }
 
-/// The output, unless a signal asks this process to end before.
+/// Returns the output of the work, or the signal that asks this process to end first.
 pub(crate) async fn unless_asked<T>(
     work: impl Future<Output = T>,
     signals: &mut Signals,
@@ -136,7 +136,7 @@ pub(crate) async fn unless_asked<T>(
     }
 }
 
-/// The output; meanwhile events are shown.
+/// Returns the output of the work, and shows events meanwhile.
 pub(crate) async fn heard<T>(
     work: impl Future<Output = T>,
     events: &mut LeaseEvents,
@@ -183,7 +183,7 @@ async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, F
     Ok(lease)
 }
 
-/// A lock that was handed over begins with little time, and the command must not.
+/// Renews a lease with little time left, as one has that was handed over, so that the command starts with its full time.
 pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failure> {
     if lease.remaining() < ttl / 2 {
         lease.renew().await?;

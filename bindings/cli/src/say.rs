@@ -1,5 +1,5 @@
-//! What is said on the standard error: by a thread of its own, because a reader that is slow must not hold
-//! up the one who watches the deadline.
+//! Messages on standard error. A thread of its own writes them, because a slow reader must not block the task that
+//! watches the deadline.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,12 +12,12 @@ use serde::Serialize;
 use crate::exit::Failure;
 use crate::times::show;
 
-/// Lines that were not written yet; what comes on top is dropped.
+/// The most lines that may wait to be written; further lines are dropped.
 const UNWRITTEN: usize = 1_024;
-/// How long the end of this process waits for a reader.
+/// How long this process waits for the reader when it ends.
 const AT_THE_END: Duration = Duration::from_millis(500);
 
-/// The voice of this program.
+/// The messages of this program, as text or as JSON.
 #[derive(Debug)]
 pub(crate) struct Voice {
     json: bool,
@@ -39,7 +39,7 @@ impl Voice {
         thread::spawn(move || {
             for mut line in unwritten {
                 line.push('\n');
-                // Nobody is there to be told of an error here.
+                // There is nowhere to report this error.
                 let _ = io::stderr().write_all(line.as_bytes());
             }
             drop(end);
@@ -52,7 +52,7 @@ impl Voice {
         }
     }
 
-    /// Something to know.
+    /// Writes a note.
     pub(crate) fn note(&self, what: &str) {
         if self.json {
             let (r#type, message) = ("note", what);
@@ -62,7 +62,7 @@ impl Voice {
         }
     }
 
-    /// An event: all of them as JSON; for people what they have to know.
+    /// Writes an event. JSON has all events, text only those that a person must know about.
     pub(crate) fn event(&self, event: &LeaseEvent) {
         if self.json {
             return self.put(serde_json::to_string(event).unwrap_or_default());
@@ -85,7 +85,7 @@ impl Voice {
         }
     }
 
-    /// Why this program fails.
+    /// Writes the reason of a failure.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
             self.put(failure.json());
@@ -94,7 +94,7 @@ impl Voice {
         }
     }
 
-    /// Waits a moment until everything is written.
+    /// Waits a moment until all lines are written.
     pub(crate) fn finish(self) {
         let Self { lines, silent, .. } = self;
         drop(lines);

@@ -19,7 +19,7 @@ pub(crate) fn main(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(async {
         let page = leasehold_serve::serve(options(args)?);
         let page = page.await.map_err(failure)?;
-        // Before it says where it is, because a program may end it as soon as it has read that.
+        // Before the address is printed: a program may send a signal as soon as it has read that.
         let stopped = stopped()?;
         say(args, voice, page.url())?;
         page.run_until(stopped).await;
@@ -63,7 +63,7 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
     Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
 }
 
-/// Says what is wrong in terms of the command line.
+/// Describes an error in terms of the command line.
 fn failure(error: Error) -> Failure {
     let (what, advice) = match error {
         Error::Store(error) => return error.into(),

@@ -12,11 +12,11 @@ const UNITS: [(&str, u128); 5] = [
 ];
 /// The most digits of a number, on either side of its point; more would overflow.
 const MOST_DIGITS: usize = 18;
-/// More than any time that the library takes.
+/// The longest time, which is more than the library accepts anywhere.
 const MOST: Duration = Duration::from_secs(10 * 366 * 86_400);
 const FORM: &str = "a time is numbers with units, such as 500ms, 1.5s, 1m30s or 12h";
 
-/// Reads a time. Every number needs its unit, so that nobody takes seconds for milliseconds.
+/// Reads a time. Every number needs a unit, so that nobody mistakes seconds for milliseconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.starts_with(['-', '−']) {
@@ -65,7 +65,7 @@ fn part(number: &str, size: u128) -> Option<u128> {
     Some(digits(whole)? * size + digits(fraction)? * size / power)
 }
 
-/// A time in at most two units, rounded down.
+/// Shows a time in at most two units, rounded down.
 pub(crate) fn show(time: Duration) -> String {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let (seconds, minutes) = (millis / 1_000, millis / 60_000);

@@ -1,5 +1,4 @@
-//! `leasehold watch`: what happens to locks, as it happens. A store tells nobody of other people's locks, so
-//! it looks at them again and again.
+//! `leasehold watch`: changes of locks as they happen. A store does not report other clients' locks, so this polls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,7 +28,7 @@ pub(crate) fn main(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(watch(args, voice))
 }
 
-/// What is looked at.
+/// The names and patterns to watch.
 struct Wanted {
     names: BTreeSet<Name>,
     patterns: Vec<String>,
@@ -39,7 +38,7 @@ impl Wanted {
     fn new(args: &[String]) -> Result<Self, Failure> {
         let (mut names, mut patterns) = (BTreeSet::new(), Vec::new());
         for arg in args {
-            // As in `list`: a backslash or a star makes it a pattern.
+            // A backslash or a star makes it a pattern, as in `list`.
             if arg.contains(['*', '\\']) {
                 patterns.push(arg.clone());
             } else {
@@ -52,7 +51,7 @@ impl Wanted {
         Ok(Self { names, patterns })
     }
 
-    /// All of it that is there, and what was there before.
+    /// Inspects all locks that exist, and those that existed before.
     async fn look(
         &self,
         locker: &Locker,
@@ -88,7 +87,7 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
                     if let Some(change) = change(before, &now) {
                         tell(change, &name, &now.inspection, args.json)?;
                     }
-                    // A name that nobody wants any more is forgotten, unless it was asked for.
+                    // Forget a free name without waiters, unless the user named it.
                     let idle = now.inspection.holder.is_none() && now.inspection.waiting == 0;
                     if idle && !wanted.names.contains(&name) {
                         known.remove(&name);
@@ -108,10 +107,10 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     }
 }
 
-/// Describes a change of a lock in a word, and how the tenure before it ended, if it did.
+/// Returns the word for a change of a lock, and how the tenure before it ended, if one did.
 type Happened = (&'static str, Option<ChangeKind>);
 
-/// Returns what is different, for people who look; renewals are not.
+/// Returns the differences for a person. A renewal is not a difference.
 fn change(before: Option<&Observation>, now: &Observation) -> Option<Happened> {
     let happened = |what, reason| Some((what, reason));
     let Some(before) = before else {
@@ -132,7 +131,7 @@ fn change(before: Option<&Observation>, now: &Observation) -> Option<Happened> {
     match (before.token(), now.token()) {
         (before, Some(token)) if before != Some(token) => happened("held", reason),
         (Some(_), None) => happened("free", reason),
-        // Somebody had it between two looks.
+        // Somebody held it between two inspections.
         (None, None) if before.inspection.last_token != now.inspection.last_token => {
             happened("free", Some(ChangeKind::Ended))
         }
@@ -200,7 +199,7 @@ fn tell(
     out::text(&(line.join(" ") + "\n"))
 }
 
-/// Shows a time since 1970 as one of the day, in UTC.
+/// Shows a time since 1970 as the time of day, in UTC.
 fn time_of_day(time: Duration) -> String {
     let now = time.as_secs();
     let (hours, minutes) = (now / 3_600 % 24, now / 60 % 60);

@@ -1,4 +1,4 @@
-//! A command under a lease: it runs while the lease is held, and is gone before it is over.
+//! A command under a lease: it runs while the lease is held, and is gone before the lease ends.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::exit::{Failure, INTERNAL, LOST};
 use crate::say::Voice;
 use crate::times::show;
 
-/// How often the lease is looked at though nothing happened: the machine may have slept.
+/// How often the lease is checked when nothing happens: the machine may have slept.
 const LOOK: Duration = Duration::from_millis(250);
-/// The same while the group ends: not every member of it is seen to end.
+/// How often the group is checked while it ends: not every member reports its end.
 const LOOK_AT_THE_END: Duration = Duration::from_millis(5);
-/// How long a process may take to be gone after it was killed.
+/// How long a process may take to disappear after SIGKILL.
 const TO_DIE: Duration = Duration::from_secs(2);
 /// How long the store may take to confirm a release.
 const TO_RELEASE: Duration = Duration::from_secs(5);
@@ -25,17 +25,16 @@ const TO_RELEASE: Duration = Duration::from_secs(5);
 /// What to do with the command when the lease is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
-    /// From the request to end to the end by force.
+    /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
-    /// How long before the deadline nobody of the group may be left.
+    /// How long before the deadline the whole group must be gone.
     pub(crate) margin: Duration,
-    /// Else it is only warned of.
+    /// True if the command is ended; otherwise the loss only causes a warning.
     pub(crate) stop: bool,
 }
 
 impl Policy {
-    /// By how much the end by force comes before the deadline: it takes a moment itself, and longer on a
-    /// machine that is busy.
+    /// Returns how long before the deadline SIGKILL is sent. It takes a moment itself, and longer on a busy machine.
     pub(crate) fn margin(ttl: Duration) -> Duration {
         (ttl / 20).clamp(Duration::from_millis(50), Duration::from_millis(500))
     }
@@ -44,16 +43,16 @@ impl Policy {
 /// How the work ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// By itself, under the lease.
+    /// The command ended by itself, under the lease.
     Ran(Ran, Asked),
-    /// The lease was lost, or would have been, and the command was ended.
+    /// The lease was lost or about to end, and the command was ended.
     Lost(Failure, Asked),
 }
 
-/// The signal by which somebody asked all of it to end, if so.
+/// The signal that asked this process and the command to end, if there was one.
 pub(crate) type Asked = Option<Signal>;
 
-/// What there is to do under each lease.
+/// The command to run under each lease, and how.
 pub(crate) struct Work<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) policy: Policy,
@@ -61,7 +60,7 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs the command under the lease, and gives that back.
+    /// Runs the command under the lease, and releases the lease.
     pub(crate) async fn run(
         &self,
         lease: Lease,
@@ -100,7 +99,7 @@ impl Work<'_> {
         })
     }
 
-    /// `None`: it was not renewed in time.
+    /// Describes a loss. `None` means that the lease was not renewed in time.
     fn lost(name: &Name, reason: Option<LossReason>) -> Failure {
         let why = match reason {
             Some(reason) => reason.to_string(),
@@ -110,7 +109,7 @@ impl Work<'_> {
         Failure::new(LOST, what)
     }
 
-    /// Only a lease that was lost is a failure: else the lock ends by itself.
+    /// Releases the lease. Only a lost lease is a failure: otherwise the lock ends after its time to live.
     async fn release(&self, lease: Lease) -> Result<(), Failure> {
         let left = lease.remaining();
         let name = lease.name().clone();
@@ -136,7 +135,7 @@ impl Work<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     Loss,
-    /// The command has ended, and left others of its group behind.
+    /// The command ended and left other processes of its group behind.
     LeftBehind,
 }
 
@@ -152,7 +151,7 @@ struct Running<'a> {
     lease: &'a Lease,
     group: Group,
     pipe: EventsPipe,
-    /// By the clock that the guard has too.
+    /// The end of the lease, by the clock that the guard uses too.
     deadline: Duration,
     lost: Option<LossReason>,
     ending: Option<Ending>,
@@ -191,7 +190,7 @@ impl<'a> Running<'a> {
         Ok(running)
     }
 
-    /// Takes over a deadline that a renewal moved, also for the guard.
+    /// Passes a deadline that a renewal moved on to the guard.
     fn look_at_lease(&mut self) {
         let policy = self.work.policy;
         let remaining = self.lease.remaining();
@@ -199,24 +198,24 @@ impl<'a> Running<'a> {
             return;
         }
         let deadline = now() + remaining;
-        // What is left shrinks as time goes by: a millisecond more or less is no renewal.
+        // The two clocks are read at different times, so a difference of a millisecond is not a renewal.
         if deadline > self.deadline + Duration::from_millis(2) {
             self.deadline = deadline;
-            // This process comes first if it can.
+            // The guard acts a little later, so that this process acts first if it can.
             let guarded = self.guarded();
             self.group.may_live_until(policy.stop.then_some(guarded));
         }
     }
 
-    /// When the guard kills the group.
+    /// Returns the time at which the guard kills the group.
     fn guarded(&self) -> Duration {
         self.deadline.saturating_sub(self.work.policy.margin / 2)
     }
 
-    /// Does what is due; false if nobody of the group is left, or nothing more can be done.
+    /// Does what is due. Returns false if the group is gone, or nothing more can be done.
     fn step(&mut self) -> bool {
         if self.ending.is_none() && self.work.policy.stop && now() >= self.guarded() {
-            // This process stood still, and the guard has killed the group, even if a renewal still comes.
+            // This process was paused, and the guard has killed the group, even if a renewal still arrives.
             self.end(Why::Loss);
         }
         self.look_at_lease();
@@ -256,7 +255,7 @@ impl<'a> Running<'a> {
         });
         let name = self.lease.name();
         self.work.voice.note(&match (why, self.lost) {
-            (Why::LeftBehind, _) => "the command left processes behind: ending them".to_owned(),
+            (Why::LeftBehind, _) => "the command left processes behind; ending them".to_owned(),
             (Why::Loss, Some(reason)) => format!("{name} was lost: {reason}: ending the command"),
             (Why::Loss, None) => {
                 format!("{name} is not renewed, and its end is near: ending the command")
@@ -272,7 +271,7 @@ impl<'a> Running<'a> {
             return true;
         }
         let killed_at = *ending.killed_at.get_or_insert(time);
-        // Again and again: one that was just forked may have been missed.
+        // Repeated, because a process that was just forked may have been missed.
         let may = self.group.kill();
         let gives_up = time > killed_at + TO_DIE;
         if gives_up {
@@ -288,7 +287,7 @@ impl<'a> Running<'a> {
         !gives_up
     }
 
-    /// Until something happens.
+    /// Waits until something happens.
     async fn wait(&mut self, events: &mut LeaseEvents, signals: &mut Signals) {
         let pause = self.pause();
         let lease = self.lease;
@@ -331,7 +330,7 @@ impl<'a> Running<'a> {
 
     fn take(&mut self, signal: Signal) {
         if signal == Signal::SIGCONT && !self.lease.is_valid() && self.work.policy.stop {
-            // This process had stopped: what is over must not go on.
+            // This process was stopped, and the lease is over: the command must not be continued.
             return;
         }
         match self.group.take(signal) {

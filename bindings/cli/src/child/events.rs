@@ -1,4 +1,4 @@
-//! What happens to the lease, as JSON lines for the command.
+//! The pipe by which the command reads the events of its lease, as JSON lines.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use leasehold::LeaseEvent;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
-/// A line up to here gets into a pipe whole or not at all.
+/// The longest line that a pipe takes whole or not at all.
 const WHOLE: usize = 4_096;
 
 /// A pipe whose reading end the command inherits.
@@ -18,7 +18,7 @@ pub(crate) struct EventsPipe {
 }
 
 impl EventsPipe {
-    /// As early as possible, so that its number has one digit: some shells read from no other.
+    /// Opens the pipe. Call this early, so that the descriptor has one digit: some shells read from no other.
     pub(crate) fn new() -> io::Result<Self> {
         let (read, write) = io::pipe()?;
         // A command that does not read must not hold up this process.
@@ -30,12 +30,12 @@ impl EventsPipe {
         })
     }
 
-    /// What `LEASEHOLD_EVENTS_FD` says.
+    /// The value of `LEASEHOLD_EVENTS_FD`.
     pub(crate) fn number(&self) -> RawFd {
         self.read.as_raw_fd()
     }
 
-    /// Whether processes that are started now inherit the reading end.
+    /// Sets whether processes that are started from now on inherit the reading end.
     pub(super) fn inherit(&self, inherit: bool) -> io::Result<()> {
         let flag = if inherit {
             FdFlag::empty()
@@ -46,8 +46,8 @@ impl EventsPipe {
         Ok(())
     }
 
-    /// Writes an event. What finds no room, because the command does not read, is counted: `lagged` says
-    /// so as soon as there is room again.
+    /// Writes an event. Events that find no room, because the command does not read, are counted and reported as
+    /// `lagged` when there is room again.
     pub(crate) fn write(&mut self, event: &LeaseEvent) {
         let Ok(line) = serde_json::to_string(event) else {
             return;

@@ -1,4 +1,4 @@
-//! The command's process group, from its start until nobody of it is left.
+//! The command's process group, from its start until its last process is gone.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,10 +18,10 @@ use super::terminal::Terminal;
 use super::this_program;
 use crate::exit::{BY_SIGNAL, Failure, INTERNAL};
 
-/// What is to be started.
+/// The command to start, and its environment.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
-    /// The lock's, for those who look at the list of processes.
+    /// The name of the lock, shown in lists of processes.
     pub(crate) name: &'a str,
     pub(crate) command: &'a [OsString],
     pub(crate) environment: Vec<(&'static str, String)>,
@@ -36,7 +36,7 @@ pub(crate) enum Ran {
 }
 
 impl Ran {
-    /// As a shell's `$?`.
+    /// Returns the exit code as a shell's `$?` would show it.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Exited(code) => code,
@@ -48,16 +48,16 @@ impl Ran {
     }
 }
 
-/// What a signal was about.
+/// What was done with a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// Children ended or stopped, or this process goes on.
+    /// The signal was for this process: a child ended or stopped, or this process was continued.
     Here,
-    /// It was handed on to the command.
+    /// The command got the signal.
     HandedOn(Signal),
 }
 
-/// The process group of a command that was started.
+/// The process group of a running command.
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,
@@ -67,7 +67,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts the command. To be called on the main thread, with whose end the command's would come.
+    /// Starts the command. Call this on the main thread: the command is killed when the calling thread ends.
     pub(crate) fn start(start: &Start<'_>) -> Result<Self, Failure> {
         Self::try_start(start)
             .map_err(|error| Failure::new(INTERNAL, format!("starting a process: {error}")))
@@ -105,24 +105,24 @@ impl Group {
         })
     }
 
-    /// How the command ended, if it has. Others of its group may go on.
+    /// Returns how the command ended, if it has. Other processes of its group may still run.
     pub(crate) fn ran(&mut self) -> Option<Ran> {
         self.reap();
         self.ran
     }
 
-    /// Whether anybody of the group is left.
+    /// Returns true if any process of the group is left.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.reap();
         killpg(self.id, None) != Err(Errno::ESRCH)
     }
 
-    /// Until when the group may live, unless this is called again; past that the guard kills it.
+    /// Sets the time after which the guard kills the group. A later call replaces it.
     pub(crate) fn may_live_until(&mut self, at: Option<Duration>) {
         self.guard.until(at);
     }
 
-    /// Does what a signal to this process asks for.
+    /// Handles a signal to this process.
     pub(crate) fn take(&mut self, signal: Signal) -> Change {
         match signal {
             Signal::SIGCHLD => self.reap(),
@@ -135,19 +135,19 @@ impl Group {
         Change::Here
     }
 
-    /// Asks all of the group to end, also those that are stopped.
+    /// Sends SIGTERM to the whole group, and continues stopped processes so that they receive it.
     pub(crate) fn ask_to_end(&self) {
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT);
     }
 
-    /// Ends all of the group. False if the system does not let this user.
+    /// Kills the whole group. Returns false if this user has no permission to.
     pub(crate) fn kill(&self) -> bool {
         killpg(self.id, Signal::SIGKILL) != Err(Errno::EPERM)
     }
 
     fn signal(&self, signal: Signal) {
-        // An error says that nobody is left, or that this user may not.
+        // An error means that the group is empty, or that this user has no permission.
         let _ = killpg(self.id, signal);
     }
 
@@ -165,13 +165,13 @@ impl Group {
                     self.has_stopped(signal);
                 }
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
-                // The guard, or what the command left behind; or a signal came.
+                // Another child, such as the guard or an orphan of the command; or a signal interrupted the call.
                 Ok(_) | Err(_) => {}
             }
         }
     }
 
-    /// The command stopped. With a shell above, the whole job is to stop; else nobody would continue it.
+    /// Handles a stop of the command. Under a shell the whole job stops; otherwise nobody would continue it.
     fn has_stopped(&mut self, signal: Signal) {
         let Some(terminal) = &mut self.terminal else {
             return;
@@ -186,13 +186,13 @@ impl Group {
             }
             return;
         }
-        // Not by SIGTSTP, of which this process would hear when it goes on, and hand it on once more.
+        // Not SIGTSTP: this process would receive that when it goes on, and pass it on once more.
         let _ = killpg(getpgrp(), Signal::SIGSTOP);
     }
 
     fn go_on(&mut self) {
         if let Some(terminal) = &mut self.terminal {
-            // After `fg` it is this process's, and is handed on again; after `bg` it is the shell's.
+            // After `fg` the terminal belongs to this process, which passes it on. After `bg` it is the shell's.
             if terminal.is_given() {
                 terminal.give(self.id);
             }
@@ -208,7 +208,7 @@ impl Drop for Group {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back(killed);
         }
-        // Only if it was started and then given up by an error.
+        // Happens only if an error follows the start of the command.
         if self.ran.is_none() {
             let _ = kill(self.id, Signal::SIGKILL);
         }

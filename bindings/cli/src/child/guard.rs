@@ -1,5 +1,5 @@
-//! A second process that ends the command's process group if the first one is killed, or stands still past
-//! the deadline: `kill -9` and `SIGSTOP` leave the first one no time to do so itself.
+//! A second process that kills the command's process group if the first one is killed or stopped past the
+//! deadline: `kill -9` and `SIGSTOP` leave the first one no time to do so itself.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write};
@@ -14,22 +14,22 @@ use nix::unistd::{Pid, setsid};
 
 use super::{now, this_program};
 
-/// The name of the process that ends the command if the first one cannot.
+/// The name under which the guard runs.
 pub(super) const GUARD: &str = "leasehold: guard";
-/// How often it looks at a clock that goes on while the machine sleeps.
+/// How often the guard checks the time. Its clock goes on while the machine sleeps.
 const LOOK: Duration = Duration::from_millis(250);
-/// Orders that were not read yet.
+/// The most orders that may be unread.
 const UNREAD: usize = 64;
 const READY: u8 = b'.';
 
-/// The guard, as the process that it guards against sees it.
+/// The handle of the guarded process on its guard.
 #[derive(Debug)]
 pub(super) struct Guard {
     orders: std::process::ChildStdin,
 }
 
 impl Guard {
-    /// Starts it, and waits until no signal of the terminal reaches it any more.
+    /// Starts the guard, and waits until it is out of reach of the terminal's signals.
     pub(super) fn start(name: &str) -> io::Result<Self> {
         let mut child = Command::new(this_program()?)
             .arg0(GUARD)
@@ -51,12 +51,12 @@ impl Guard {
         }
     }
 
-    /// Which process group to kill.
+    /// The process group to kill.
     pub(super) fn group(&mut self, group: Pid) {
         self.order(format_args!("group {group}"));
     }
 
-    /// When to kill it, unless another order comes before; `None` for never.
+    /// The time at which to kill the group unless another order arrives first; `None` for never.
     pub(super) fn until(&mut self, at: Option<Duration>) {
         match at {
             Some(at) => self.order(format_args!("until {}", at.as_millis())),
@@ -64,14 +64,14 @@ impl Guard {
         }
     }
 
-    /// The group is gone: there is nothing to guard any more.
+    /// Tells the guard that the group is gone.
     pub(super) fn done(&mut self) {
         self.order(format_args!("done"));
     }
 
     fn order(&mut self, order: std::fmt::Arguments<'_>) {
         let mut line = String::new();
-        // In one piece. If the guard is gone nothing can be done about it.
+        // One write, so that orders do not mix. If the guard is gone, nothing can be done about it.
         let _ = writeln!(line, "{order}");
         let _ = self.orders.write_all(line.as_bytes());
     }
@@ -93,7 +93,7 @@ impl Watch {
         }
     }
 
-    /// Whether the group has to go now.
+    /// Returns true if it is time to kill the group.
     fn is_due(&self, now: Duration) -> bool {
         !self.done && self.until.is_some_and(|until| now >= until)
     }
@@ -105,9 +105,9 @@ impl Watch {
     }
 }
 
-/// The guard itself. It ends when its standard input does, that is with the process that it guards against.
+/// Runs the guard. It ends when its standard input closes, which happens when the guarded process ends.
 pub(super) fn main() {
-    // Whatever ends the others must not end it before them.
+    // Signals that end the other processes must not end the guard first.
     let _ = SigSet::all().thread_block();
     let _ = setsid();
     let orders = orders();

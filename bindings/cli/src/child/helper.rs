@@ -1,5 +1,6 @@
-//! This program under another name: what runs in a new process before the command takes its place, and the
-//! guard. It is a start of its own because code between fork and exec could not be safe Rust.
+//! The helper processes: this program under another name. One prepares a new process before the command takes its
+//! place, the other is the guard. They are programs of their own because code between fork and exec cannot be safe
+//! Rust.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -11,13 +12,13 @@ use super::guard::{self, GUARD};
 use super::terminal;
 use crate::exit::{NOT_FOUND, NOT_RUN};
 
-/// The name of the process that becomes the command.
+/// The name under which the process runs that becomes the command.
 pub(super) const EXEC: &str = "leasehold: exec";
-/// The terminal is to be the command's from the beginning.
+/// The argument that gives the command the terminal from the start.
 pub(super) const WITH_TERMINAL: &str = "terminal";
 pub(super) const WITHOUT_TERMINAL: &str = "none";
 
-/// Does what this process was started for, if it is a helper.
+/// Runs the helper that this process was started as, if it is one.
 pub(crate) fn as_helper() -> Option<ExitCode> {
     let mut args = std::env::args_os();
     match args.next()?.to_str()? {
@@ -30,7 +31,7 @@ pub(crate) fn as_helper() -> Option<ExitCode> {
     }
 }
 
-/// Comes back only if the command cannot be run.
+/// Becomes the command. Returns only if the command cannot be run.
 fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(parent), Some(terminal), Some(program)) = (args.next(), args.next(), args.next())
     else {
@@ -65,14 +66,14 @@ fn is_script(program: &OsString) -> bool {
     path.components().count() > 1 && path.exists()
 }
 
-/// From now on the end of the parent is the end of this process, and of the program that it becomes.
-/// What counts is the end of the parent's thread that made this process, which is its main thread.
+/// Has the system kill this process, and the program that it becomes, when the parent's thread ends that started it:
+/// its main thread.
 fn die_with(parent: &OsString) -> bool {
     #[cfg(target_os = "linux")]
     if nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).is_err() {
         return false;
     }
-    // It may have ended before that: then somebody else is the parent.
+    // The parent may have ended before that. Then this process has another parent.
     let parent = parent.to_str().and_then(|digits| digits.parse().ok());
     parent.map(Pid::from_raw) == Some(getppid())
 }

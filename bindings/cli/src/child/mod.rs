@@ -19,8 +19,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::exit::{Failure, INTERNAL};
 
-/// What this process needs before it has threads: processes that the command leaves behind become its
-/// children, so that it sees their end, and it may take the terminal back from the command.
+/// Prepares this process, before it has threads. Orphans of the command become its children, so that it sees them end,
+/// and it may take the terminal back from the command.
 pub(crate) fn prepare() -> Result<(), Failure> {
     let failed = |error: nix::Error| Failure::new(INTERNAL, format!("preparing: {error}"));
     terminal::allow_to_take_it_back().map_err(failed)?;
@@ -29,7 +29,7 @@ pub(crate) fn prepare() -> Result<(), Failure> {
     Ok(())
 }
 
-/// This program, also if its file was replaced since it started.
+/// Returns the path of this program, which works even if the file was replaced after the start.
 fn this_program() -> std::io::Result<PathBuf> {
     if cfg!(target_os = "linux") {
         return Ok("/proc/self/exe".into());
@@ -37,7 +37,7 @@ fn this_program() -> std::io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// A clock that goes on while the machine sleeps, and that all processes share.
+/// Reads a clock that goes on while the machine sleeps, and that all processes share.
 pub(crate) fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::CLOCK_BOOTTIME;

@@ -1,4 +1,4 @@
-//! The signals that this process gets while it waits and while the command runs.
+//! Signals to this process while it waits for the lock and while the command runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::{Failure, INTERNAL};
 
-/// What is handed on to the command.
+/// The signals that this process passes on to the command.
 const HANDED_ON: [Signal; 7] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -20,16 +20,16 @@ const HANDED_ON: [Signal; 7] = [
     Signal::SIGUSR2,
     Signal::SIGTSTP,
 ];
-/// What is for this process: a child has changed, and it may go on.
+/// The signals for this process: a child changed its state, or this process was continued.
 const OWN: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGCONT];
 
-/// Signals, one after the other.
+/// A stream of signals.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// From now on these signals come here. Those that this process was started with ignored stay so, also
-    /// for the command: `nohup leasehold run …` works.
+    /// Begins to receive signals. Signals that were ignored at the start stay ignored, also for the command, so that
+    /// `nohup leasehold run …` works.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
         let wanted = HANDED_ON
@@ -45,7 +45,7 @@ impl Signals {
             .map_err(|error| Failure::new(INTERNAL, format!("listening for signals: {error}")))
     }
 
-    /// The next one. Cancel-safe.
+    /// Returns the next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -58,12 +58,12 @@ impl Signals {
         .await
     }
 
-    /// The next one that asks this process to end.
+    /// Returns the next signal that asks this process to end.
     pub(crate) async fn next_end(&mut self) -> Signal {
         loop {
             match self.next().await {
                 Signal::SIGCHLD | Signal::SIGCONT | Signal::SIGUSR1 | Signal::SIGUSR2 => {}
-                // With a handler in its place it does not stop by itself.
+                // A process with a handler for this signal does not stop by itself.
                 Signal::SIGTSTP => drop(nix::sys::signal::raise(Signal::SIGSTOP)),
                 signal => return signal,
             }
@@ -71,7 +71,7 @@ impl Signals {
     }
 }
 
-/// The numbers of the signals that are ignored, as far as the system says.
+/// Returns the numbers of the signals that this process ignores, as far as the system shows them.
 fn ignored() -> BTreeSet<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The terminal: whose it is, and handing it on.
+//! The terminal: which process group owns it, and passing it on.
 
 use std::fs::{File, OpenOptions};
 use std::io::IsTerminal;
@@ -7,18 +7,18 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 
-/// The terminal that this process runs on.
+/// The controlling terminal of this process.
 #[derive(Debug)]
 pub(super) struct Terminal {
     file: File,
-    /// How it was set before the command had it.
+    /// The settings before the command got the terminal.
     modes: Option<Termios>,
-    /// To which process group it was handed.
+    /// The process group that got the terminal.
     given: Option<Pid>,
 }
 
 impl Terminal {
-    /// `None` if there is none, as under cron.
+    /// Opens the terminal; `None` if there is none, as under cron.
     pub(super) fn open() -> Option<Self> {
         let file = open().ok()?;
         let modes = tcgetattr(&file).ok();
@@ -29,19 +29,19 @@ impl Terminal {
         })
     }
 
-    /// Whether the command should have it from the beginning. In a pipeline another member may be using it
-    /// (`… | less`), so there the command has to ask.
+    /// Returns true if the command should get the terminal from the start. In a pipeline (`… | less`) another member
+    /// may be using it, so there the command must ask.
     pub(super) fn is_ours_alone(&self) -> bool {
         self.is_ours() && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
     }
 
-    /// Whether this process is in the foreground.
+    /// Returns true if this process is in the foreground.
     pub(super) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.file) == Ok(getpgrp())
     }
 
-    /// Whether somebody continues this process if it stops: a shell with job control gives each job a process
-    /// group of its own, and while it lives the terminal is not hung up.
+    /// Returns true if somebody continues this process when it stops. A shell with job control gives each job a process
+    /// group of its own, and the terminal is not hung up while that shell lives.
     pub(super) fn has_job_control(&self) -> bool {
         let is_job = getsid(None).is_ok_and(|session| session != getpgrp());
         is_job && tcgetpgrp(&self.file).is_ok()
@@ -51,12 +51,12 @@ impl Terminal {
         self.given.is_some()
     }
 
-    /// The command was started in the foreground.
+    /// Notes that the command was started in the foreground.
     pub(super) fn was_given(&mut self, group: Pid) {
         self.given = Some(group);
     }
 
-    /// Hands it to the command, if it is this process's to give.
+    /// Passes the terminal to the command, if this process owns it.
     pub(super) fn give(&mut self, group: Pid) -> bool {
         let gives = self.is_ours() && tcsetpgrp(&self.file, group).is_ok();
         if gives {
@@ -65,9 +65,8 @@ impl Terminal {
         gives
     }
 
-    /// Hands it to the command, as soon as it is this process's to give. Until then this process is stopped
-    /// with its whole job: by the kernel, because between a look at the terminal and a stop of one's own the
-    /// shell's `fg` could come, and go unnoticed.
+    /// Passes the terminal to the command as soon as this process owns it. Until then the kernel stops this process
+    /// with its whole job. A check followed by a stop of our own could miss the shell's `fg` in between.
     pub(super) fn give_or_stop(&mut self, group: Pid) -> bool {
         let mask = SigSet::from(Signal::SIGTTOU);
         let gives = mask.thread_unblock().is_ok() && tcsetpgrp(&self.file, group).is_ok();
@@ -78,7 +77,8 @@ impl Terminal {
         gives
     }
 
-    /// Takes it back when the command is gone; one that was killed may have left it in a strange mode.
+    /// Takes the terminal back when the command is gone, and restores its settings: a killed command may have left it in
+    /// another mode.
     pub(super) fn take_back(&mut self, killed: bool) {
         let Some(group) = self.given.take() else {
             return;
@@ -92,11 +92,12 @@ impl Terminal {
     }
 }
 
-/// Makes a process group that of the foreground, from the background.
+/// Moves a process group to the foreground, from a process in the background.
 pub(super) fn take(group: Pid) {
     if let Ok(file) = open() {
         let mask = SigSet::from(Signal::SIGTTOU);
-        // Blocked it may, as it would stop otherwise; the command begins with nothing blocked.
+        // With SIGTTOU blocked this is allowed; otherwise this process would stop. The command starts with no signal
+        // blocked.
         let blocked = mask.thread_block();
         let _ = tcsetpgrp(&file, group);
         if blocked.is_ok() {
@@ -105,7 +106,7 @@ pub(super) fn take(group: Pid) {
     }
 }
 
-/// To be called before there are other threads.
+/// Call this before there are other threads.
 pub(super) fn allow_to_take_it_back() -> nix::Result<()> {
     SigSet::from(Signal::SIGTTOU).thread_block()
 }

@@ -1,4 +1,4 @@
-//! The locks that there are.
+//! Counts the locks of a store, and describes its longest line and its oldest holder.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::look::found;
 use crate::probe::Probe;
 use crate::times::show;
 
-/// More are counted no further.
+/// The most locks that are counted.
 const MOST: usize = 10_000;
 const LONG_LINE: u32 = 100;
 
@@ -24,7 +24,7 @@ pub(super) async fn look(locker: &Locker, probe: &Probe) -> Vec<Found> {
     };
     let all = match looked.await {
         Ok(all) => all,
-        // That a right is missing was said before.
+        // The missing right was reported before.
         Err(error) if error.kind() == ErrorKind::Auth => return Vec::new(),
         Err(error) => {
             let what = format!("they cannot be listed: {error}");
@@ -60,8 +60,8 @@ fn line((name, found): &(Name, Inspection)) -> Found {
         .todo("see whether its holder still works (leasehold inspect), or divide what it protects")
 }
 
-/// A token is the server's clock at the acquisition, in microseconds, unless it is a dense one or follows
-/// one from a clock that was ahead.
+/// Returns the oldest holder. A token is the server's clock at the acquisition in microseconds, unless it is dense or
+/// follows a token from a clock that was ahead.
 fn oldest(all: &[(Name, Inspection)], now: Duration) -> Option<Found> {
     let now = u64::try_from(now.as_micros()).ok()?;
     let year = Duration::from_secs(366 * 86_400).as_micros();

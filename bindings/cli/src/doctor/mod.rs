@@ -1,4 +1,4 @@
-//! `leasehold doctor`: looks at a store as one who uses locks would want it looked at.
+//! `leasehold doctor`: checks a store for everything that locks need.
 
 mod locks;
 mod quorum;
@@ -18,17 +18,17 @@ use crate::exit::Failure;
 use crate::out::{self, styled};
 use crate::probe::Probe;
 
-/// For all that is needed to connect.
+/// The time in which all connections must be made.
 const TO_CONNECT: Duration = Duration::from_secs(10);
 const PROBE_TTL: Duration = Duration::from_secs(2);
 
-/// How bad it is. The last two are exit codes.
+/// How bad a finding is. The last two levels have exit codes of their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Level {
-    /// As it should be.
+    /// All is well.
     Good,
-    /// Something to know.
+    /// Worth knowing.
     Note,
     /// Something does not work as well as it could, or may go wrong.
     Warning,
@@ -36,7 +36,7 @@ enum Level {
     Bad,
 }
 
-/// What was found: what it is, what follows, and what to do.
+/// A finding: what was found, what follows, and what to do.
 #[derive(Debug, Serialize)]
 pub(crate) struct Found {
     check: &'static str,
@@ -78,7 +78,7 @@ impl Found {
     }
 }
 
-/// What is said, and the worst of it.
+/// The printed findings, and the worst level among them.
 struct Report {
     json: bool,
     worst: Level,
@@ -156,12 +156,12 @@ async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     Ok(report.code())
 }
 
-/// Returns settings for names that are short-lived, so that nothing is remembered of this.
+/// Returns settings with a short retention, so that the store forgets the doctor's names soon.
 fn settings(args: &DoctorArgs) -> leasehold::Builder {
     args.store.builder().token_retention(PROBE_TTL / 2)
 }
 
-/// Looks at one server. Returns a connection to it, and the locker if that can be used.
+/// Checks one server. Returns a connection to it, and the locker if locks can be taken.
 async fn look_at(
     args: &DoctorArgs,
     url: &str,
@@ -170,7 +170,7 @@ async fn look_at(
 ) -> Result<(Probe, Option<Locker>), Failure> {
     let probe = match Probe::connect(url).await {
         Ok(probe) => probe,
-        // The library says better what is wrong.
+        // The library's error is more precise.
         Err(failure) => return Err(locker.err().unwrap_or(failure)),
     };
     report.say([Found::good("reachable", "the store accepts connections")])?;
@@ -192,7 +192,7 @@ async fn look_at(
     }
 }
 
-/// Returns what the checks find that cost a server little and leave nothing there, for the page of `leasehold serve`.
+/// Runs only the checks that cost a server little and leave nothing behind, for the page of `leasehold serve`.
 #[cfg(feature = "serve")]
 pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
     if urls[0].starts_with("memory:") {
@@ -226,11 +226,11 @@ async fn glance_at(probe: Probe) -> Vec<Found> {
 }
 
 fn in_memory() -> Found {
-    let note = "locks in memory are of one process alone: there is nothing to look at";
+    let note = "locks in memory exist in one process only: there is nothing to check";
     Found::new("reachable", Level::Note, note)
 }
 
-/// What the library found when it connected.
+/// Converts a finding that the library made when it connected.
 fn finding(finding: &Finding) -> Found {
     match finding {
         Finding::Eviction { policy } => Found::new(
@@ -238,13 +238,13 @@ fn finding(finding: &Finding) -> Found {
             Level::Bad,
             format!("maxmemory-policy is {policy}"),
         )
-        .so("a server that is full deletes locks that are held, and the next who asks gets them")
+        .so("a full server deletes held locks, and the next client that asks gets them")
         .todo("CONFIG SET maxmemory-policy noeviction, and in the server's configuration"),
         other => Found::new("store", Level::Warning, other.to_string()),
     }
 }
 
-/// Takes a lock, and gives it back.
+/// Takes a lock, and releases it.
 async fn works(locker: &Locker) -> Found {
     let start = std::time::Instant::now();
     let tried = async {
@@ -259,7 +259,7 @@ async fn works(locker: &Locker) -> Found {
             let took = server::exactly(start.elapsed());
             Found::good(
                 "usable",
-                format!("a lock was taken and given back within {took}"),
+                format!("a lock was taken and released within {took}"),
             )
         }
         Err(error) => {
@@ -268,7 +268,7 @@ async fn works(locker: &Locker) -> Found {
     }
 }
 
-/// Of a lock that nobody else uses.
+/// Returns the name of a lock that nobody else uses.
 fn probe_name() -> Name {
     Name::new(format!("leasehold-doctor/{}", std::process::id())).expect("it is short")
 }

@@ -1,4 +1,4 @@
-//! Looks at a quorum: at each of its servers, and at all of them together.
+//! Checks a quorum: each of its servers, and all of them together.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -16,14 +16,14 @@ use crate::out;
 use crate::probe::Probe;
 use crate::times::show;
 
-/// Looks at each server of a quorum, and then at all of them together.
+/// Checks each server of a quorum, and then all of them together.
 pub(super) async fn look(
     args: &DoctorArgs,
     urls: &[String],
     locker: Result<Locker, Failure>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    // What is wrong with the list itself is no server's fault.
+    // A mistake in the list of servers is not the fault of one server.
     let locker = match locker {
         Err(failure) if failure.exit == USAGE => return Err(failure),
         locker => locker,
@@ -74,7 +74,7 @@ pub(super) fn away(failure: &Failure) -> Found {
         .so("the quorum goes on without this server as long as a majority is there")
 }
 
-/// Returns how many servers vote, and which of those that are there do not.
+/// Reports how many servers vote, and which reachable ones do not.
 fn votes(events: &mut LeaseEvents, (there, of): (usize, usize)) -> Vec<Found> {
     let mut silent = BTreeMap::new();
     while let Some(Some(event)) = events.next().now_or_never() {
@@ -85,7 +85,7 @@ fn votes(events: &mut LeaseEvents, (there, of): (usize, usize)) -> Vec<Found> {
         }
     }
     let (voting, needed) = (there.saturating_sub(silent.len()), of / 2 + 1);
-    let what = format!("{voting} of {of} servers vote, and {needed} are needed");
+    let what = format!("{voting} of {of} servers vote; a majority is {needed}");
     let mut found: Vec<_> = silent.into_iter().map(quarantined).collect();
     found.push(if voting == of {
         Found::good("votes", what)
@@ -109,20 +109,21 @@ fn quarantined((server, left): (u32, Duration)) -> Found {
     );
     Found::new("votes", Level::Note, what)
         .so("it may have forgotten locks, and counts as missing until then")
-        .todo("let the next server alone until then")
+        .todo("do not restart another server until then")
 }
 
-/// Reports the longest time to live that the server keeps, if it is one of a quorum.
+/// Reports the longest time to live that the server stores, if it belongs to a quorum.
 pub(super) async fn kept(probe: &Probe, namespace: &str) -> Option<Found> {
     let key = LockKey::new(namespace, &probe_name()).ok()?.mark();
     let kept = probe.ask(&["HGET", key.lock(), "longest"]).await.ok()?;
     let longest = show(Duration::from_millis(kept.as_u64()?));
-    let what = format!("it is one of a quorum, with leases of up to {longest} (longest_ttl)");
+    let what =
+        format!("the server belongs to a quorum with leases of up to {longest} (longest_ttl)");
     let so = format!(
-        "after a restart it does not vote for {longest}, and lockers with another longest_ttl are refused"
+        "after a restart it does not vote for {longest}; lockers with another longest_ttl are refused"
     );
     let todo = format!(
-        "to change it, stop all lockers, wait for {longest}, run DEL {} at every server, and start them anew",
+        "to change it, stop all lockers, wait for {longest}, run DEL {} at every server, and start the lockers again",
         key.lock()
     );
     let found = Found::new("quorum", Level::Note, what);

@@ -1,4 +1,4 @@
-//! What this user may do, one by one: each command is tried in a way that changes nothing.
+//! Checks each right of this user, by commands that change nothing.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::probe::{Probe, Want, client};
 
 const TO_HEAR: Duration = Duration::from_secs(2);
 
-/// Rights that belong together, and what fails without one of them.
+/// Rights that belong together, and what fails without them.
 struct Group {
     level: Level,
     rights: &'static str,
@@ -24,35 +24,36 @@ const GROUPS: [Group; 5] = [
     Group {
         level: Level::Bad,
         rights: Rights::LOCKS,
-        so: "no lock can be taken, given back or waited for",
+        so: "no lock can be taken, released or waited for",
     },
     Group {
         level: Level::Warning,
         rights: Rights::PUSHES,
-        so: "waiters are not told at once that they have the lock, nor holders that it was taken away",
+        so: "waiters and holders are not notified: a handoff takes up to 5 s, and a holder learns of a forced \
+             release only at its next renewal",
     },
     Group {
         level: Level::Note,
         rights: "+info",
-        so: "version, eviction, persistence and replicas cannot be looked at",
+        so: "version, eviction, persistence and replicas cannot be checked",
     },
     Group {
         level: Level::Note,
         rights: Rights::LIST,
-        so: "locks cannot be listed. This right shows the names of all keys of the database: where tenants \
-             distrust one another, leave it out",
+        so: "locks cannot be listed. This right shows the names of all keys of the database: leave it out if \
+             tenants distrust one another",
     },
     Group {
         level: Level::Note,
         rights: Rights::TRACKING,
         so: "a holder learns only at its next renewal that its lock's key was deleted or overwritten. \
-             +client|tracking shows the names of all keys of the server: where tenants distrust one another, \
-             leave it out, and let programs turn tracking off",
+             +client|tracking shows the names of all keys of the server: leave it out if tenants distrust one \
+             another, and turn tracking off in programs",
     },
 ];
 
-/// A command that takes this right, as one would type it; it changes nothing. KEY is of a lock that nobody has,
-/// CHANNEL one that nobody hears. SUBSCRIBE is tried on a connection of its own.
+/// Returns a command that needs this right and changes nothing. KEY stands for the key of a free lock, CHANNEL for a
+/// channel without subscribers. SUBSCRIBE is tried on a connection of its own.
 fn trial(right: &str) -> &'static str {
     match right {
         "+eval" => "EVAL return(1) 0",
@@ -61,7 +62,7 @@ fn trial(right: &str) -> &'static str {
         "+exists" => "EXISTS KEY",
         "+hget" => "HGET KEY f",
         "+hgetall" => "HGETALL KEY",
-        // A field without a value: refused, if not before.
+        // A field without a value: the server refuses it even with the right.
         "+hset" => "HSET KEY f 1 g",
         "+hdel" => "HDEL KEY f",
         "+pexpire" => "PEXPIRE KEY 1000",
@@ -86,7 +87,7 @@ fn trial(right: &str) -> &'static str {
     }
 }
 
-/// Tries all of them, and whether a message to oneself arrives.
+/// Tries all rights, and whether a message that the user sends to itself arrives.
 pub(super) async fn look(probe: &Probe, url: &str, namespace: &str) -> Result<Vec<Found>, Failure> {
     let mut lacks = Lacks::new(namespace)?;
     let heard = hears(probe, url, &lacks.channel).await;
@@ -154,7 +155,7 @@ impl Lacks {
 
     fn note(&mut self, right: &'static str, answer: Result<(), Want>) {
         let on_key = trial(right).contains("KEY");
-        // PUBSUB is not asked for the channel's sake.
+        // PUBSUB NUMSUB needs no permission for the channel.
         let on_channel = matches!(right, "+publish" | "+subscribe");
         match answer {
             Err(Want::Command) => return self.commands.push(right),
@@ -184,7 +185,7 @@ impl Lacks {
         !self.of(rights).is_empty()
     }
 
-    /// A finding for each group, the worst first, with one line that gives all that is missing.
+    /// Returns a finding for each group, the worst first. One line in it grants all missing rights.
     fn found(&self, user: &str) -> Vec<Found> {
         let lacking = GROUPS.iter().filter(|group| self.any(group.rights));
         let mut found: Vec<_> = lacking
@@ -209,7 +210,7 @@ impl Lacks {
     }
 }
 
-/// An argument as redis-cli reads it.
+/// Quotes an argument for redis-cli.
 fn word(argument: &str) -> String {
     let plain = |c: char| !c.is_control() && !matches!(c, '"' | '\'' | ' ');
     if argument.chars().all(plain) {
@@ -243,7 +244,7 @@ fn pushes(heard: Result<Duration, String>, refused: bool) -> Found {
     found.todo("see what is between this machine and the server: some proxies pass no messages on")
 }
 
-/// How long a message to oneself took, or why none came.
+/// Returns how long a message that the user sent to itself took, or why none arrived.
 async fn hears(probe: &Probe, url: &str, channel: &str) -> Result<Duration, String> {
     let start = Instant::now();
     match timeout(TO_HEAR, hear(probe, url, channel)).await {
@@ -282,7 +283,7 @@ async fn subscribes(url: &str, channel: &str) -> Result<(), Want> {
 mod tests {
     use super::*;
 
-    /// Catches a right that is documented, and that nobody who lacks it hears of.
+    /// Catches a documented right that the doctor does not check.
     #[test]
     fn each_right_is_tried() {
         for right in GROUPS.iter().flat_map(|group| group.rights.split(' ')) {

@@ -1,4 +1,4 @@
-//! The server: how fast, how old, what it does with keys, and what its clock says.
+//! Checks the server: its speed, version, memory, persistence, replicas, scripts and clock.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,12 +10,12 @@ use crate::times::show;
 const ROUND_TRIPS: usize = 25;
 const SLOW: Duration = Duration::from_millis(50);
 const VERY_SLOW: Duration = Duration::from_millis(500);
-/// Two clocks that are synchronised differ by less.
+/// The largest difference of two synchronized clocks.
 const CLOCK_OFF: Duration = Duration::from_secs(1);
-/// Those who generate scripts fill the server with them.
+/// So many cached scripts suggest that a program generates them.
 const MANY_SCRIPTS: u64 = 1_000;
 
-/// Round trips, and the clock.
+/// Measures round trips and the clock.
 pub(super) async fn pace(probe: &Probe) -> Vec<Found> {
     let mut trips = Vec::new();
     let mut offset: Option<(Duration, f64)> = None;
@@ -32,7 +32,7 @@ pub(super) async fn pace(probe: &Probe) -> Vec<Found> {
             }
         };
         let trip = start.elapsed();
-        // The shortest trip says most exactly when the server looked at its clock.
+        // The shortest round trip shows most exactly when the server read its clock.
         if offset.is_none_or(|(shortest, _)| trip < shortest) {
             offset = Some((trip, time.as_secs_f64() - (wall + trip / 2).as_secs_f64()));
         }
@@ -83,7 +83,7 @@ fn clock(offset: f64) -> Found {
         );
         return Found::good("clock", what);
     }
-    // It was measured to within a part of a round trip.
+    // The measurement is exact to a part of a round trip.
     let rounded = Duration::from_secs_f64((offset.abs() * 10.0).round() / 10.0);
     let way = if offset > 0.0 { "ahead of" } else { "behind" };
     Found::new(
@@ -96,7 +96,7 @@ fn clock(offset: f64) -> Found {
     .todo("synchronise both (ntpd, chrony with maxslewrate 500), and step a clock only before the server starts")
 }
 
-/// What `INFO` says.
+/// The fields of `INFO`.
 pub(super) async fn look(probe: &Probe) -> Vec<Found> {
     match probe.info().await {
         Ok(info) => {
@@ -110,7 +110,7 @@ pub(super) async fn look(probe: &Probe) -> Vec<Found> {
             ];
             all.into_iter().flatten().collect()
         }
-        // The rights say what that means.
+        // The check of rights reports what that means.
         Err(refusal) if refusal.want().is_some() => Vec::new(),
         Err(refusal) => vec![
             Found::new(
@@ -160,12 +160,12 @@ fn version(info: &Info) -> Vec<Found> {
         Found::good("version", what)
     } else {
         Found::new("version", Level::Bad, what)
-            .so("the script needs what came with 7.0: no lock can be taken")
+            .so("the script needs features of Redis 7.0: no lock can be taken")
             .todo("use Redis 7.0 or newer")
     };
     let mode = info.is("cluster_enabled", "1").then(|| {
-        Found::new("topology", Level::Note, "the server is of a cluster")
-            .so("this looked at one of its nodes alone")
+        Found::new("topology", Level::Note, "the server belongs to a cluster")
+            .so("only this node was checked")
     });
     [Some(version), mode].into_iter().flatten().collect()
 }
@@ -184,14 +184,14 @@ fn memory(info: &Info) -> Vec<Found> {
         return vec![Found::good("memory", what)];
     }
     let so = if evicts {
-        "keys are evicted soon, and locks among them"
+        "keys will be evicted soon, locks among them"
     } else {
-        "the server refuses to write soon, and no lock can be taken or renewed then"
+        "the server will refuse writes soon, and then no lock can be taken or renewed"
     };
     vec![
         Found::new("memory", Level::Warning, what)
             .so(so)
-            .todo("give it more memory, or keep other data elsewhere"),
+            .todo("give the server more memory, or move other data elsewhere"),
     ]
 }
 
@@ -217,7 +217,7 @@ fn keeps(info: &Info) -> Vec<Found> {
     let mut found: Vec<_> = failed
         .map(|(_, what)| {
             Found::new("persistence", Level::Warning, what)
-                .so("the server may refuse writes until that is mended, so that no lock can be taken")
+                .so("the server may refuse writes until this is fixed, and then no lock can be taken")
                 .todo("see the server's log and the disk")
         })
         .collect();
@@ -225,16 +225,16 @@ fn keeps(info: &Info) -> Vec<Found> {
         found.push(Found::new(
             "persistence",
             Level::Warning,
-            "the server still loads its data",
+            "the server is still loading its data",
         ));
     }
     found.push(if info.is("aof_enabled", "1") {
         Found::good("persistence", "there is an append-only file")
     } else {
         Found::new("persistence", Level::Note, "there is no append-only file")
-            .so("a server that restarts may have forgotten who holds what: two may hold a lock then, until \
-                 the first one's next renewal. Their tokens differ, unless they are dense ones")
-            .todo("if that matters: appendonly yes; and let what is written to check tokens")
+            .so("after a restart the server may have forgotten holders: a lock may have two of them until the first \
+                 one's next renewal. Their tokens differ, unless they are dense")
+            .todo("if that matters: appendonly yes; and check tokens in the storage that holders write to")
     });
     found
 }
@@ -243,7 +243,7 @@ fn replicas(info: &Info) -> Vec<Found> {
     if info.is("role", "slave") {
         return vec![
             Found::new("replicas", Level::Bad, "the server is a replica")
-                .so("it takes no writes: no lock can be taken")
+                .so("a replica accepts no writes: no lock can be taken")
                 .todo("name the primary in the URL"),
         ];
     }
@@ -251,15 +251,14 @@ fn replicas(info: &Info) -> Vec<Found> {
     if connected == 0 {
         return vec![
             Found::new("replicas", Level::Note, "there is no replica")
-                .so("while the server is away no lock can be taken, and those that are held are lost by \
-                     their time to live")
+                .so("while the server is down no lock can be taken, and held ones are lost after their time to live")
         ];
     }
     vec![
         Found::new("replicas", Level::Note, format!("{connected} connected"))
-            .so("a failover to one that lags can give a lock to a second holder, for up to a lease's life; \
+            .so("a failover to a lagging replica can give a lock to a second holder for up to a lease's life; \
                  its token is greater")
-            .todo("let what is written to check tokens"),
+            .todo("check tokens in the storage that holders write to"),
     ]
 }
 
@@ -273,8 +272,8 @@ fn scripts(info: &Info) -> Vec<Found> {
     }
     vec![
         Found::new("scripts", Level::Warning, what)
-            .so("somebody makes ever new scripts: they fill the server's memory")
-            .todo("find who (MONITOR), and let it pass what changes as ARGV"),
+            .so("a program generates new scripts all the time, which fill the server's memory")
+            .todo("find the program (MONITOR), and have it pass changing values as ARGV"),
     ]
 }
 
@@ -350,7 +349,7 @@ mod tests {
                 .so
                 .as_ref()
                 .expect("it has")
-                .contains("refuses")
+                .contains("refuse")
         );
         assert!(
             full("950", "allkeys-lru")[0]
