@@ -1,5 +1,5 @@
-//! Three ways to stop: a limit for waiting, a call that is dropped, and work that ends with its lease.
-//! Neither of the first two leaves a lock or a place in line behind.
+//! Three ways to stop: a limit for waiting, a dropped call, and work that ends with its lease. The first two leave
+//! neither a lock nor a place in line behind.
 //!
 //! `cargo run --example cancellation`; with `LEASEHOLD_URL=redis://…` on a server.
 
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let lock = locker.lock(NAME)?;
     let lease = lock.acquire().await?;
 
-    // That somebody else holds the lock is no error.
+    // It is not an error that somebody else holds the lock.
     let second = lock.acquire_within(A_WHILE).await?;
     println!("after {A_WHILE:?} of waiting: {second:?}");
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("waiters in line: {}", locker.inspect(NAME).await?.waiting);
 
-    // `run` drops its work, wherever that is, at the moment of the loss.
+    // `run` drops its work at any await point as soon as the lease is lost.
     locker.force_release(NAME).await?;
     if let Err(lost) = lease.run(std::future::pending::<()>()).await {
         println!("the work stopped: {lost}");

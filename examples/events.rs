@@ -1,5 +1,5 @@
-//! Holds a lock, takes it again whenever it is lost, and prints what happens to it. Delete its key
-//! (`redis-cli DEL '{leasehold:example}'`), stop the server, or run this twice, and see.
+//! Holds a lock, takes it again whenever it is lost, and prints its events. To see some, delete its key
+//! (`redis-cli DEL '{leasehold:example}'`), stop the server, or run this twice.
 //!
 //! `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example events`
 

@@ -1,5 +1,5 @@
-//! Leads for as long as it holds a lock, one process at a time. Start it several times: if the leader
-//! is killed, the next in line leads when its lease has ended; at Ctrl-C it leads at once.
+//! Leads for as long as it holds a lock, one process at a time. Start it several times. If you kill the leader, the next
+//! process leads when the lease has ended; after Ctrl-C it leads at once.
 //!
 //! `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example leader`
 
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn lead_in_turn(locker: &Locker) -> Result<(), Box<dyn Error>> {
     let mut tenures = locker.lock("leader")?.ttl(Duration::from_secs(5)).hold();
     while let Some(lease) = tenures.try_next().await? {
-        // The loss drops the work; then it waits for its next turn.
+        // A loss drops the work. The loop then waits for the next turn.
         if let Err(lost) = lease.run(lead(lease.token())).await {
             println!("no longer leading: {lost}");
         }

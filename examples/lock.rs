@@ -1,5 +1,4 @@
-//! Takes a lock, works while it holds it, and releases it. Run it in two terminals: the second one
-//! waits in line.
+//! Takes a lock, works while it holds it, and releases it. Run it in two terminals: the second one waits.
 //!
 //! `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example lock`
 
@@ -17,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         outcome = ship(&locker) => outcome,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
     };
-    // Also after an error or Ctrl-C: whoever is next in line need not wait for the lease to end.
+    // Release also after an error or Ctrl-C, so that the next waiter need not wait for the lease to end.
     locker.shutdown().await;
     outcome
 }
@@ -27,7 +26,7 @@ async fn ship(locker: &Locker) -> Result<(), Box<dyn Error>> {
     let Some(lease) = lock.acquire_within(Duration::from_secs(30)).await? else {
         return Err("another process held orders/42 for 30 s".into());
     };
-    // Drops the work at the moment of loss, if it comes to that.
+    // `run` drops the work if the lease is lost.
     lease.run(work(lease.token())).await?;
     lease.release().await?;
     println!("released");

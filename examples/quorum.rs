@@ -1,7 +1,7 @@
-//! A lock at several independent servers, of which a majority decides: it outlives the others.
+//! A lock on several independent servers: it works as long as a majority of them does.
 //!
-//! `cargo run --example quorum -- redis://one redis://two redis://three`; without URLs there are five
-//! stores in this program's memory, and two of them are cut off.
+//! `cargo run --example quorum -- redis://one redis://two redis://three`; without URLs it uses five stores in memory, and
+//! cuts two of them off.
 
 use std::error::Error;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         MemoryStore::named("1").cut_off();
         MemoryStore::named("2").cut_off();
     }
-    // The work. If a majority were lost, it would be dropped, and this would be an error.
+    // Work here. If a majority were lost, `run` would drop the work and return an error.
     lease.run(sleep(Duration::from_secs(3))).await?;
     lease.release().await?;
     locker.shutdown().await;

@@ -1,4 +1,4 @@
-//! A Redis client of the smallest kind, and the adapter by which the lock uses it.
+//! A minimal Redis client, and the adapter by which the lock uses it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,15 +15,15 @@ use tokio::task::AbortHandle;
 const RETRY: Duration = Duration::from_millis(50);
 /// How many commands may wait to be written.
 const MOST_WAITING: usize = 1_024;
-/// The longest reply that is read, and how deep its lists may be.
+/// The longest reply that is accepted, and how deep its lists may be.
 const LONGEST: usize = 16 * 1_024 * 1_024;
 const DEEPEST: usize = 8;
 
-/// One connection for commands, made anew when it breaks, and one for each channel.
+/// A client with one connection for commands, replaced when it breaks, and one for each channel.
 pub(crate) struct Client {
     address: String,
     calls: mpsc::Sender<Call>,
-    /// Why it is down, while it is.
+    /// The reason why the connection is down; `None` while it is up.
     state: watch::Receiver<Option<String>>,
     connection: AbortHandle,
 }
@@ -115,7 +115,7 @@ async fn keep_connected(
         let Err(error) = broken else { return };
         let reason = error.to_string();
         state.send_replace(Some(reason.clone()));
-        // What comes while it is down is not kept: the lock asks again when it is up.
+        // Messages are not kept while the connection is down: the lock asks again when it is up.
         let refuse = async {
             while let Some(call) = calls.recv().await {
                 let error = CallError::Unreachable(reason.clone());
@@ -126,7 +126,7 @@ async fn keep_connected(
     }
 }
 
-/// Writes commands, and gives their replies back in the same order. Ends well if there are no more.
+/// Writes commands and returns their replies in the same order, until there are no more commands.
 async fn serve(stream: TcpStream, calls: &mut mpsc::Receiver<Call>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (read, mut write) = stream.into_split();
@@ -153,7 +153,7 @@ async fn serve(stream: TcpStream, calls: &mut mpsc::Receiver<Call>) -> io::Resul
     }
 }
 
-/// Hears a channel until its connection breaks.
+/// Receives the messages of a channel until its connection breaks.
 async fn hear(address: &str, channel: &str, hearing: &Hearing) -> io::Result<()> {
     let (read, mut write) = TcpStream::connect(address).await?.into_split();
     let subscribe = [b"SUBSCRIBE", channel.as_bytes()];

@@ -1,4 +1,4 @@
-//! The lock through a Redis client of one's own: [`client`] is the smallest that the lock can rely on.
+//! The lock on your own Redis client: [`client`] has all that the lock needs, and no more.
 //!
 //! `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example adapter`
 

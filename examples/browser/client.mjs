@@ -1,25 +1,25 @@
 // A client, in a worker of its own: an engine, a locker, and a program that writes under the lock.
 import { Locker } from "./leasehold/index.browser.js";
 
-/** Milliseconds that a lease lives. */
+/** The time to live of a lease, in milliseconds. */
 const TTL = 5_000;
-/** Between looking at the lease and sending the write: in truth microseconds, here long enough to be hit. */
+/** The time from checking the lease to sending the write: really microseconds, here long enough to pause in it. */
 const MOMENT = 1_500;
 const RUNNING = 0;
 const PAUSED = 1;
 
-/** Memory that the page shares: whether this thread is to stand still. */
+/** Memory shared with the page, which pauses this thread by it. */
 let control;
 let lock;
 let lease;
 let giveUp;
 
-/** Stands still while the page says so: no timer, no message, no engine has a turn. */
+/** Blocks this thread while the page says so: no timer, message or engine gets a turn. */
 function standStill() {
   while (Atomics.load(control, 0) === PAUSED) Atomics.wait(control, 0, PAUSED);
 }
 
-/** Works for a moment without a look at anything; it stands still in it if the page says so. */
+/** Works for a moment without checking the lease; the page may pause it there. */
 function work() {
   Atomics.wait(control, 0, RUNNING, MOMENT);
   standStill();
@@ -27,7 +27,7 @@ function work() {
 
 const report = (what) => postMessage({ kind: "report", ...what });
 
-/** While it is cut off there is no room for all that the error says. */
+/** A short text for an error while the network is cut, because the page has little room. */
 const inShort = ({ code, message }) => (code === "timeout" ? "the lock service did not answer" : message);
 
 const commands = {
@@ -69,7 +69,7 @@ const commands = {
     report({ state: "writing" });
     try {
       const read = await ask("storage", { read: true, token });
-      // The look at the lease that every careful program makes, as late as it can.
+      // Every careful program checks its lease as late as it can.
       if (!mine.valid) {
         report({ state: "gaveUp", token });
         return;
@@ -84,14 +84,14 @@ const commands = {
   },
 };
 
-/** Reports what happens to the lease. */
+/** Reports the events of the lease. */
 async function watch(events) {
   for await (const { type, token, remaining, reason } of events) {
     report({ state: type, token, remaining, reason });
   }
 }
 
-/** What the locker takes for a Redis client: its scripts and channels go over the network of the page. */
+/** A stand-in for a Redis client: its scripts and channels use the network of the page. */
 const service = {
   eval: (_script, keys, args) => ask("service", { keys, args }),
   subscribe: async (channel, onMessage) => {
@@ -105,7 +105,7 @@ let hear;
 let count = 0;
 const asked = new Map();
 
-/** Sends a request over the network, and resolves to its reply, if there comes one. */
+/** Sends a request over the network, and resolves to its reply if one arrives. */
 function ask(to, request) {
   const id = (count += 1);
   postMessage({ kind: "request", id, to, request });

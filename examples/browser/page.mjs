@@ -12,7 +12,7 @@ const find = (selector) => document.querySelector(selector);
 
 const storage = new Storage();
 const peers = [];
-/** Lines of the document, and those that were destroyed, in the order in which they were written. */
+/** The lines of the document and the destroyed ones, in the order of their writes. */
 const shown = [];
 let story;
 
@@ -86,7 +86,7 @@ function draw(timeline) {
   timeline.draw(now);
 }
 
-/** Says what became of a write. */
+/** Shows the outcome of a write. */
 function tellWrite({ peer: { name }, token, outcome, line, destroyed, refused }) {
   if (line !== undefined) shown.push({ ...line, destroyed: false });
   for (const { number } of destroyed ?? []) {
@@ -136,7 +136,7 @@ function tell(text, kind = "") {
   find("#caption").className = kind;
 }
 
-/** Only if it is new, so that nothing is read aloud twice. */
+/** Sets a text if it is new, so that screen readers do not read it twice. */
 function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -2,31 +2,31 @@
 
 const RUNNING = 0;
 const PAUSED = 1;
-/** Milliseconds for which what happened is kept: more than the timeline shows. */
+/** How many milliseconds of history are kept: more than the timeline shows. */
 const KEPT = 120_000;
 
 export class Peer {
   /** `none`, `waiting`, `held` or `releasing`. */
   tenure = "none";
-  /** The write under way: when the client looked at its lease, sent it, and it arrived. */
+  /** The write under way: when the client checked its lease, when it sent the write, and when that arrived. */
   write;
   token;
-  /** When its lease ends unless it is renewed. */
+  /** The time at which its lease ends unless it is renewed. */
   deadline = 0;
   paused = false;
   cutOff = false;
   note = "";
-  /** What happened, for the timeline; what goes on has no `until`. */
+  /** The history for the timeline. A span that goes on has no `until`. */
   history = { leases: [], pauses: [], cuts: [], writes: [] };
 
   #worker = new Worker("client.mjs", { type: "module" });
   #control = new Int32Array(new SharedArrayBuffer(4));
-  /** What the network holds while it is cut; it comes late, as after a broken wire. */
+  /** Messages that the network holds back while it is cut; they arrive late. */
   #held = [];
   #services;
   #onWrite;
 
-  /** `services` answer the requests; `onWrite` hears what became of writes. */
+  /** `services` answer the requests; `onWrite` is called with the outcome of each write. */
   constructor(name, services, onWrite) {
     this.name = name;
     this.#services = services;
@@ -35,7 +35,7 @@ export class Peer {
     this.#worker.postMessage({ kind: "start", memory: this.#control });
   }
 
-  /** What may be asked of it now. */
+  /** The actions that are possible now. */
   can(action) {
     const able = {
       acquire: !this.paused && this.tenure === "none",
@@ -54,14 +54,14 @@ export class Peer {
     else this.#ask(action);
   }
 
-  /** What it is doing, in a few words. */
+  /** Describes its activity in a few words. */
   status(now) {
     const where = [this.paused && "paused", this.cutOff && "cut off"].filter(Boolean).join(", ");
     const what = this.#doing(now);
     return where ? `${where}: ${what}` : what;
   }
 
-  /** Forgets what has left the timeline. */
+  /** Forgets spans that have left the timeline. */
   forget(now) {
     const isKept = ({ until = now }) => until > now - KEPT;
     for (const [kind, spans] of Object.entries(this.history)) this.history[kind] = spans.filter(isKept);
@@ -83,13 +83,13 @@ export class Peer {
 
   #ask(kind) {
     this.note = "";
-    // So that it is not asked twice before it reports.
+    // So that the page does not ask twice before the client reports.
     if (kind === "write") this.write = {};
     if (kind === "acquire") this.tenure = "waiting";
     this.#worker.postMessage({ kind });
   }
 
-  /** Its thread stands still, wherever it is; also its engine, whose timers are of that thread. */
+  /** Pauses its thread at any point, with its engine, whose timers run on that thread. */
   #pause(paused) {
     this.paused = paused;
     Atomics.store(this.#control, 0, paused ? PAUSED : RUNNING);

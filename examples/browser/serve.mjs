@@ -1,4 +1,4 @@
-// Serves the page, and the npm package as `cargo xtask package` made it; on loopback, and nothing else.
+// Serves the page and the npm package that `cargo xtask package` made, on loopback only.
 import { createReadStream, existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -13,7 +13,7 @@ const HELP = `Serves the paused writer, to play with in a browser, on loopback o
 
 Before the first run: cargo xtask package. Ctrl-C ends it.`;
 
-/** A folder of the repository for each folder of the site. */
+/** The folder of the repository for each folder of the site. */
 const FOLDERS = {
   "/": new URL("./", import.meta.url),
   "/leasehold/": new URL("../../bindings/node/dist/", import.meta.url),
@@ -46,7 +46,7 @@ export async function serve(port) {
   return server;
 }
 
-/** Each path that there is, and its file: what is not listed here is not served, whatever is asked for. */
+/** Every path of the site and its file. Other paths are not served. */
 async function filesOfSite() {
   const files = new Map();
   for (const [path, folder] of Object.entries(FOLDERS)) {
@@ -59,7 +59,7 @@ async function filesOfSite() {
 }
 
 function answer(files, request, response) {
-  // A name that a foreign page had resolved to this machine is no name of this server.
+  // Refuse host names that another site made resolve to this machine.
   const isOurs = /^(?:127\.0\.0\.1|localhost)(?::\d+)?$/.test(request.headers.host ?? "");
   const file = files.get(request.url.split("?")[0]);
   if (request.method !== "GET" || !isOurs || file === undefined) {

@@ -1,4 +1,4 @@
-// The lock service: the store of `memory://`, of which the clients are in other threads.
+// The lock service: the store behind `memory://`, for clients in other threads.
 import { compileMemory } from "./leasehold/leasehold-memory.js";
 
 /** The id of a client is the end of its channel's name. */
@@ -6,7 +6,7 @@ const ID = 16;
 
 export class LockService {
   #server;
-  /** What hears the pushes, by the ids of clients. */
+  /** The receivers of pushes, by client ID. */
   #ears = new Map();
 
   static async start() {
@@ -18,7 +18,7 @@ export class LockService {
     this.#server = server;
   }
 
-  /** Does what the package's script does on a Redis server, and returns what that returns. */
+  /** Runs a call of the package's script as a Redis server would, and returns its reply. */
   execute(keys, args) {
     const reply = this.#server.execute(performance.now(), joined(keys), joined(args));
     for (let push = this.#server.takePush(); push !== undefined; push = this.#server.takePush()) {

@@ -1,4 +1,4 @@
-// What the lock is for: a document, of which a writer reads all, adds a line, and writes all.
+// The storage that the lock protects: a document. A writer reads all of it, adds a line, and writes all of it.
 import { Gate } from "./leasehold/fence.js";
 
 const DOCUMENT = "document";
@@ -6,28 +6,28 @@ const DOCUMENT = "document";
 const MOST = 6;
 
 export class Storage {
-  /** Whether stale tokens are refused. The gate sees all tokens, so that it can be switched on at any time. */
+  /** True if stale tokens are refused. The gate sees all tokens, so it can be switched on at any time. */
   guarded = false;
-  /** The newest last. */
+  /** The lines, the newest last. */
   lines = [];
   #gate = new Gate();
   #count = 0;
 
-  /** The lines; throws the gate's error for a stale token. */
+  /** Returns the lines. Throws the gate's error for a stale token. */
   read(token) {
     this.#admit(token);
     return this.lines;
   }
 
   /**
-   * Replaces what was read by that and one more line. Returns the line, and which lines of others that
-   * destroyed, because they were not in what was read; throws as `read` does.
+   * Replaces the document with the lines that were read and one more. Returns the new line, and the lines of others that
+   * this destroyed because they were not among the lines read. Throws as `read` does.
    */
   write(token, writer, read) {
     this.#admit(token);
     const line = { number: (this.#count += 1), writer, token };
     const known = new Set(read.map(({ number }) => number));
-    // Those that were too old to be shown are not lost, but left behind.
+    // Lines that are too old to be shown do not count as lost.
     const destroyed = this.lines.filter(({ number }) => !known.has(number));
     this.lines = [...read, line].slice(-MOST);
     return { line, destroyed };

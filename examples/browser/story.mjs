@@ -5,8 +5,8 @@ const READ = 1_800;
 const LIMIT = 20_000;
 
 /**
- * Plays it with the first two peers. `tell` shows what happens; `signal` is aborted when the visitor takes
- * over. Resolves to whether it came to its end.
+ * Plays the story with the first two peers. `tell` shows a caption; `signal` is aborted when the visitor takes over.
+ * Resolves to true if the story came to its end.
  */
 export async function play([a, b, ...others], tell, signal) {
   const over = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
@@ -47,14 +47,14 @@ export async function play([a, b, ...others], tell, signal) {
   }
 }
 
-/** Ends what goes on. */
+/** Ends all activity. */
 async function rest(peers, until) {
   for (const peer of peers) {
     if (peer.cutOff) peer.do("cut");
     if (peer.paused) peer.do("pause");
   }
   await until(() => peers.every(({ write }) => write === undefined));
-  // Not at once: a lease that was just granted to who waited is to be released, too.
+  // Not at once: a lease that was just granted to a waiter must be released too.
   await until(() => {
     for (const peer of peers) peer.do("release");
     return peers.every(({ tenure }) => tenure === "none");

@@ -1,9 +1,9 @@
 // The timeline: a lane for each client and one for the storage, drawn anew some times a second.
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Milliseconds that are shown of what is to come: as long as a lease lives. */
+/** How many milliseconds of the future are shown: the time to live of a lease. */
 const AHEAD = 5_500;
-/** Pixels a second, at least: what is too much of the past is not shown. */
+/** The least number of pixels per second; the past that does not fit is not shown. */
 const SCALE = 16;
 const MOST = 32_000;
 const BAR = 22;
@@ -69,7 +69,7 @@ function lane(scene, peer, y) {
   return drawn;
 }
 
-/** What is left of a lease is paler, and what its holder takes for one after its end is dashed. */
+/** Draws a lease: its remaining time is paler, and the time after its end in which its holder still trusts it is dashed. */
 function drawLease(scene, name, { from, until, believed, deadline, token }, y) {
   const { now } = scene;
   const end = until ?? Math.min(now, deadline);
@@ -89,7 +89,7 @@ function drawWrites(scene, { history }, y) {
     const work = [x(from), y, x(sent ?? now), y];
     const drawn = [line("halo", ...work), line("write", ...work), circle("look", x(from), y, 4)];
     if (sent === undefined) return drawn;
-    // What is still under way is between the lanes.
+    // Messages under way are between the lanes.
     const [endX, endY] = until === undefined ? [x(now), (y + storage) / 2] : [x(until), storage];
     drawn.push(line(`sent ${outcome ?? "late"}`, x(sent), y, endX, endY));
     if (until === undefined) return drawn;

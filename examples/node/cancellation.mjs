@@ -1,5 +1,5 @@
-// Three ways to stop: a limit for waiting, a call that is aborted, and work that ends with its lease. Neither of the
-// first two leaves a lock or a place in line behind.
+// Three ways to stop: a limit for waiting, an aborted call, and work that ends with its lease. The first two leave
+// neither a lock nor a place in line behind.
 //
 //   node cancellation.mjs      with LEASEHOLD_URL=redis://… on a server
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,7 +19,7 @@ await lock.acquire({ signal: unwanted.signal }).catch(print);
 const { waiting } = await locker.inspect(lock.name);
 console.log(`waiters in line: ${waiting}`);
 
-// The signal is aborted at the moment of the loss.
+// The signal is aborted as soon as the lease is lost.
 const work = lease.run((signal) => sleep(60_000, undefined, { signal }));
 await locker.forceRelease(lock.name);
 await work.catch(print);

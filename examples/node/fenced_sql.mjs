@@ -1,5 +1,5 @@
-// Writes to a database behind a guard, which refuses a holder that was replaced without knowing it. SQLite is in
-// Node from 22.13 on; the guard takes better-sqlite3, pg and mysql2, too.
+// Writes to a database behind a guard, which refuses a holder that was replaced and does not know it yet. Node has SQLite
+// since 22.13; the guard also takes better-sqlite3, pg and mysql2.
 //
 //   node fenced_sql.mjs      with LEASEHOLD_URL=redis://… on a server
 import { DatabaseSync } from "node:sqlite";
@@ -12,7 +12,7 @@ await createFenceTable(database); // Where the guard keeps tokens. Once, such as
 
 const locker = await Locker.connect(process.env.LEASEHOLD_URL ?? "memory://fenced_sql");
 const lock = locker.lock("account/7");
-// The lease of a holder that is paused for too long, say: others get the lock meanwhile.
+// Suppose that this holder is paused for too long: others get the lock meanwhile.
 const stale = await lock.acquire();
 await stale.release();
 const lease = await lock.acquire();
@@ -21,7 +21,7 @@ await withdraw(stale).catch(({ code, message }) => console.log(`late: ${code}: $
 await lease.release();
 await locker.shutdown();
 
-/** Reads and writes in one transaction, which holds the account's token from its beginning on. */
+/** Reads and writes in one transaction, which checks the account's token at its start. */
 function withdraw(token) {
   const change = "UPDATE account SET balance = balance - 30 WHERE id = 7 RETURNING balance";
   return fencedTransaction(database, "account/7", token, (tx) => tx.prepare(change).get().balance);

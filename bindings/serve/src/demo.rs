@@ -80,7 +80,7 @@ async fn lead(locker: Locker, turn: u64) -> Result<(), Error> {
     sleep(Duration::from_secs(11) * u32::try_from(turn).unwrap_or(0)).await;
     loop {
         let lease = lock.acquire().await?;
-        // The other one takes it over.
+        // The other process takes the lock over.
         lease.lost().await;
         sleep(Duration::from_secs(11)).await;
     }

@@ -35,7 +35,7 @@ const MOST_SHOWN: usize = 128;
 const CHUNK: usize = 1_000;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What the responses are made of.
+/// The state from which responses are made.
 pub(crate) struct Site {
     pub(crate) state: Arc<State>,
     /// Set once there is a connection.
@@ -44,16 +44,16 @@ pub(crate) struct Site {
     pub(crate) about: About,
 }
 
-/// What the page shows of this program.
+/// The settings that the page shows.
 #[derive(Clone, Serialize)]
 pub(crate) struct About {
     pub(crate) store: String,
     pub(crate) namespace: String,
     pub(crate) version: &'static str,
     pub(crate) demo: bool,
-    /// Whether locks may be released by force.
+    /// True if locks may be released by force.
     pub(crate) release: bool,
-    /// Whether the state of the store is examined.
+    /// True if the state of the store is examined.
     pub(crate) findings: bool,
 }
 
@@ -77,7 +77,7 @@ struct Shown {
 struct Release {
     view: String,
     name: Name,
-    /// The tenure that is to end.
+    /// The tenure to end.
     token: FencingToken,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Checks each request, also of paths that do not exist.
+/// Checks each request, even to paths that do not exist.
 async fn authorize(Extract(site): Extract<Arc<Site>>, request: Request, next: Next) -> Response {
     let decision = site
         .access

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::counts::{Counts, Histogram};
 
-/// Whether the store replies.
+/// The state of the connection to the store.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub(crate) enum Store {
@@ -16,7 +16,7 @@ pub(crate) enum Store {
     Away { error: String },
 }
 
-/// A lock, as `leasehold list --json` prints it, and a little more.
+/// A lock, with the fields that `leasehold list --json` prints and a few more.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row<'a> {

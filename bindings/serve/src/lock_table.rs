@@ -1,4 +1,4 @@
-//! All that is known of the locks, and the part of it that the pages have not been sent yet.
+//! Everything that is known about the locks, and the changes that the pages have not received yet.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ enum FirstScan {
 #[derive(Debug)]
 pub(crate) struct LockTable {
     rows: BTreeMap<Name, Option<Observation>>,
-    /// What is wrong with a lock alone, such as a key of the wrong type.
+    /// Problems of single locks, such as a key of the wrong type.
     troubles: HashMap<Name, String>,
     /// The locks whose own pages are open.
     opened: HashSet<Name>,
@@ -52,15 +52,15 @@ pub(crate) struct LockTable {
     store: Store,
     /// Why the locks cannot be listed, if the store works otherwise.
     pub(crate) unlisted: Option<String>,
-    /// Whether the server reports changes.
+    /// True if the server reports changes.
     pub(crate) tracks: bool,
     looks: u64,
     pub(crate) steps: u64,
-    /// Whether there are more locks than are observed.
+    /// True if there are more locks than are observed.
     overflown: bool,
 }
 
-/// What the pages have not been sent yet.
+/// The changes that the pages have not received yet.
 #[derive(Serialize)]
 struct Delta<'a> {
     rows: Vec<Row<'a>>,
@@ -124,7 +124,7 @@ impl LockTable {
         };
     }
 
-    /// Takes in an inspection. Returns `true` if the lock is to be inspected again.
+    /// Takes in an inspection. Returns `true` if the lock must be inspected again.
     pub(crate) fn observe(&mut self, name: &Name, inspection: Inspection, at: Instant) -> bool {
         self.looks += 1;
         self.store = Store::Up;
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(table.counts.acquired, 0, "it may be old");
         table.observe(&new.0, dense(new.2), looked);
         assert_eq!(table.counts.acquired, 1);
-        // After a name was left out, another scan has to find all names.
+        // After a name was left out, another scan must find all names.
         table.skip();
         table.scanned();
         assert_eq!(table.first_scan, FirstScan::Pending);

@@ -1,4 +1,4 @@
-//! What a program may choose of the page, and what can be wrong with that.
+//! The options of the page, and their errors.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ const MOST_LOOKS: u32 = 10_000;
 /// texts `check`, `level` (`good`, `note`, `warning` or `bad`), `what`, and optionally `so` (what follows) and `do`.
 pub type Findings = Box<dyn Fn(Locker) -> BoxFuture<'static, Value> + Send + Sync>;
 
-/// What the page shows, where, and to whom.
+/// The options of a page: what it shows, where, and to whom.
 ///
 /// ```
 /// let mut options = leasehold_serve::Options::new(["redis://127.0.0.1:6379"]);
@@ -31,7 +31,7 @@ pub struct Options {
     pub namespace: String,
     /// The longest time to live of a lease on a quorum: [`Builder::longest_ttl`].
     pub longest_ttl: Option<Duration>,
-    /// The address and port to listen at; `127.0.0.1:8420` by default. Port 0 stands for any free port.
+    /// The address and port to listen on; `127.0.0.1:8420` by default. Port 0 stands for any free port.
     pub listen: SocketAddr,
     /// The token that each request needs: 16 to 256 letters, digits and `-_.~`. Without one [`serve`](crate::serve)
     /// makes one if other machines can reach [`listen`](Self::listen), and otherwise no token is needed.
@@ -39,13 +39,13 @@ pub struct Options {
     /// Host names under which browsers find the page, except `localhost`. Requests with any other name are refused,
     /// because another site could make its own name lead here (DNS rebinding).
     pub hosts: Vec<String>,
-    /// Whether the page may release locks by force. This needs a [`token`](Self::token).
+    /// Lets the page release locks by force. This needs a [`token`](Self::token).
     pub allow_release: bool,
     /// The most inspections a second, 1 to 10,000; 500 by default.
     pub looks: u32,
-    /// Whether to do without `CLIENT TRACKING`, by which a server reports which locks change.
+    /// Turns off `CLIENT TRACKING`, by which a server reports which locks change.
     pub poll_only: bool,
-    /// What to show of the state of the store, once a minute; nothing by default.
+    /// Examines the store once a minute, for findings that the page shows; nothing by default.
     pub findings: Option<Findings>,
     pub(crate) demo: bool,
 }
@@ -59,15 +59,15 @@ pub enum Error {
     Option {
         /// The name of the field.
         name: &'static str,
-        /// What is wrong with it.
+        /// The reason why it is not valid.
         what: String,
     },
-    /// The address cannot be listened at.
+    /// The page cannot listen on the address.
     #[error("listening at {address}: {error}")]
     Listen {
         /// The address of [`Options::listen`].
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The store refused the connection, or its URL is not valid.
@@ -79,7 +79,7 @@ pub enum Error {
 }
 
 impl Options {
-    /// The locks of a store, or of a quorum if there are several URLs.
+    /// Returns options for the locks of a store, or of a quorum if there are several URLs.
     pub fn new(urls: impl IntoIterator<Item: Into<String>>) -> Self {
         Self {
             urls: urls.into_iter().map(Into::into).collect(),
@@ -96,7 +96,7 @@ impl Options {
         }
     }
 
-    /// A few invented contenders on an in-memory store, so that there is something to see.
+    /// Returns options for invented contenders on an in-memory store.
     ///
     /// ```
     /// let options = leasehold_serve::Options::demo();

@@ -19,11 +19,11 @@ const TICK: Duration = Duration::from_millis(50);
 const MOST_UNDER_WAY: usize = 128;
 /// The pause between two inspections of a lock that changes all the time, if a page shows it.
 const SHOWN_GAP: Duration = Duration::from_millis(250);
-/// The same of any other lock.
+/// The pause between two inspections of a lock that changes all the time, if no page shows it.
 const GAP: Duration = Duration::from_secs(1);
 /// The pause between two inspections while the store is away.
 const RETRY: Duration = Duration::from_millis(500);
-/// The pause before a lock is inspected again that cannot be read.
+/// The pause after a lock could not be read.
 const TROUBLED: Duration = Duration::from_secs(30);
 /// A lock is inspected once more before its time to live ends, to see whether it was renewed.
 const NEAR_THE_END: Duration = Duration::from_millis(300);
@@ -45,14 +45,14 @@ pub(crate) struct Poller {
     state: Arc<State>,
     /// The most inspections a second.
     looks: u32,
-    /// Whether inspections cost nothing, because the store is in this process.
+    /// True if inspections cost nothing, because the store is in this process.
     free: bool,
     schedule: Schedule,
     under_way: FuturesUnordered<Inspecting>,
     shown: Arc<HashSet<Name>>,
-    /// What the current scan has found so far.
+    /// The locks that the current scan has found so far.
     scanned: HashSet<Name>,
-    /// What was known when the current scan began.
+    /// The locks that were known when the current scan began.
     before: BTreeSet<Name>,
     /// How many inspections may begin now.
     allowance: f64,
@@ -193,7 +193,7 @@ impl Poller {
             }
             Scanned::End => {
                 let before = std::mem::take(&mut self.before);
-                // Those that the scan did not find were free at some moment.
+                // Locks that the scan did not find were free at some moment.
                 for name in before.difference(&self.scanned.drain().collect()) {
                     if self.schedule.has(name) && !self.state.table().is_free(name) {
                         self.hasten(name, now);

@@ -16,7 +16,7 @@ use crate::state::State;
 const STEP: Duration = Duration::from_millis(250);
 /// The least time from the beginning of one scan to that of the next.
 const SCAN: Duration = Duration::from_secs(1);
-/// The same if the server reports new locks.
+/// The least time between the beginnings of two scans if the server reports new locks.
 const SCAN_IF_TRACKED: Duration = Duration::from_secs(30);
 const AFTER_AN_ERROR: Duration = Duration::from_secs(1);
 

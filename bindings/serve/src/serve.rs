@@ -31,11 +31,11 @@ const INSPECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often pages are sent what changed.
 const SEND_CHANGES: Duration = Duration::from_millis(250);
-/// The sums are sent with each so many-th send of changes.
+/// The sums are sent once for this many sends of changes.
 const SENDS_PER_SUM: u32 = 4;
 /// How often the findings are renewed.
 const EXAMINE: Duration = Duration::from_secs(60);
-/// Steps of the scan that the poller may be behind.
+/// How many steps of the scan may wait for the poller.
 const STEPS_BEHIND: usize = 4;
 
 /// A page that is being served. Dropping it ends that.
@@ -205,7 +205,7 @@ async fn send(state: Arc<State>) {
     }
 }
 
-/// Renews the findings again and again.
+/// Renews the findings at an interval.
 async fn examine(findings: Findings, locker: Locker, state: Arc<State>) {
     loop {
         let found = findings(locker.clone()).await;

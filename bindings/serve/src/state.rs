@@ -1,4 +1,4 @@
-//! What the tasks of the page share.
+//! The state that the tasks of the page share.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const MOST_VIEWS: usize = 32;
 /// How many messages a slow page may be behind.
 const BEHIND: usize = 64;
 
-/// What is sent to all pages.
+/// A message to all pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) event: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct State {
     findings: Mutex<Arc<str>>,
 }
 
-/// What one page shows.
+/// The locks that one page shows.
 #[derive(Default, Debug)]
 pub(crate) struct View {
     pub(crate) names: Vec<Name>,
@@ -164,7 +164,7 @@ impl State {
     }
 }
 
-/// Locks a mutex. What a panic has left is as good as any, because each lock is inspected again.
+/// Locks a mutex, even after a panic of its holder: the next inspections correct the state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 // Hands what a locker counts to prom-client. This file is all that a program needs of the example.
 
-/** What `locker.stats()` has, and its names in Prometheus: those of `Stats::to_prometheus` in Rust. */
+/** The fields of `locker.stats()` and their names in Prometheus, the same as in Rust's `Stats::to_prometheus`. */
 const METRICS = [
   ["held", "gauge", "leasehold_held", "Tenures that are held."],
   ["waiting", "gauge", "leasehold_waiting", "Acquisitions that are under way."],

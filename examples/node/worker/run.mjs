@@ -25,7 +25,7 @@ const workerd = new Miniflare({
   modules: [
     { type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text },
     await wasm("leasehold.wasm"),
-    // Of `memory://`, which is all that there is without a Redis.
+    // `memory://` is the only store without a Redis.
     await wasm("memory.wasm"),
   ],
   bindings: UPSTASH_REDIS_REST_URL ? { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } : {},

@@ -1,4 +1,4 @@
-// What is known of the locks. Times of the store are converted to the clock of this page as they arrive.
+// The state of the page. Times of the store are converted to the clock of this page as they arrive.
 
 const now = () => performance.now();
 
