@@ -1,4 +1,4 @@
-//! Renewals that the program asks for: for which time to live, with which floor, and which calls wait for them.
+//! Renewals that the program asks for: their times to live, their floors, and the calls that wait for them.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use crate::engine::front::Renewal;
 use crate::engine::io::{CallId, LockSpec};
 use crate::token::FencingToken;
 
-/// Wishes of the program for one tenure, and its doubt. Few tenures have either.
+/// The program's requests for one tenure, and the doubt about its acquisition. Few tenures have either, so
+/// they share a box.
 #[derive(Debug, Default)]
 pub(super) struct Manual(Option<Box<Wishes>>);
 
@@ -15,20 +16,20 @@ pub(super) struct Manual(Option<Box<Wishes>>);
 struct Wishes {
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
-    /// Calls that wait for the one after it, because it does not ask for what they do.
+    /// Calls that wait for the renewal after that, because the one in flight does not ask for enough.
     later: Vec<CallId>,
-    /// The time to live that the program asked for by hand, and the one that it has got.
+    /// The time to live that the program asked for by hand, and the one that the store has granted.
     wanted: Option<Duration>,
     ttl: Option<Duration>,
-    /// The time that the holder may count on once the last renewal succeeds: the time that the renewal is for, even
-    /// if the store was asked for more. And the longest time that the store was ever asked for.
+    /// The time that the holder may count on once the last renewal succeeds: the time that the renewal is
+    /// for, even if it asked the store for more. And the longest time that any renewal asked the store for.
     counted: Option<Duration>,
     longest: Duration,
-    /// The highest floor that no renewal has confirmed yet, and the one that the last had.
+    /// The highest floor that no renewal has confirmed yet, and the floor of the last renewal.
     floor: Option<FencingToken>,
     carried: Option<FencingToken>,
-    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
-    /// freed: whoever ends the tenure sees to it. It is here because few tenures have it, either.
+    /// Earlier attempts of the acquisition that may take the lock again after it was freed, until this time.
+    /// Whatever ends the tenure handles them. Stored here because few tenures have a doubt.
     doubt: Option<Doubt>,
 }
 
@@ -44,16 +45,16 @@ impl Manual {
     }
 }
 
-/// Calls that wait.
+/// Calls that wait for renewals.
 impl Manual {
-    /// A renewal is to be begun, or waits for the one that is under way. `looks` is whether that one asks only for the
-    /// time that is left.
+    /// Records a request for a renewal. The call waits for the renewal in flight, or for the one after it.
+    /// `looks` is true if the one in flight asks only for the time that is left.
     pub(super) fn wish(&mut self, renewal: Renewal, is_under_way: bool, looks: bool) {
         let Renewal { call, ttl, floor } = renewal;
         let wishes = self.0.get_or_insert_default();
         wishes.wanted = ttl.or(wishes.wanted);
         wishes.floor = floor.max(wishes.floor);
-        // What is under way asks for another time to live, or has not got the floor.
+        // The renewal in flight asks for another time to live, or lacks the floor.
         let asks_less = ttl.is_some() || looks || floor > wishes.carried;
         if is_under_way && asks_less {
             wishes.later.push(call);
@@ -85,7 +86,8 @@ impl Manual {
             .unwrap_or_default()
     }
 
-    /// The renewal that waited for the one before begins, if there is one.
+    /// Moves the calls for the next renewal to the current one. Returns true if there are any, so that the
+    /// caller starts that renewal.
     pub(super) fn begin_later(&mut self) -> bool {
         let wishes = self.0.as_mut();
         let Some(wishes) = wishes.filter(|wishes| !wishes.later.is_empty()) else {
@@ -104,22 +106,23 @@ impl Manual {
 
 /// Times to live and floors.
 impl Manual {
-    /// The time to live that the store gave it last.
+    /// Returns the time to live that the store granted last.
     pub(super) fn ttl(&self, spec: &LockSpec) -> Duration {
         self.or_own(spec, |wishes| wishes.ttl)
     }
 
-    /// The time to live that renewals ask for.
+    /// Returns the time to live that renewals ask for.
     pub(super) fn wanted_ttl(&self, spec: &LockSpec) -> Duration {
         self.or_own(spec, |wishes| wishes.wanted)
     }
 
-    /// The most that the holder may count on once the last renewal succeeds, from when it was sent.
+    /// Returns the most that the holder may count on once the last renewal succeeds, measured from when it
+    /// was sent.
     pub(super) fn counted(&self, spec: &LockSpec) -> Duration {
         self.or_own(spec, |wishes| wishes.counted)
     }
 
-    /// The longest time to live that the store may have given it.
+    /// Returns the longest time to live that the store may have granted.
     pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
         let longest = self.or_own(spec, |wishes| Some(wishes.longest));
         longest.max(spec.ttl)
@@ -130,7 +133,7 @@ impl Manual {
         changed.unwrap_or(spec.ttl)
     }
 
-    /// The store is asked for so long a time, of which the holder may count on what it wanted.
+    /// Records that a renewal asks the store for `asked`, of which the holder may count on `wanted`.
     pub(super) fn asks(&mut self, spec: &LockSpec, (asked, wanted): (Duration, Duration)) {
         if asked != spec.ttl || self.0.is_some() {
             let wishes = self.0.get_or_insert_default();
@@ -139,14 +142,14 @@ impl Manual {
         }
     }
 
-    /// The floor that a renewal has which leaves now.
+    /// Returns the floor for a renewal that leaves now.
     pub(super) fn carry_floor(&mut self) -> Option<FencingToken> {
         let wishes = self.0.as_mut()?;
         wishes.carried = wishes.floor;
         wishes.floor
     }
 
-    /// The floor of the last renewal is confirmed.
+    /// Records that the last renewal succeeded with its floor.
     pub(super) fn confirm_floor(&mut self) {
         if let Some(wishes) = &mut self.0
             && wishes.floor == wishes.carried
@@ -155,7 +158,7 @@ impl Manual {
         }
     }
 
-    /// The time to live of the last renewal is granted, unless a later one asks for something else.
+    /// Records the time to live that the last renewal got, unless a later one asks for another.
     pub(super) fn confirm_ttl(&mut self) {
         if let Some(wishes) = &mut self.0
             && wishes.later.is_empty()

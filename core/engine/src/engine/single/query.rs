@@ -1,4 +1,4 @@
-//! Looking at locks, and freeing other people's.
+//! Queries to one store: inspecting and listing locks, and force-releasing those of others.
 
 use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
@@ -11,19 +11,19 @@ use crate::error::Error;
 use crate::protocol::{Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply};
 use crate::time::{ServerTime, Timestamp};
 
-/// One question to the store that is under way.
+/// A query in progress.
 #[derive(Debug)]
 pub(in crate::engine) struct SingleQuery {
     call: CallId,
     question: Question,
-    /// The holder of which the lock is being freed.
+    /// The holder whose tenure is being ended.
     freed: Option<HolderInfo>,
     until: Timestamp,
     attempt: Attempt,
     error: Option<Error>,
 }
 
-/// Where a walk is. Its cursor names the server of a cluster in the highest bits.
+/// The position of a walk. In a cluster, the highest bits of its cursor name the server.
 #[derive(Copy, Clone, Debug)]
 struct Place {
     server: ServerId,
@@ -31,7 +31,7 @@ struct Place {
 }
 
 impl Queries<Single> {
-    /// There is a new link: what failed before is tried at once.
+    /// Takes in a new connection: queries that failed before are retried at once.
     pub(super) fn retry_all(&mut self, env: &mut Single) {
         for call in self.calls() {
             self.step(env, call, |query, env| {
@@ -118,7 +118,7 @@ impl SingleQuery {
                 let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
                 match seen.holder.filter(is_meant) {
                     Some(holder) => {
-                        // Now it is freed of exactly that one.
+                        // The second step ends exactly this holder's tenure.
                         self.freed = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
@@ -126,7 +126,7 @@ impl SingleQuery {
                     None => Answer::ForceRelease(Ok(None)),
                 }
             }
-            // If it is not there any more, an earlier attempt freed the lock, or it ended by itself.
+            // If that holder is gone, an earlier attempt freed the lock, or the lock expired.
             (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), _, Some(holder)) => {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
             }
@@ -141,7 +141,7 @@ impl SingleQuery {
         Some(answer)
     }
 
-    /// What the store is asked, and which server if there is no key that says so.
+    /// Returns the command to send, and the server for a command without a key.
     fn command(&self, clustered: bool) -> (Command, ServerId) {
         let command = match (&self.question, &self.freed) {
             (Question::ForceRelease(key, _), Some(holder)) => Command::ForceRelease(ForceRelease {
@@ -166,7 +166,7 @@ impl SingleQuery {
         if !error.is_transient() || self.until <= env.cx.now {
             return Some(self.question.failed(error));
         }
-        // The seed only spreads retries; the call's number does for that.
+        // The seed only spreads retries, so the call's number is random enough.
         let seed = LeaseId(u128::from(self.call.0));
         let between = retry(env.cx.settings.command_timeout);
         self.attempt.pace.back_off(env.cx.now, between, seed);
@@ -189,7 +189,7 @@ impl Place {
         }
     }
 
-    /// The same server, further on.
+    /// Returns the cursor of this server at a later position.
     fn at(self, cursor: u64) -> u64 {
         self.server.walk() | cursor
     }
