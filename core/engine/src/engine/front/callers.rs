@@ -35,7 +35,7 @@ impl Caller {
     pub(crate) fn is_too_late(&self, cx: &mut Ctx) -> bool {
         let over = self.until() <= cx.now;
         if over {
-            let message = "there was no time left to ask the store";
+            let message = "the call timed out before it could ask the store";
             self.fail(cx, Error::new(ErrorKind::Timeout, message));
         }
         over
@@ -67,7 +67,7 @@ impl Callers {
 
     pub(crate) fn is_full(&self) -> Option<Error> {
         (self.all.len() >= MAX_CALLERS).then(|| {
-            let message = format!("{MAX_CALLERS} calls wait for this lock already");
+            let message = format!("too many calls wait for this lock already: {MAX_CALLERS}");
             Error::new(ErrorKind::Overloaded, message)
         })
     }

@@ -48,7 +48,7 @@ mod tests {
 
     const MOST: usize = 16;
 
-    /// Two halves take turns so often. Returns how many left at a time, at the end.
+    /// Lets two halves of the callers alternate for this many turns. Returns the batch size at the end.
     fn takes_turns(estimate: &mut Concurrency, callers: usize, turns: usize) -> usize {
         let mut under_way = 0;
         for _ in 0..turns {
@@ -61,7 +61,8 @@ mod tests {
         estimate.half(MOST)
     }
 
-    /// Catches thirds and quarters, which an estimate falls into that misses who has just been answered.
+    /// Catches batches of a third or a quarter, which an estimate yields that misses the callers just
+    /// answered.
     #[test]
     fn callers_leave_in_halves_and_stay_so() {
         for callers in [1, 2, 3, 4, 8, 16, 31] {

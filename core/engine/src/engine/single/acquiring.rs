@@ -285,7 +285,7 @@ impl Acquiring {
         self.refused(flight, time);
         self.place = None;
         self.dismiss(env);
-        let message = format!("{waiting} wait for this lock already");
+        let message = format!("the lock's queue is full: {waiting} waiters");
         self.fail(&mut env.cx, &Error::new(ErrorKind::Overloaded, message))
     }
 

@@ -71,7 +71,7 @@ fn a_try_that_did_not_leave_fails_after_one_attempt_and_did_nothing() {
     let last = calls[UNDER_WAY + 1];
     assert_eq!(host.error(last), ErrorKind::Timeout);
     let error = host.failure(last).to_string();
-    assert!(error.contains("did nothing"), "{error}");
+    assert!(error.contains("before it was sent"), "{error}");
     host.net = Net::Up;
     host.forget();
     host.advance(TTL);
