@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(
             MARGIN.deadline(local(1_000), expires, time),
             local(1_000),
-            "already over"
+            "the lease is already over"
         );
     }
 
@@ -159,7 +159,7 @@ mod tests {
     /// For all delays and all drift within the margin, the server's clock passes `not_after` before the local
     /// clock passes the time it was made from, and the deadline comes before the server's expiry.
     #[test]
-    fn both_hold_for_any_delay_and_drift() {
+    fn both_bounds_hold_for_any_delay_and_drift() {
         // The server's clock runs at 1 ± 1/1000 of the local one. It said S at local time `at`.
         for rate in [999_u64, 1_000, 1_001] {
             for (t0, at, t1) in [(0, 0, 0), (0, 0, 900), (0, 900, 900), (0, 450, 900)] {
@@ -198,7 +198,7 @@ mod tests {
     /// A request that took long to arrive says little of when the server answered it. A reply that took long
     /// to return says little of the server's time now. The older reply gives better bounds on both.
     #[test]
-    fn a_slow_answer_does_not_undo_what_a_quick_one_told() {
+    fn a_slow_answer_does_not_undo_the_bounds_of_a_quick_one() {
         let quick = Anchor::new(server(10_000), local(1_000), local(1_000));
         let slow_there = quick.refreshed(server(12_000), (local(2_000), local(3_000)), MARGIN);
         assert_eq!(
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(
             slower.not_before(server(22_000), MARGIN),
             local(13_000 - 4 - 20),
-            "by the quick one still"
+            "the bound is still that of the quick answer"
         );
     }
 
@@ -232,7 +232,7 @@ mod tests {
     /// Catches an anchor that trusts a clock which was set, and takes a grant of now for one of an hour ago
     /// or ahead.
     #[test]
-    fn what_was_known_of_a_clock_that_was_set_is_forgotten() {
+    fn the_bounds_on_a_clock_that_was_set_are_forgotten() {
         let hour = 3_600_000;
         for before in [10 * hour, 0] {
             let old = Anchor::new(server(5 * hour + before), local(1_000), local(1_000));

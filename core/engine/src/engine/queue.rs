@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_does_what_a_queue_does() {
+    fn a_queue_does_what_a_deque_does() {
         let (mut queue, mut real) = (Queue::new(), VecDeque::new());
         let mut random = 3_u64;
         for round in 0..100_000 {
@@ -151,7 +151,7 @@ mod tests {
 
     /// Catches memory that grows with the number of items ever queued.
     #[test]
-    fn what_was_taken_out_needs_no_room() {
+    fn removed_items_need_no_memory() {
         let mut queue = Queue::new();
         queue.push_back(0);
         for item in 0..100_000 {

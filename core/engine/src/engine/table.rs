@@ -300,7 +300,7 @@ mod tests {
 
     /// Catches an entry that is lost, or found under another ID, when one before it is removed.
     #[test]
-    fn it_does_what_a_map_does() {
+    fn a_table_does_what_a_map_does() {
         let (mut table, mut map) = (Table::<u64, u64>::default(), BTreeMap::new());
         let mut random = 7_u64;
         for round in 0..200_000 {

@@ -309,7 +309,7 @@ mod tests {
             let at = self.0.first()?;
             assert!(early.is_some_and(|early| early <= at), "{early:?}");
             let Some(Timed::Query(call)) = self.0.due(NEVER) else {
-                panic!("it was never set")
+                panic!("only calls have timers here")
             };
             Some((at.as_nanos(), call.0))
         }
@@ -336,7 +336,7 @@ mod tests {
     /// Catches entries left behind that accumulate: of timers that move to and fro, and of timers unset long
     /// before their time.
     #[test]
-    fn what_is_left_behind_is_bounded() {
+    fn entries_left_behind_are_bounded() {
         let mut things = Things::default();
         things.set(0, at(1));
         for round in 0..100_000 {
@@ -352,7 +352,7 @@ mod tests {
 
     /// Catches an entry that is lost or misplaced when timers fire and move.
     #[test]
-    fn whatever_is_moved_the_first_is_the_earliest() {
+    fn the_first_is_the_earliest_however_timers_move() {
         let mut things = Things::default();
         let mut random = 5_u64;
         for _ in 0..50_000 {
@@ -372,7 +372,7 @@ mod tests {
     /// Catches a timer of a large locker that is lost or fires too late or too early, and entries that
     /// accumulate.
     #[test]
-    fn of_many_leases_each_goes_off_in_its_time() {
+    fn each_of_many_timers_fires_in_time() {
         const THINGS: usize = 2_000;
         const SECOND: u64 = 1_000_000_000;
         let (mut timers, mut set_for) = (Timers::default(), vec![NEVER; THINGS]);
@@ -406,12 +406,13 @@ mod tests {
                 let Some(what @ Timed::Contender(HalfId(due))) = timers.due(at(now)) else {
                     break;
                 };
-                let due = &mut set_for[usize::try_from(due).expect("it is of one of them")];
-                assert!(*due <= at(now), "it goes off before its time");
+                let due =
+                    &mut set_for[usize::try_from(due).expect("the contender is one of these")];
+                assert!(*due <= at(now), "a timer fired early");
                 fired += 1;
                 timers.set(what, due, at(now + 10 * SECOND));
             }
-            assert!(set_for.iter().all(|set| *set > at(now)), "one is late");
+            assert!(set_for.iter().all(|set| *set > at(now)), "a timer is late");
             assert!(timers.len() <= THINGS * 2 + MANY);
         }
         assert!(fired > 10_000 && timers.far.len() > 10, "{fired}");

@@ -74,19 +74,19 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_went_away_are_forgotten() {
+    fn callers_that_left_are_forgotten() {
         let mut estimate = Concurrency::default();
         estimate.leaves(256);
         assert!(estimate.is_more_than(1, MOST) && !estimate.is_more_than(MOST, MOST));
-        assert!(!estimate.is_more_than(0, MOST), "nobody was answered");
+        assert!(!estimate.is_more_than(0, MOST), "no caller was answered");
         estimate.answered(100);
-        assert!(estimate.is_more_than(0, MOST), "they may all ask again");
+        assert!(estimate.is_more_than(0, MOST), "all callers may ask again");
         estimate.idles();
-        assert!(!estimate.is_more_than(0, MOST), "and did not");
+        assert!(!estimate.is_more_than(0, MOST), "no caller asked again");
         (0..60).for_each(|_| estimate.leaves(1));
         assert!(
             !estimate.is_more_than(1, MOST),
-            "a lone caller waits for nobody"
+            "a lone caller waits for no one"
         );
     }
 }

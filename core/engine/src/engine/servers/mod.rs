@@ -379,7 +379,7 @@ mod tests {
 
     /// Catches a range of slots that cuts off too much or too little of its neighbors.
     #[test]
-    fn each_slot_is_routed_as_was_said_last() {
+    fn each_slot_has_its_latest_route() {
         let cx = Ctx::new(Settings::new(ClientId(1)));
         let mut servers = Servers::new(&cx.settings);
         let mut expected = vec![ServerId::ONLY; usize::from(LockKey::SLOTS)];

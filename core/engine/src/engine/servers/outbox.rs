@@ -200,7 +200,7 @@ mod tests {
     use crate::token::FencingToken;
 
     fn serial(number: u64) -> Serial {
-        Serial::new(number).expect("they begin with 1")
+        Serial::new(number).expect("serial numbers begin with 1")
     }
 
     fn out(number: u64, renews: bool) -> Queued {
@@ -237,7 +237,7 @@ mod tests {
 
     /// Catches renewals that wait behind a burst of acquisitions until their leases are lost.
     #[test]
-    fn renewals_go_first_and_all_else_in_order() {
+    fn renewals_leave_first_and_the_rest_in_order() {
         let mut outbox = Outbox::default();
         for number in 1..=6 {
             outbox.push(out(number, number % 3 == 0));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_does_not_leave() {
+    fn an_operation_that_was_taken_back_does_not_leave() {
         let mut outbox = Outbox::default();
         for number in 1..=6 {
             outbox.push(out(number, number == 2));

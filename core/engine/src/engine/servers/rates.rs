@@ -221,7 +221,7 @@ mod tests {
 
     /// Catches a margin that is too small for chrony's slewing, on either machine or on both.
     #[test]
-    fn slewing_is_noticed_soon_and_covered_and_said_a_few_times() {
+    fn slewing_is_noticed_soon_and_covered_and_reported_a_few_times() {
         let slewing = 83_333;
         for rates in [
             (slewing, 0),
@@ -263,7 +263,7 @@ mod tests {
     /// Catches a jump that is taken for a rate: a clock that was set, by people or by a discipline that steps
     /// it, or a machine that its hypervisor paused.
     #[test]
-    fn a_clock_that_was_set_is_no_rate() {
+    fn a_clock_that_was_set_does_not_count_as_a_rate() {
         for jump in [-3_600_000, -2_000, 40, 2_000, 3_600_000] {
             for every in [50, 300, 5_000] {
                 let mut clocks = Clocks::new();
@@ -288,12 +288,16 @@ mod tests {
         clocks.run(5 * MINUTE, (50, 2), (0, 800_000));
         clocks.run(30 * MINUTE, (50, 2), (0, 0));
         assert_eq!(clocks.rates.margin(), Margin::MOST);
-        assert_eq!(clocks.widened.len(), said, "and is not said again");
+        assert_eq!(
+            clocks.widened.len(),
+            said,
+            "the margin is not reported again"
+        );
     }
 
     /// Catches a margin that is widened because the local clock has coarse steps.
     #[test]
-    fn a_clock_that_goes_in_steps_is_no_other_rate() {
+    fn a_clock_with_coarse_steps_does_not_count_as_a_rate() {
         for (margin, micros) in [
             (1_000, 1_000),
             (2_000, 5_000),

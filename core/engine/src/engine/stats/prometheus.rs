@@ -241,7 +241,7 @@ mod tests {
 
     /// Catches buckets that are not cumulative, a malformed line, and a metric without a type.
     #[test]
-    fn the_text_is_of_the_format() {
+    fn the_text_has_the_prometheus_format() {
         let mut counts = Counts::new();
         let at = crate::time::Timestamp::from_nanos;
         for micros in [50, 100, 101, 9_000_000_000] {
