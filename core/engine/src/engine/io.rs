@@ -495,7 +495,7 @@ pub struct Inspection {
 pub struct WaiterInfo {
     /// The waiter's owner or label.
     pub owner: Owner,
-    /// How long it has waited.
+    /// How long the waiter has waited.
     #[serde(serialize_with = "as_millis")]
     pub waited: Duration,
 }

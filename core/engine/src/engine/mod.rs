@@ -1,14 +1,14 @@
-//! The lock protocol as a state machine: it decides everything and does nothing.
+//! The lock protocol as a state machine: it makes all decisions and performs no I/O.
 //!
-//! One [`Engine`] serves one locker. It has no I/O, no clock, no randomness and no threads; a
-//! *host* brings those. The contract:
+//! One [`Engine`] serves one locker. It has no I/O, no clock, no randomness and no threads; a *host* provides
+//! those. The contract:
 //!
-//! 1. Tell the engine what happened and what time it is: [`Engine::handle`].
-//! 2. Drain [`Engine::poll`] and do what it says, in order, until it says [`Output::Wait`].
-//! 3. Call `handle` with [`Input::Tick`] at the moment that this names, if nothing else happens
-//!    before. Being late is safe, it only delays: the clock decides, never the timer.
-//! 4. Answer every [`Output::Send`] by one [`Input::Reply`] at the most. If none comes, the engine
-//!    gives up by itself.
+//! 1. Report each event with the current time: [`Engine::handle`].
+//! 2. Poll [`Engine::poll`] and execute its outputs in order, until it returns [`Output::Wait`].
+//! 3. Call `handle` with [`Input::Tick`] at the time that `Wait` names, unless another input comes first. A
+//!    late call is safe and only delays work, because the clock decides and not the timer.
+//! 4. Answer each [`Output::Send`] with at most one [`Input::Reply`]. Without a reply the engine gives up by
+//!    itself.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};

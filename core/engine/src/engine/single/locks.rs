@@ -240,7 +240,7 @@ impl Locks<Single> {
     pub(super) fn subscribed(&mut self, env: &mut Single, server: ServerId) {
         self.ask_again(env, server);
         let now = env.cx.now;
-        self.look(env, server, &|tenure| tenure.began < now);
+        self.check(env, server, &|tenure| tenure.began < now);
     }
 
     /// Takes in that no pushes can be heard. Waiters ask soon. They do not ask at once, because subscriptions
@@ -260,11 +260,11 @@ impl Locks<Single> {
     /// Repairs promises that a drift margin made which was too small. Each holder asks the store for its lock
     /// again, with the extra time that the new margin requires.
     pub(super) fn keep_promises(&mut self, env: &mut Single, server: ServerId) {
-        self.look(env, server, &|_| true);
+        self.check(env, server, &|_| true);
     }
 
     /// Checks whether the store still has these tenures.
-    fn look(
+    fn check(
         &mut self,
         env: &mut Single,
         server: ServerId,
@@ -277,7 +277,7 @@ impl Locks<Single> {
         for id in self.contenders_of(&env.servers, server, &which) {
             self.step(env, id, |contender, env| {
                 if let Some((who, tenure)) = contender.tenure() {
-                    tenure.look(env, who);
+                    tenure.check(env, who);
                 }
                 Next::Stay
             });

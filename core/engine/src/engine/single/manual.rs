@@ -10,10 +10,10 @@ use crate::token::FencingToken;
 /// The program's requests for one tenure, and the doubt about its acquisition. Few tenures have either, so
 /// they share a box.
 #[derive(Debug, Default)]
-pub(super) struct Manual(Option<Box<Wishes>>);
+pub(super) struct Manual(Option<Box<ManualState>>);
 
 #[derive(Debug, Default)]
-struct Wishes {
+struct ManualState {
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
     /// Calls that wait for the renewal after that, because the one in flight does not ask for enough.
@@ -48,24 +48,24 @@ impl Manual {
 /// Calls that wait for renewals.
 impl Manual {
     /// Records a request for a renewal. The call waits for the renewal in flight, or for the one after it.
-    /// `looks` is true if the one in flight asks only for the time that is left.
-    pub(super) fn wish(&mut self, renewal: Renewal, is_under_way: bool, looks: bool) {
+    /// `checks` is true if the one in flight asks only for the time that is left.
+    pub(super) fn request(&mut self, renewal: Renewal, is_under_way: bool, checks: bool) {
         let Renewal { call, ttl, floor } = renewal;
-        let wishes = self.0.get_or_insert_default();
-        wishes.wanted = ttl.or(wishes.wanted);
-        wishes.floor = floor.max(wishes.floor);
+        let state = self.0.get_or_insert_default();
+        state.wanted = ttl.or(state.wanted);
+        state.floor = floor.max(state.floor);
         // The renewal in flight asks for another time to live, or lacks the floor.
-        let asks_less = ttl.is_some() || looks || floor > wishes.carried;
+        let asks_less = ttl.is_some() || checks || floor > state.carried;
         if is_under_way && asks_less {
-            wishes.later.push(call);
+            state.later.push(call);
         } else {
-            wishes.renewals.push(call);
+            state.renewals.push(call);
         }
     }
 
     pub(super) fn cancel(&mut self, call: CallId) {
-        if let Some(wishes) = &mut self.0 {
-            for calls in [&mut wishes.renewals, &mut wishes.later] {
+        if let Some(state) = &mut self.0 {
+            for calls in [&mut state.renewals, &mut state.later] {
                 calls.retain(|renewal| *renewal != call);
             }
         }
@@ -73,34 +73,34 @@ impl Manual {
 
     pub(super) fn take_all(&mut self) -> Vec<CallId> {
         let mut calls = self.take_under_way();
-        if let Some(wishes) = &mut self.0 {
-            calls.append(&mut wishes.later);
+        if let Some(state) = &mut self.0 {
+            calls.append(&mut state.later);
         }
         calls
     }
 
     pub(super) fn take_under_way(&mut self) -> Vec<CallId> {
-        let wishes = self.0.as_mut();
-        wishes
-            .map(|wishes| std::mem::take(&mut wishes.renewals))
+        let state = self.0.as_mut();
+        state
+            .map(|state| std::mem::take(&mut state.renewals))
             .unwrap_or_default()
     }
 
     /// Moves the calls for the next renewal to the current one. Returns true if there are any, so that the
     /// caller starts that renewal.
     pub(super) fn begin_later(&mut self) -> bool {
-        let wishes = self.0.as_mut();
-        let Some(wishes) = wishes.filter(|wishes| !wishes.later.is_empty()) else {
+        let state = self.0.as_mut();
+        let Some(state) = state.filter(|state| !state.later.is_empty()) else {
             return false;
         };
-        wishes.renewals = std::mem::take(&mut wishes.later);
+        state.renewals = std::mem::take(&mut state.later);
         true
     }
 
     /// True if calls wait for a renewal.
     pub(super) fn is_asked(&self) -> bool {
-        let wishes = self.0.as_ref();
-        wishes.is_some_and(|wishes| !wishes.renewals.is_empty() || !wishes.later.is_empty())
+        let state = self.0.as_ref();
+        state.is_some_and(|state| !state.renewals.is_empty() || !state.later.is_empty())
     }
 }
 
@@ -108,62 +108,62 @@ impl Manual {
 impl Manual {
     /// Returns the time to live that the store granted last.
     pub(super) fn ttl(&self, spec: &LockSpec) -> Duration {
-        self.or_own(spec, |wishes| wishes.ttl)
+        self.or_own(spec, |state| state.ttl)
     }
 
     /// Returns the time to live that renewals ask for.
     pub(super) fn wanted_ttl(&self, spec: &LockSpec) -> Duration {
-        self.or_own(spec, |wishes| wishes.wanted)
+        self.or_own(spec, |state| state.wanted)
     }
 
     /// Returns the most that the holder may count on once the last renewal succeeds, measured from when it
     /// was sent.
     pub(super) fn counted(&self, spec: &LockSpec) -> Duration {
-        self.or_own(spec, |wishes| wishes.counted)
+        self.or_own(spec, |state| state.counted)
     }
 
     /// Returns the longest time to live that the store may have granted.
     pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
-        let longest = self.or_own(spec, |wishes| Some(wishes.longest));
+        let longest = self.or_own(spec, |state| Some(state.longest));
         longest.max(spec.ttl)
     }
 
-    fn or_own(&self, spec: &LockSpec, of: impl Fn(&Wishes) -> Option<Duration>) -> Duration {
-        let changed = self.0.as_ref().and_then(|wishes| of(wishes));
+    fn or_own(&self, spec: &LockSpec, of: impl Fn(&ManualState) -> Option<Duration>) -> Duration {
+        let changed = self.0.as_ref().and_then(|state| of(state));
         changed.unwrap_or(spec.ttl)
     }
 
     /// Records that a renewal asks the store for `asked`, of which the holder may count on `wanted`.
     pub(super) fn asks(&mut self, spec: &LockSpec, (asked, wanted): (Duration, Duration)) {
         if asked != spec.ttl || self.0.is_some() {
-            let wishes = self.0.get_or_insert_default();
-            wishes.counted = Some(wanted);
-            wishes.longest = wishes.longest.max(asked);
+            let state = self.0.get_or_insert_default();
+            state.counted = Some(wanted);
+            state.longest = state.longest.max(asked);
         }
     }
 
     /// Returns the floor for a renewal that leaves now.
     pub(super) fn carry_floor(&mut self) -> Option<FencingToken> {
-        let wishes = self.0.as_mut()?;
-        wishes.carried = wishes.floor;
-        wishes.floor
+        let state = self.0.as_mut()?;
+        state.carried = state.floor;
+        state.floor
     }
 
     /// Records that the last renewal succeeded with its floor.
     pub(super) fn confirm_floor(&mut self) {
-        if let Some(wishes) = &mut self.0
-            && wishes.floor == wishes.carried
+        if let Some(state) = &mut self.0
+            && state.floor == state.carried
         {
-            wishes.floor = None;
+            state.floor = None;
         }
     }
 
     /// Records the time to live that the last renewal got, unless a later one asks for another.
     pub(super) fn confirm_ttl(&mut self) {
-        if let Some(wishes) = &mut self.0
-            && wishes.later.is_empty()
+        if let Some(state) = &mut self.0
+            && state.later.is_empty()
         {
-            wishes.ttl = wishes.wanted;
+            state.ttl = state.wanted;
         }
     }
 }

@@ -38,7 +38,7 @@ use release::Releases;
 use renewing::Renewing;
 use watch::Watch;
 #[cfg(test)]
-pub(super) use watch::{MOST_KEYS, MOST_LOOKS};
+pub(super) use watch::{MOST_CHECKS, MOST_KEYS};
 
 /// The parts that all locks of one store share.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub(in crate::engine) struct SingleQuery {
 
 /// The position of a walk. In a cluster, the highest bits of its cursor name the server.
 #[derive(Copy, Clone, Debug)]
-struct Place {
+struct WalkCursor {
     server: ServerId,
     cursor: u64,
 }
@@ -53,7 +53,7 @@ impl front::Query<Single> for SingleQuery {
     fn time(&mut self, env: &mut Single) -> Option<Answer> {
         match self.attempt.due(env.cx.now) {
             Due::Late(flight) => match self.attempt.late(&mut env.servers, env.cx.now, None) {
-                Some(error) => self.fell_short(env, flight, Failure::Unknown(error)),
+                Some(error) => self.failed(env, flight, Failure::Unknown(error)),
                 None => None,
             },
             Due::Now if self.until <= env.cx.now => {
@@ -110,7 +110,7 @@ impl SingleQuery {
                 Answer::Inspect(Ok(inspection(seen, time)))
             }
             (Ok((Reply::Listed { cursor, names }, _)), Question::List(_, from), _) => {
-                let place = Place::of(*from, env.cx.settings.clustered);
+                let place = WalkCursor::of(*from, env.cx.settings.clustered);
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
@@ -131,11 +131,11 @@ impl SingleQuery {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
             }
             (Ok((Reply::Late, _)), ..) => {
-                return self.fell_short(env, flight, Failure::late());
+                return self.failed(env, flight, Failure::late());
             }
-            (Ok(_), ..) => return self.fell_short(env, flight, Failure::mismatch()),
+            (Ok(_), ..) => return self.failed(env, flight, Failure::mismatch()),
             (Err(error), ..) => {
-                return self.fell_short(env, flight, Failure::Unknown(error));
+                return self.failed(env, flight, Failure::Unknown(error));
             }
         };
         Some(answer)
@@ -152,7 +152,7 @@ impl SingleQuery {
                 Command::Inspect(Inspect { key: key.clone() })
             }
             (Question::List(pattern, cursor), _) => {
-                let (pattern, place) = (pattern.clone(), Place::of(*cursor, clustered));
+                let (pattern, place) = (pattern.clone(), WalkCursor::of(*cursor, clustered));
                 let cursor = place.cursor;
                 return (Command::List(List { pattern, cursor }), place.server);
             }
@@ -160,7 +160,7 @@ impl SingleQuery {
         (command, ServerId::ONLY)
     }
 
-    fn fell_short(&mut self, env: &mut Single, flight: Flight, failure: Failure) -> Option<Answer> {
+    fn failed(&mut self, env: &mut Single, flight: Flight, failure: Failure) -> Option<Answer> {
         self.attempt.failed(&mut env.servers, flight, &failure);
         let error = failure.into_error();
         if !error.is_transient() || self.until <= env.cx.now {
@@ -176,7 +176,7 @@ impl SingleQuery {
     }
 }
 
-impl Place {
+impl WalkCursor {
     fn of(cursor: u64, clustered: bool) -> Self {
         if !clustered {
             let server = ServerId::ONLY;

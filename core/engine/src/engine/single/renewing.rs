@@ -27,8 +27,8 @@ pub(in crate::engine) struct Renewing {
     pub(super) unconfirmed: bool,
     /// True if the renewal in flight only checks that the store still has the lock, and true if another check
     /// follows it.
-    looks: bool,
-    looks_again: bool,
+    checks: bool,
+    checks_again: bool,
     pub(super) watched: Watched,
     pub(super) manual: Manual,
 }
@@ -41,8 +41,8 @@ impl Tenure<Renewing> {
         let kept = Renewing {
             attempt: Attempt::due_at(next),
             unconfirmed: false,
-            looks: false,
-            looks_again: false,
+            checks: false,
+            checks_again: false,
             watched: Watched::new(),
             manual: Manual::default(),
         };
@@ -126,8 +126,8 @@ impl Tenure<Renewing> {
 
     /// Watches the key again after a renewal. A lock that has been held for a while is likely to stay held,
     /// so its key is read at once. After a check it is read a little later, because more changes may come.
-    fn watch_on(&mut self, env: &mut Single, who: &Who, looked: bool) {
-        let soon = looked || env.cx.now.since(self.began) < watch::SOON;
+    fn watch_on(&mut self, env: &mut Single, who: &Who, checked: bool) {
+        let soon = checked || env.cx.now.since(self.began) < watch::SOON;
         if self
             .kept
             .watched
@@ -145,7 +145,7 @@ impl Tenure<Renewing> {
     /// Takes in that another client may have changed the key.
     pub(super) fn changed(&mut self, env: &mut Single, who: &Who) {
         self.kept.watched.changed();
-        self.look_again(env, who);
+        self.check_again(env, who);
     }
 }
 
@@ -171,8 +171,8 @@ impl Tenure<Renewing> {
 
     pub(super) fn renew_by_hand(&mut self, env: &mut Single, who: &Who, renewal: Renewal) {
         let is_under_way = self.kept.attempt.is_under_way();
-        let looks = who.spec.fixed && self.kept.looks;
-        self.kept.manual.wish(renewal, is_under_way, looks);
+        let checks = who.spec.fixed && self.kept.checks;
+        self.kept.manual.request(renewal, is_under_way, checks);
         if !is_under_way {
             self.renew(env, who);
         }
@@ -187,30 +187,30 @@ impl Tenure<Renewing> {
 
     /// Renews the lock to check that the store still has it. If so, this emits nothing and changes neither
     /// the deadline nor the time of the next renewal.
-    pub(super) fn look(&mut self, env: &mut Single, who: &Who) {
+    pub(super) fn check(&mut self, env: &mut Single, who: &Who) {
         if who.spec.fixed {
             return;
         }
-        self.look_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
+        self.check_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
     }
 
-    /// Checks the lock as [`look`](Self::look) does, and also checks fixed leases, for which it asks for no
+    /// Checks the lock as [`check`](Self::check) does, and also checks fixed leases, for which it asks for no
     /// extra time.
-    fn look_again(&mut self, env: &mut Single, who: &Who) {
+    fn check_again(&mut self, env: &mut Single, who: &Who) {
         let wanted = if who.spec.fixed {
             Duration::ZERO
         } else {
             self.kept.manual.wanted_ttl(&who.spec)
         };
-        self.look_for(env, who, wanted);
+        self.check_for(env, who, wanted);
     }
 
-    fn look_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
+    fn check_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
         if self.kept.attempt.is_under_way() {
-            self.kept.looks_again = true;
+            self.kept.checks_again = true;
         } else {
             self.renew_for(env, who, ttl);
-            self.kept.looks = true;
+            self.kept.checks = true;
         }
     }
 
@@ -233,7 +233,7 @@ impl Tenure<Renewing> {
             ttl: asked,
             floor: self.kept.manual.carry_floor(),
         });
-        (self.kept.looks, self.kept.looks_again) = (false, false);
+        (self.kept.checks, self.kept.checks_again) = (false, false);
         let third = self.kept.manual.ttl(spec) / 3;
         let durability = spec.durability(self.kept.manual.ttl(spec));
         let patience = env.cx.settings.command_timeout.min(third) + Durability::time(durability);
@@ -268,8 +268,8 @@ impl Tenure<Renewing> {
             // a wide margin, `not_after` is early if the last reply is long ago.
             Ok((Reply::Late, _)) if self.kept.attempt.pace.failures == 0 => {
                 self.kept.attempt.pace.failures = 1;
-                if self.kept.looks {
-                    self.look_again(env, who);
+                if self.kept.checks {
+                    self.check_again(env, who);
                 } else {
                     self.renew(env, who);
                 }
@@ -295,14 +295,14 @@ impl Tenure<Renewing> {
         self.kept.attempt.pace.failures = 0;
         // The key's slot may have moved to a server that this locker has not subscribed to.
         env.servers.want_pushes(&mut env.cx, flight.server);
-        let (looked, looks_again) = (self.kept.looks, self.kept.looks_again);
-        if !looked || self.kept.unconfirmed || self.kept.manual.is_asked() {
+        let (checked, checks_again) = (self.kept.checks, self.kept.checks_again);
+        if !checked || self.kept.unconfirmed || self.kept.manual.is_asked() {
             self.extended(env, who, flight, expiry);
         }
-        if looks_again {
-            self.look_again(env, who);
+        if checks_again {
+            self.check_again(env, who);
         }
-        self.watch_on(env, who, looked);
+        self.watch_on(env, who, checked);
     }
 
     fn extended(

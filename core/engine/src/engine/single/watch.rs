@@ -16,7 +16,7 @@ pub(super) const LEAST_TTL: Duration = Duration::from_secs(1);
 
 /// The most checks of a lease between two renewals. Waiters may change the key too, and the holder must not
 /// do much work for that.
-pub(crate) const MOST_LOOKS: u8 = 3;
+pub(crate) const MOST_CHECKS: u8 = 3;
 
 /// How long after its start a lease's key is read. A lock that is released sooner costs nothing, and the keys
 /// of many locks are read together.

@@ -14,7 +14,7 @@ pub(super) struct Watched {
     /// The key was read, so the server reports the next change.
     is_read: bool,
     /// The number of checks left until the next renewal.
-    looks_left: u8,
+    checks_left: u8,
 }
 
 impl Watched {
@@ -22,13 +22,13 @@ impl Watched {
         Self {
             to_read: false,
             is_read: false,
-            looks_left: watch::MOST_LOOKS,
+            checks_left: watch::MOST_CHECKS,
         }
     }
 
     /// Allows the full number of checks again after a renewal.
     pub(super) fn renewed(&mut self) {
-        self.looks_left = watch::MOST_LOOKS;
+        self.checks_left = watch::MOST_CHECKS;
     }
 
     /// Starts or restarts the watch if the lease lives long enough. The holder's own writes end a watch. With
@@ -40,7 +40,7 @@ impl Watched {
         who: &Who,
         (ttl, soon): (Duration, bool),
     ) -> bool {
-        let is_worth_it = self.looks_left > 0 && ttl >= watch::LEAST_TTL;
+        let is_worth_it = self.checks_left > 0 && ttl >= watch::LEAST_TTL;
         if !is_worth_it || !env.watch.is_told(env.servers.of(&who.spec.key)) {
             return false;
         }
@@ -66,7 +66,7 @@ impl Watched {
     /// read again.
     pub(super) fn changed(&mut self) {
         self.is_read = false;
-        self.looks_left = self.looks_left.saturating_sub(1);
+        self.checks_left = self.checks_left.saturating_sub(1);
     }
 
     /// Ends the watch with its tenure.

@@ -1,7 +1,7 @@
 //! Watched locks: a holder notices at once that another client changed its lock, if the server reports it.
 
 use super::host::{Host, LOCK, Net, SOON, TTL, key, ms};
-use crate::engine::single::{MOST_KEYS, MOST_LOOKS};
+use crate::engine::single::{MOST_CHECKS, MOST_KEYS};
 use crate::engine::{Input, LockId, Wait};
 
 /// The time within which a pending read of a key happens.
@@ -129,8 +129,8 @@ fn a_change_that_keeps_the_holder_changes_nothing_and_costs_little() {
             host.advance(ms(10));
             reads += host.read();
         }
-        let looks = usize::from(MOST_LOOKS);
-        assert_eq!((host.count("renew"), reads), (looks, looks));
+        let checks = usize::from(MOST_CHECKS);
+        assert_eq!((host.count("renew"), reads), (checks, checks));
         assert_eq!(host.told(), ["acquired 1"]);
         assert_eq!(host.held_until(LOCK), deadline);
         if fixed {
