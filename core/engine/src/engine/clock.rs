@@ -156,8 +156,8 @@ mod tests {
         );
     }
 
-    /// For all delays and all drift within the margin, the server's clock passes `not_after` before the local
-    /// clock passes the time it was made from, and the deadline comes before the server's expiry.
+    /// For all delays and all drift within the margin: the server's clock passes `not_after` before the local
+    /// clock passes the time it was made from. The deadline comes before the server's expiry.
     #[test]
     fn both_bounds_hold_for_any_delay_and_drift() {
         // The server's clock runs at 1 ± 1/1000 of the local one. It said S at local time `at`.

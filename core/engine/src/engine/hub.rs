@@ -37,7 +37,7 @@ impl Id for ReaderId {
 /// A new reader first gets the current state. Unread `Renewed` events of a lease merge into the newest. The
 /// limit of unread events is 1,024, plus one for each lease that was held since the reader last caught up. A
 /// reader beyond the limit gets `Lagged` in place of the unread events, and then the current state. A queue
-/// always has room for one `Lost` for each of these leases, so a reader that keeps up misses none, however
+/// always has room for one `Lost` for each of these leases. So a reader that keeps up misses none, however
 /// many leases are lost at once.
 ///
 /// ```

@@ -68,7 +68,7 @@ pub(super) trait ServerSide: Queried {
     /// Handles a timer that belongs to neither a contender nor a query.
     fn own_time(front: &mut Front<Self>, what: Timed);
 
-    /// Takes in that time has passed, before any other step.
+    /// Updates what depends on the time, before any other step.
     fn tick(front: &mut Front<Self>);
 
     /// Takes in the consequences of the last step.

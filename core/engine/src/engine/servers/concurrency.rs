@@ -1,8 +1,8 @@
 //! Estimates how many callers use a server concurrently, and so how many requests should leave together.
 
-/// An estimate of the callers whose requests are in flight or pending, or who were just answered and are likely to ask
-/// again. Requests of concurrent callers leave in halves: the host works on one half while the server works on the
-/// other.
+/// An estimate of the callers whose requests are in flight or pending, or who were just answered and are
+/// likely to ask again. Requests of concurrent callers leave in halves: the host works on one half while the
+/// server works on the other.
 #[derive(Debug, Default)]
 pub(super) struct Concurrency {
     callers: usize,
@@ -19,13 +19,13 @@ impl Concurrency {
         self.answered = callers;
     }
 
-    /// Nothing is in flight and nothing is pending, although callers had time to ask.
+    /// Takes in that nothing is in flight or pending, although callers had time to ask.
     pub(super) fn idles(&mut self) {
         self.answered = 0;
     }
 
-    /// Some requests leave; `seen` are in flight or pending then. The estimate decays slowly, because a caller between two
-    /// requests is briefly invisible.
+    /// Takes in that requests leave, while `seen` are in flight or pending. The estimate decays slowly,
+    /// because a caller between two requests is briefly invisible.
     pub(super) fn leaves(&mut self, seen: usize) {
         let before = self.callers - self.callers.div_ceil(16);
         self.callers = before.max(seen + self.answered);

@@ -257,8 +257,8 @@ impl Locks<Single> {
         }
     }
 
-    /// Repairs promises that a drift margin made which was too small. Each holder asks the store for its lock
-    /// again, with the extra time that the new margin requires.
+    /// Repairs promises that rest on too small a drift margin. Each holder asks the store for its lock again,
+    /// with the extra time that the new margin requires.
     pub(super) fn keep_promises(&mut self, env: &mut Single, server: ServerId) {
         self.check(env, server, &|_| true);
     }

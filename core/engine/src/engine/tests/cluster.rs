@@ -237,8 +237,8 @@ fn a_walk_stays_at_its_server() {
     }
 }
 
-/// Catches operations that wait for a server which no longer has their keys, and operations that are lost on
-/// the way to another server, so that a lock is given back that no one can have.
+/// Catches operations that wait for a server which no longer has their keys. Also catches operations that are
+/// lost on the way to another server, so that a lock is given back that no one can have.
 #[test]
 fn pending_operations_go_to_the_server_that_has_their_keys() {
     for given_up in [false, true] {

@@ -10,7 +10,7 @@ use crate::protocol::{Grant, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
-/// How long the store keeps a granted lock for a waiter that has not asked for it.
+/// How long a pushed grant keeps the lock for its waiter.
 const PROMISED: Duration = Duration::from_secs(WINDOW.as_secs() / 2);
 
 /// One grant that is reported late, after the clocks changed since they were compared.

@@ -117,7 +117,7 @@ fn a_release_that_came_late_is_repeated() {
     assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
 }
 
-/// The late release did nothing. If the lock is gone then, it was lost and not released.
+/// A release that arrives late does nothing. If the lock is gone then, it was lost and not released.
 #[test]
 fn a_release_that_came_late_does_not_hide_a_loss() {
     let (mut host, lease) = Host::holding();
@@ -223,8 +223,8 @@ fn a_release_that_finds_another_type_of_value_reports_the_loss() {
     assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
 }
 
-/// Catches a release that gives up a little after its lease has expired, although an unanswered attempt to
-/// acquire has joined the queue since, where its entry lasts longer.
+/// Catches a release that gives up soon after its lease expires. An unanswered attempt to acquire may have
+/// joined the queue since, and its entry lasts longer.
 #[test]
 fn a_queue_entry_of_an_old_attempt_is_given_back_on_the_next_connection() {
     let mut host = Host::new();

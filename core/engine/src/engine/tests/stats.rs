@@ -239,7 +239,7 @@ fn the_numbers_have_their_names() {
     let Vectors { numbers, stats } =
         serde_json::from_str(text).expect("the vectors have this shape");
     let json = serde_json::to_value(Stats::from(Counts::of(&numbers)));
-    // JSON has one kind of number.
+    // JSON does not tell integers from floating-point numbers.
     let same = |json: &serde_json::Value| {
         let text = json.to_string();
         text.replace(".0,", ",").replace(".0]", "]")

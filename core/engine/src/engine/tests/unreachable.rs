@@ -47,7 +47,7 @@ fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
     assert_eq!(host.ops(), [""; 0], "nothing was sent");
 }
 
-/// As above, with a store that accepts connections and never replies.
+/// A store that accepts connections and never replies cannot be reached either.
 #[test]
 fn a_store_that_never_answers_is_unavailable() {
     let mut host = Host::connecting(Net::LoseRequests);
@@ -173,7 +173,7 @@ fn credentials_refused_on_the_first_connection_are_wrong() {
     host.grant(waits);
 }
 
-/// As above, with a host that learns of the refusal from the probe.
+/// The host learns of the refusal from a probe instead of a failed connection.
 #[test]
 fn a_store_that_served_this_client_before_is_retried_after_a_refusal() {
     let mut host = Host::on(Net::Hold);

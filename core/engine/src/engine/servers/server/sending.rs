@@ -36,7 +36,7 @@ pub(crate) const FEW_IN_FLIGHT: usize = 4;
 /// The most batches in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 8;
 
-/// The unit of round-trip time. On a slow network, waiting for a reply costs more than a call, so one batch
+/// The unit of round-trip time. On a slow network, waiting for a reply costs more than a call. So one batch
 /// of any size may be in flight for each such unit, besides the first.
 pub(crate) const NEAR: Duration = Duration::from_micros(250);
 
