@@ -104,7 +104,7 @@ impl<B: Backend> Locks<B> {
         }
         let id = lease.half();
         if self.use_id(id) {
-            let error = Error::new(ErrorKind::Config, "the lease id is in use already");
+            let error = Error::new(ErrorKind::Config, "the lease ID is already in use");
             return caller.fail(env.cx(), error);
         }
         self.handles.enter(lock, id, spec.reentrant);

@@ -219,12 +219,12 @@ fn a_durable_lock_that_is_handed_over_is_requested() {
 /// Catches a deadline that is later than what the copies know.
 #[test]
 fn a_renewal_with_too_few_copies_does_not_extend() {
-    for looks in [false, true] {
+    for by_hand in [false, true] {
         let mut host = host();
         let lease = host.hold(LOCK);
         host.copies = Ok([1, 1]);
         host.forget();
-        if looks {
+        if by_hand {
             let call = host.renew(lease.lease);
             assert_eq!(host.error(call), ErrorKind::NotReplicated);
         }
