@@ -233,7 +233,7 @@ for (const kind of clients) {
         Object.entries(calls).map(async ([what, call]) => {
           if (what !== "hold") {
             const { message } = await fails(call(locker, what), "unavailable");
-            assert.doesNotMatch(message, /too much else|unknown/, what);
+            assert.doesNotMatch(message, /too many pending|unknown/, what);
             assert.match(message, /ECONNREFUSED/, what);
           }
         }),
@@ -250,7 +250,7 @@ for (const kind of clients) {
 }
 
 test("a store over HTTP that was never there is unavailable, with the cause", async (t) => {
-  // Catches: "too much else waits for the store", and "whether it acted is unknown" of what was never
+  // Catches: "too many pending requests", and "whether it acted is unknown" of what was never
   // sent. Such a client has no connection that could be down.
   const cause = Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "ECONNREFUSED" });
   const locker = Locker.from({ eval: () => Promise.reject(new TypeError("fetch failed", { cause })) }, settings);
@@ -258,7 +258,7 @@ test("a store over HTTP that was never there is unavailable, with the cause", as
   for (const [what, call] of Object.entries(calls)) {
     if (what !== "hold") {
       const { message } = await fails(call(locker, what), "unavailable");
-      assert.doesNotMatch(message, /too much else|unknown/, what);
+      assert.doesNotMatch(message, /too many pending|unknown/, what);
       assert.match(message, /ECONNREFUSED/, what);
     }
   }

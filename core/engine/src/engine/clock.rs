@@ -1,29 +1,28 @@
-//! What one clock says of another: all time arithmetic that exclusion rests on.
+//! Bounds on a server's clock by the local clock: all time arithmetic that exclusion rests on.
 //!
-//! Take a reply with server time S to a request sent at local time t0 and received at t1. When
-//! the server's clock said S, the local clock was between t0 and t1. Nothing is assumed of the
-//! clocks' values; only their *rates* may differ by no more than the drift margin. Whether they do is
-//! watched in `servers/rates.rs`.
+//! Take a reply with server time S to a request sent at local time t0 and received at t1. When the server's
+//! clock said S, the local clock was between t0 and t1. Nothing is assumed about the clocks' values. Their
+//! *rates* may differ by at most the drift margin; `servers/rates.rs` checks that.
 
 use std::time::Duration;
 
 use crate::limits;
 use crate::time::{ServerTime, Timestamp};
 
-/// How far the rates of two clocks may differ, in parts per million.
+/// The greatest difference between the rates of two clocks, in parts per million.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Margin(u32);
 
 impl Margin {
-    /// Clock discipline that slews by 500 ppm at most, in opposite directions.
+    /// The margin for clock discipline that slews by at most 500 ppm, in opposite directions.
     pub(crate) const LEAST: Self = Self(1_000);
-    /// Twice that, or 1 part in 500.
+    /// Twice the least margin, or 1 part in 500.
     pub(crate) const DEFAULT: Self = Self(limits::count("driftMargin"));
-    /// Slewing of 83,333 ppm, chrony's default, in opposite directions, and half as much again. A
-    /// lease is of little use to whom a quarter of it is not enough.
+    /// The margin for slewing by 83,333 ppm, chrony's default, in opposite directions, and half as much
+    /// again. With a wider one, a lease would be of little use.
     pub(crate) const MOST: Self = Self(250_000);
 
-    /// Within the bounds.
+    /// Creates a margin, clamped to the bounds.
     pub(crate) fn new(parts_per_million: u32) -> Self {
         Self(parts_per_million).clamp(Self::LEAST, Self::MOST)
     }
@@ -32,13 +31,12 @@ impl Margin {
         self.0
     }
 
-    /// How far two clocks may come apart while this much time passes.
+    /// Returns how far two clocks may drift apart during this time.
     fn drift(self, elapsed: Duration) -> Duration {
         elapsed.saturating_mul(self.0) / 1_000_000
     }
 
-    /// The local moment by which a lease with this expiry must be treated as gone: the server's
-    /// expiry is never earlier.
+    /// Returns the local deadline of a lease with this expiry. The server's expiry is never earlier.
     pub(crate) fn deadline(
         self,
         sent: Timestamp,
@@ -49,9 +47,9 @@ impl Margin {
         sent + left.saturating_sub(self.drift(left))
     }
 
-    /// The least time to live to ask the server for: the wanted one, or a longer one if that could be over by
-    /// the server's clock before so much time as is left has passed here. It keeps what the holder was
-    /// promised; the holder must not count on more than it wants.
+    /// Returns the least time to live to ask the server for. It is `wanted`, unless that could expire by the
+    /// server's clock before `left` has passed by the local one: then it is longer, to keep what the holder
+    /// was promised. The holder may still count on no more than `wanted`.
     pub(crate) fn covering(self, left: Duration, wanted: Duration) -> Duration {
         if wanted.saturating_sub(self.drift(wanted)) >= left {
             return wanted;
@@ -60,13 +58,13 @@ impl Margin {
     }
 }
 
-/// What is known of a server's clock: bounds from both sides, each at some moment.
+/// Bounds on a server's clock from both sides, each known at some time.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Anchor {
-    /// When the local clock said `received`, the server's said this or more.
+    /// The least time of the server's clock when the local clock said `received`.
     server: ServerTime,
     received: Timestamp,
-    /// When the server's clock said `answered`, the local one said this or more.
+    /// The least local time when the server's clock said `answered`.
     sent: Timestamp,
     answered: ServerTime,
 }
@@ -81,8 +79,8 @@ impl Anchor {
         }
     }
 
-    /// The better of this anchor and a newer one, in either bound. An older bound says more if
-    /// the newer answer took its time; it says nothing if the server's clock was set since.
+    /// Returns an anchor with the better of the old and the new value for each bound. The older bound is the
+    /// tighter one if the newer reply was slow. It is dropped if the server's clock was set since.
     pub(crate) fn refreshed(
         self,
         server: ServerTime,
@@ -101,18 +99,18 @@ impl Anchor {
         fresh
     }
 
-    /// A server time that the server reaches no later than the local clock reaches `at`.
+    /// Returns a time that the server's clock reaches no later than the local clock reaches `at`.
     pub(crate) fn not_after(&self, at: Timestamp, margin: Margin) -> ServerTime {
         let elapsed = at.since(self.received);
         self.server + elapsed.saturating_sub(margin.drift(elapsed))
     }
 
-    /// What the server's clock says about when a request that leaves at this moment reaches it.
+    /// Returns about what the server's clock says when a request that leaves at this time arrives.
     pub(crate) fn about(&self, at: Timestamp) -> ServerTime {
         self.answered + at.since(self.sent)
     }
 
-    /// A local moment no later than the one at which the server's clock said `time`.
+    /// Returns a local time no later than the one at which the server's clock said `time`.
     pub(crate) fn not_before(&self, time: ServerTime, margin: Margin) -> Timestamp {
         let later = time.since(self.answered);
         let earlier = self.answered.since(time);
@@ -141,7 +139,7 @@ mod tests {
         assert_eq!(
             MARGIN.deadline(local(1_000), expires, time),
             local(1_000),
-            "already over"
+            "the lease is already over"
         );
     }
 
@@ -158,12 +156,11 @@ mod tests {
         );
     }
 
-    /// Whatever the delays and the drift within the margin, the server's clock passes
-    /// `not_after` before the local clock passes the moment it was made from, and the deadline
-    /// comes before the server's expiry.
+    /// For all delays and all drift within the margin: the server's clock passes `not_after` before the local
+    /// clock passes the time it was made from. The deadline comes before the server's expiry.
     #[test]
-    fn both_hold_for_any_delay_and_drift() {
-        // The server's clock runs at 1 ± 1/1000 of the local one; it said S at local time `at`.
+    fn both_bounds_hold_for_any_delay_and_drift() {
+        // The server's clock runs at 1 ± 1/1000 of the local one. It said S at local time `at`.
         for rate in [999_u64, 1_000, 1_001] {
             for (t0, at, t1) in [(0, 0, 0), (0, 0, 900), (0, 900, 900), (0, 450, 900)] {
                 let server_start = 5_000_000_000_u64;
@@ -177,7 +174,7 @@ mod tests {
                     "{rate} {t0} {at} {t1}"
                 );
 
-                // What the server does at some moment, as it says later, or said before.
+                // Events at the server whose times later or earlier replies report.
                 for millis in [at, at + 1_500] {
                     let time = ServerTime::from_micros(server_at(millis));
                     assert!(anchor.not_before(time, MARGIN) <= local(millis));
@@ -198,10 +195,10 @@ mod tests {
         ServerTime::from_millis(millis)
     }
 
-    /// A question that took long to the store says little of when it was answered; one that took
-    /// long back says little of the server's time now. The older answer says more of both.
+    /// A request that took long to arrive says little of when the server answered it. A reply that took long
+    /// to return says little of the server's time now. The older reply gives better bounds on both.
     #[test]
-    fn a_slow_answer_does_not_undo_what_a_quick_one_told() {
+    fn a_slow_answer_does_not_undo_the_bounds_of_a_quick_one() {
         let quick = Anchor::new(server(10_000), local(1_000), local(1_000));
         let slow_there = quick.refreshed(server(12_000), (local(2_000), local(3_000)), MARGIN);
         assert_eq!(
@@ -215,12 +212,12 @@ mod tests {
             slow_back.not_after(local(3_000), MARGIN),
             server(12_000 - 4)
         );
-        // And so on: a bound that is kept grows less sure as it ages.
+        // A bound that is kept grows looser as it ages.
         let slower = slow_there.refreshed(server(22_000), (local(4_000), local(13_000)), MARGIN);
         assert_eq!(
             slower.not_before(server(22_000), MARGIN),
             local(13_000 - 4 - 20),
-            "by the quick one still"
+            "the bound is still that of the quick answer"
         );
     }
 
@@ -232,10 +229,10 @@ mod tests {
         assert_eq!(fresh.not_after(local(101_000), MARGIN), server(110_000));
     }
 
-    /// Catches an anchor that believes a clock which was set, and takes a grant of now for one of
-    /// an hour ago or ahead.
+    /// Catches an anchor that trusts a clock which was set, and takes a grant of now for one of an hour ago
+    /// or ahead.
     #[test]
-    fn what_was_known_of_a_clock_that_was_set_is_forgotten() {
+    fn the_bounds_on_a_clock_that_was_set_are_forgotten() {
         let hour = 3_600_000;
         for before in [10 * hour, 0] {
             let old = Anchor::new(server(5 * hour + before), local(1_000), local(1_000));
@@ -246,8 +243,8 @@ mod tests {
         }
     }
 
-    /// After any answers, with any delays and drift within the margin, both bounds hold, and are
-    /// no worse than those of the last answer alone.
+    /// After any replies, with any delays and drift within the margin, both bounds hold and are no looser
+    /// than those of the last reply alone.
     #[test]
     fn the_bounds_hold_however_often_they_are_refreshed() {
         let start = 5_000_000_000_u64;

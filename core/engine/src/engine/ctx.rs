@@ -1,5 +1,5 @@
-//! What the parts of the engine share: the time, the settings, the outputs, the timers, and numbers
-//! that are used once.
+//! The state that the parts of the engine share: the time, the settings, the outputs, the timers, and serial
+//! numbers.
 
 use std::num::NonZeroU64;
 
@@ -13,7 +13,7 @@ use crate::event::LeaseEvent;
 use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;
 
-/// Tells attempts and requests apart; never used twice.
+/// A number that identifies one attempt or request. Each is used only once.
 pub(super) type Serial = NonZeroU64;
 
 impl Id for Serial {
@@ -26,7 +26,7 @@ impl Id for Serial {
     }
 }
 
-/// Whose operation it is, and which attempt of it.
+/// The sender of an operation, and its attempt.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Origin {
     pub(super) whose: Whose,
@@ -38,7 +38,7 @@ pub(super) enum Whose {
     Contender(HalfId),
     Release(HalfId),
     Query(CallId),
-    /// Of a quorum, which incarnation it is in.
+    /// The check of a quorum's server for its incarnation.
     Entry,
 }
 

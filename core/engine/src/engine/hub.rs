@@ -1,4 +1,4 @@
-//! Hands events to readers, each at its own pace and with bounded memory.
+//! Hands events to readers. Each reads at its own pace and uses bounded memory.
 
 #[cfg(test)]
 mod tests;
@@ -12,13 +12,13 @@ use crate::event::LeaseEvent;
 use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;
 
-/// How many events one reader may leave unread, besides one for each lease that was held meanwhile.
+/// The most unread events of a reader, besides one for each lease that was held meanwhile.
 const CAPACITY: usize = 1_024;
 
-/// What is queued for no lease in particular is queued as this one's.
+/// The lease ID of queued events that belong to no lease.
 const NO_LEASE: LeaseId = LeaseId(0);
 
-/// One stream of events. The host chooses it, and never again for another one.
+/// One stream of events. The host chooses the number and never reuses it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReaderId(pub u64);
 
@@ -32,13 +32,13 @@ impl Id for ReaderId {
     }
 }
 
-/// The readers of events, each with a bounded queue. `W` is what the host wakes a reader with.
+/// The readers of events, each with a bounded queue. `W` is the type that wakes a reader.
 ///
-/// A new reader first sees the current state. `Renewed`s of a lease that were not read yet merge
-/// into the newest. A reader that leaves more than 1,024 events unread, and one for each lease that
-/// was held since it had read all, gets `Lagged` in their stead, and then the state. Of a `Lost`
-/// there is always room for one for each of these leases: a reader that keeps up misses none,
-/// however many leases are lost at once.
+/// A new reader first gets the current state. Unread `Renewed` events of a lease merge into the newest. The
+/// limit of unread events is 1,024, plus one for each lease that was held since the reader last caught up. A
+/// reader beyond the limit gets `Lagged` in place of the unread events, and then the current state. A queue
+/// always has room for one `Lost` for each of these leases. So a reader that keeps up misses none, however
+/// many leases are lost at once.
 ///
 /// ```
 /// use std::task::Poll;
@@ -80,12 +80,12 @@ impl<W> Default for Hub<W> {
 struct Reader<W> {
     scope: Option<LockId>,
     queue: Queue<(HalfId, LeaseEvent)>,
-    /// The place of the queue's first event among all that were ever queued.
+    /// The position of the queue's first event among all events ever queued.
     first: u64,
-    /// Where each lease's unread `Renewed` is, while it is the last that the lease has queued.
+    /// The position of each lease's unread `Renewed`, while that is the lease's newest event in the queue.
     renewed: Table<HalfId, u64>,
     missed: u64,
-    /// How many leases are held by what was queued so far, and the most since all was read.
+    /// The number of leases held after the queued events, and the greatest number since the reader caught up.
     held: usize,
     most_held: usize,
     ended: bool,
@@ -93,7 +93,7 @@ struct Reader<W> {
 }
 
 impl<W> Hub<W> {
-    /// A new reader of the events of one lock, or of all.
+    /// Adds a reader of the events of one lock, or of all locks.
     pub fn subscribe(
         &mut self,
         id: ReaderId,
@@ -120,7 +120,7 @@ impl<W> Hub<W> {
         self.readers.insert(id, reader);
     }
 
-    /// Forgets a reader. Returns its waker: dropping it may run the program's code.
+    /// Removes a reader. Returns its waker, because dropping a waker may run the program's code.
     pub fn unsubscribe(&mut self, id: ReaderId) -> Option<W> {
         let reader = self.readers.take(&id)?;
         self.of_all.retain(|other| *other != id);
@@ -135,7 +135,7 @@ impl<W> Hub<W> {
         reader.waker
     }
 
-    /// Queues an event for everyone whom it concerns; returns who is to be woken.
+    /// Queues an event for its readers. Returns the wakers to wake.
     pub fn publish(&mut self, lock: LockId, lease: LeaseId, event: &LeaseEvent) -> Vec<W> {
         let of_lock = self.of_lock.get(&lock).into_iter().flatten();
         let mut wakers = Vec::new();
@@ -148,7 +148,7 @@ impl<W> Hub<W> {
         wakers
     }
 
-    /// Queues an event that is about no lock, for the readers of all.
+    /// Queues an event of no particular lock for the readers of all locks. Returns the wakers to wake.
     pub fn notify(&mut self, event: &LeaseEvent) -> Vec<W> {
         let mut wakers = Vec::new();
         for id in &self.of_all {
@@ -160,7 +160,7 @@ impl<W> Hub<W> {
         wakers
     }
 
-    /// No event of this lock will follow.
+    /// Ends the readers of this lock once they have read what is queued. Returns the wakers to wake.
     pub fn end(&mut self, lock: LockId) -> Vec<W> {
         let mut wakers = Vec::new();
         for id in self.of_lock.get(&lock).into_iter().flatten() {
@@ -169,14 +169,14 @@ impl<W> Hub<W> {
         wakers
     }
 
-    /// No event at all will follow.
+    /// Ends all readers once they have read what is queued. Returns the wakers to wake.
     pub fn end_all(&mut self) -> Vec<W> {
         self.ended = true;
         self.readers.values_mut().filter_map(Reader::end).collect()
     }
 
-    /// The reader's next event, `None` at its end. If there is none yet, `waker` changes places
-    /// with the one that was kept before.
+    /// Returns the reader's next event, or `None` at its end. If there is no event yet, stores `waker` and
+    /// hands back the former one.
     pub fn poll(
         &mut self,
         id: ReaderId,
@@ -214,7 +214,7 @@ impl<W> Reader<W> {
         }
         let is_loss = matches!(event, LeaseEvent::Lost { .. });
         if self.missed > 0 && !is_loss {
-            // The state that follows `Lagged` will tell it.
+            // The state that follows `Lagged` includes this event.
             self.missed += 1;
             return;
         }
@@ -240,7 +240,7 @@ impl<W> Reader<W> {
         self.most_held = self.most_held.max(self.held);
     }
 
-    /// Gives up what the coming state says again, and keeps the latest losses.
+    /// Drops the events that the next state repeats, and keeps the latest losses.
     fn lag(&mut self) {
         let queued = self.queue.len();
         self.queue
@@ -271,7 +271,8 @@ impl<W> Reader<W> {
         Some(event)
     }
 
-    /// Says of each lease that is held now that it is, and of all what else is not as usual.
+    /// Queues the current state: an `Acquired` for each held lease, and for readers of all locks also a
+    /// widened drift margin.
     fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
         if self.scope.is_none()
             && let Some(event) = engine.clock_drift()

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it.
+//! The inputs and outputs of the engine.
 
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::protocol::{BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pat
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 
-/// A handle on a name, which any number of acquisitions go through. The host chooses it, and never
-/// again for something else.
+/// A handle on a name. Any number of acquisitions go through it. The host chooses the number and never reuses
+/// it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockId(pub u64);
 
@@ -29,7 +29,7 @@ impl Id for LockId {
     }
 }
 
-/// A call of the program that waits for an answer. The host chooses it, as above.
+/// A call of the program that waits for an answer. The host chooses the number and never reuses it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CallId(pub u64);
 
@@ -43,8 +43,8 @@ impl Id for CallId {
     }
 }
 
-/// A server of the store, which has a clock of its own. The host chooses it: one that is alone is
-/// [`ONLY`](Self::ONLY), those of a cluster have a number each.
+/// A server of the store, with its own clock. The host chooses the number: [`ONLY`](Self::ONLY) for a lone
+/// server, and one number for each server of a cluster.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServerId(pub u32);
 
@@ -52,47 +52,47 @@ impl ServerId {
     /// The one server of a store that is not a cluster.
     pub const ONLY: Self = Self(0);
 
-    /// Cursors of walks are shorter than this; above it they name a server.
+    /// The number of bits in a walk's cursor. The bits above name a server.
     pub(crate) const CURSOR_BITS: u32 = 48;
 
-    /// Where a walk over the locks at this server begins: a cursor for [`Input::List`]. Of a cluster each
-    /// server has to be walked.
+    /// Returns the cursor for [`Input::List`] at which a walk over this server's locks begins. In a cluster,
+    /// walk each server.
     pub fn walk(self) -> u64 {
         u64::from(self.0) << Self::CURSOR_BITS
     }
 }
 
-/// A batch that was sent. The engine chooses it.
+/// A batch that was sent. The engine chooses the number.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
 
-/// What a lock is: the same for all its acquisitions. Its [options](LockOptions) can be read as if they were
-/// its own.
+/// A lock's name, keys and options: the same for all its acquisitions. It dereferences to its
+/// [options](LockOptions).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockSpec {
-    /// What is locked. It takes no memory of its own if it is made [with the
-    /// key](LockKey::with_name).
+    /// The name of the lock. It takes no memory of its own if it is made [with the key](LockKey::with_name).
     pub name: Name,
-    /// Its keys in the store.
+    /// The lock's keys in the store.
     pub key: LockKey,
-    /// How it is held. Locks that are alike should share this.
+    /// The options of the lock. Locks with equal options should share them.
     pub options: Arc<LockOptions>,
 }
 
-/// How a lock is held.
+/// The options of a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockOptions {
-    /// How long a lease lives unless it is renewed.
+    /// The time to live of a lease that is not renewed.
     pub ttl: Duration,
-    /// Whether leases end by themselves, without renewal.
+    /// True if leases end by themselves, without renewal.
     pub fixed: bool,
-    /// Whether all acquisitions through one handle share a tenure. Else each excludes every other.
+    /// True if all acquisitions through one handle share a tenure. Otherwise each excludes every other.
     pub reentrant: bool,
-    /// The holder as others see it.
+    /// The holder's label, which others can see.
     pub owner: Owner,
-    /// How tokens are made.
+    /// The rule for new tokens.
     pub counter: Counter,
-    /// What has to have it, besides the server that gives it, before it counts.
+    /// The copies that an acquisition or renewal needs, besides the server that executes it, before it
+    /// counts.
     pub durability: Option<Durability>,
 }
 
@@ -105,7 +105,7 @@ impl Deref for LockSpec {
 }
 
 impl LockOptions {
-    /// The same options in the memory of earlier ones, if they are alike and not long ago.
+    /// Returns these options, or an equal recent value that shares its memory.
     pub fn shared(self, recent: &mut Vec<Arc<Self>>) -> Arc<Self> {
         if let Some(same) = recent.iter().find(|options| ***options == self) {
             return same.clone();
@@ -119,7 +119,7 @@ impl LockOptions {
     }
 }
 
-/// A program has few kinds of locks.
+/// The number of recent options to compare with: a program has few kinds of locks.
 const MOST_RECENT: usize = 8;
 
 impl LockSpec {
@@ -128,237 +128,235 @@ impl LockSpec {
     /// The longest time to live: a year.
     pub const MAX_TTL: Duration = YEAR;
 
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of bounds.
+    /// Checks the options. Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of
+    /// bounds.
     pub fn check(&self) -> Result<(), Error> {
         Self::check_ttl(self.ttl)?;
         self.counter.check()?;
         self.durability.as_ref().map_or(Ok(()), Durability::check)
     }
 
-    /// What has to be waited for, of a lease with this time to live. A lease must not spend its time
-    /// with that.
+    /// Returns the copies that a lease with this time to live needs. The wait for them is limited to a third
+    /// of that time.
     pub(super) fn durability(&self, ttl: Duration) -> Option<Durability> {
         self.durability.map(|durability| durability.within(ttl / 3))
     }
 
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if it is no time to live.
+    /// Checks a time to live. Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if it is out of
+    /// bounds.
     pub fn check_ttl(ttl: Duration) -> Result<(), Error> {
         let what = "a lease's time to live";
         Error::check_range(what, ttl, Self::MIN_TTL, Self::MAX_TTL)
     }
 }
 
-/// How long an acquisition waits for a lock that somebody else holds.
+/// How long an acquisition waits for a lock that is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// It does not: one answer from the store decides.
+    /// It does not wait: the store's first answer decides.
     Never,
-    /// Until then.
+    /// It waits until this time.
     Until(Timestamp),
-    /// For ever.
+    /// It waits without a limit.
     Forever,
 }
 
-/// Something that happened outside of the engine.
+/// An event outside the engine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A server can be reached: for the first time, or again and perhaps another one in its place.
-    /// What was sent to it before is lost.
+    /// A server can be reached, for the first time or again. It may be a different server at the same place.
+    /// Replies to earlier requests are lost.
     Connected {
-        /// Which one.
+        /// The server.
         server: ServerId,
     },
-    /// A server cannot be reached any more; nothing is sent to it until `Connected`.
+    /// A server can no longer be reached. The engine sends nothing to it until `Connected`.
     Disconnected {
-        /// Which one.
+        /// The server.
         server: ServerId,
-        /// What happened.
+        /// The reason.
         error: Error,
     },
-    /// These slots of a cluster are served by this server from now on. What is of a slot that the
-    /// host has not named goes to [`ServerId::ONLY`].
+    /// A cluster's server serves these slots from now on. Operations for slots that the host has not named go
+    /// to [`ServerId::ONLY`].
     Slots {
-        /// The first and the last of them.
+        /// The first and the last slot.
         slots: RangeInclusive<u16>,
-        /// Which server.
+        /// The server.
         server: ServerId,
     },
-    /// The program wants the lock. Answered by [`Answer::Acquire`].
+    /// The program asks for a lock. Answered by [`Answer::Acquire`].
     Acquire {
         /// The call to answer.
         call: CallId,
-        /// The handle. If that is re-entrant and has the lock, the call gets a share of its tenure.
+        /// The handle. If it is re-entrant and holds the lock, the call shares that tenure.
         lock: LockId,
-        /// What to acquire: the same for all acquisitions through one handle.
+        /// The lock: the same for all acquisitions through one handle.
         spec: Arc<LockSpec>,
         /// 128 fresh random bits: the engine's only source of randomness.
         lease: LeaseId,
-        /// How long to wait.
+        /// How long to wait for the lock.
         wait: Wait,
     },
-    /// The program gave up a call; a lock that it was to get is given back.
+    /// The program gave up a call. If the call gets a lock anyway, the engine gives it back.
     Cancel {
         /// The call.
         call: CallId,
-        /// The handle and the lease id that it was made with, if it acquires or renews.
+        /// The handle and the lease ID of the call, if it acquires or renews.
         of: Option<(LockId, LeaseId)>,
     },
-    /// Extend a lease now. Answered by [`Answer::Renew`].
+    /// The program asks to extend a lease now. Answered by [`Answer::Renew`].
     Renew {
         /// The call to answer.
         call: CallId,
-        /// The tenure.
+        /// The lease of the tenure.
         lease: LeaseId,
-        /// Its time to live from now on, if that changes. What is left of the lease is never cut
-        /// short.
+        /// The new time to live, if it changes. A shorter one never shortens what is left of the lease.
         ttl: Option<Duration>,
-        /// What the last token of the name is raised to at the store, unless it is as high. Later
-        /// renewals repeat it until one that had it succeeded, and the call waits for one that has it.
+        /// The least value of the name's last token: the store raises it if it is lower. Renewals repeat the
+        /// floor until one with it succeeds, and the call waits for a renewal with it.
         floor: Option<FencingToken>,
     },
-    /// One of the tenure's leases is given up; the last one frees the lock. Answered by
+    /// The program gives up one of the tenure's leases. The last one frees the lock. Answered by
     /// [`Answer::Release`].
     Release {
-        /// The call to answer, if somebody waits.
+        /// The call to answer, if one waits.
         call: Option<CallId>,
-        /// The tenure.
+        /// The lease of the tenure.
         lease: LeaseId,
     },
-    /// Tell who has a lock and who waits for it. Answered by [`Answer::Inspect`].
+    /// The program asks for a lock's holder and waiters. Answered by [`Answer::Inspect`].
     Inspect {
         /// The call to answer.
         call: CallId,
         /// The lock's keys.
         key: LockKey,
     },
-    /// Tell which locks are held, one step of a walk. Answered by [`Answer::List`].
+    /// The program asks for held locks, one step of a walk. Answered by [`Answer::List`].
     List {
         /// The call to answer.
         call: CallId,
-        /// Which locks.
+        /// The pattern of the names.
         pattern: Pattern,
-        /// Where the last step ended; 0 to begin, or what [`ServerId::walk`] says.
+        /// The cursor that the last step returned. A walk starts with 0, or with [`ServerId::walk`].
         cursor: u64,
     },
-    /// Free a lock, whoever has it. Answered by [`Answer::ForceRelease`]. Only the tenure that the
-    /// store knew when it was first asked is ended, however often that has to be tried.
+    /// The program asks to free a lock, whoever holds it. Answered by [`Answer::ForceRelease`]. Retries end
+    /// only the tenure that the store reported first.
     ForceRelease {
         /// The call to answer.
         call: CallId,
         /// The lock's keys.
         key: LockKey,
-        /// Only of this tenure. With any other the lock stays as it is, and the answer is that it was free.
+        /// The only tenure to end. If another tenure holds the lock, it keeps it, and the answer is that the
+        /// lock was free.
         token: Option<FencingToken>,
     },
-    /// The program has dropped the handle; [`Output::Closed`] follows when its last tenure is over.
+    /// The program dropped the handle. [`Output::Closed`] follows when its last tenure is over.
     Close {
         /// The handle.
         lock: LockId,
     },
-    /// The answer to [`Output::Send`], or why there is none.
+    /// The reply to an [`Output::Send`], or the error if there is none.
     Reply {
-        /// Who answered: in a cluster perhaps another server than the one that was asked.
+        /// The server that replied. A cluster may have redirected the request to a different server.
         server: ServerId,
-        /// Which one.
+        /// The request.
         request: RequestId,
-        /// The answer.
+        /// The reply.
         result: Result<BatchReply, Error>,
     },
-    /// The answer to some of the operations of an [`Output::Send`]; those that are left have theirs to come.
+    /// The replies to some operations of an [`Output::Send`]. The replies to the rest follow.
     Part {
-        /// Who answered.
+        /// The server that replied.
         server: ServerId,
-        /// Which one.
+        /// The request.
         request: RequestId,
-        /// The places of the operations in what is left of it, in order.
+        /// The positions of these operations among those without a reply, in ascending order.
         places: Vec<usize>,
-        /// The answer.
+        /// The replies.
         result: Result<BatchReply, Error>,
     },
-    /// A message came on this client's [channel](crate::protocol::channel).
+    /// A message arrived on this client's [channel](crate::protocol::channel).
     Push {
-        /// Who sent it; `None` if the host cannot know, as in a cluster, whose servers pass messages
-        /// on: then it is the server that has the lock's keys.
+        /// The sender. `None` if the host cannot tell, as in a cluster, whose servers pass messages on. The
+        /// engine then assumes the server that has the lock's keys.
         server: Option<ServerId>,
-        /// What it says.
+        /// The message.
         push: Push,
     },
-    /// The channel is subscribed: for the first time, or again, or messages on it may have been
-    /// missed. To be fed after the subscription was confirmed, so that what the engine asks now
-    /// leaves no gap.
+    /// The channel is subscribed: for the first time, again, or after messages may have been missed. Feed
+    /// this after the server confirmed the subscription, so that the engine's next requests leave no gap.
     Subscribed {
-        /// Whose messages can be heard.
+        /// The server whose messages arrive.
         server: ServerId,
     },
-    /// The channel cannot be heard for now; the engine asks more often.
+    /// No messages of the channel arrive for now. The engine polls more often.
     Unsubscribed {
-        /// Whose messages cannot be heard.
+        /// The server whose messages are missing.
         server: ServerId,
     },
-    /// The server says from now on when a key is changed that [`Output::Watch`] names after this:
-    /// for the first time, or anew after the connection was replaced. A host that cannot have that
-    /// never feeds it: holders then learn of such a change at their next renewal.
+    /// The server reports changes of keys that a later [`Output::Watch`] names: for the first time, or again
+    /// on a new connection. A host without this feature never feeds it. Its holders then notice such a change
+    /// at their next renewal.
     Watching {
-        /// Which one.
+        /// The server.
         server: ServerId,
     },
-    /// Somebody else may have changed the lock: whoever holds it looks. It does no harm if nobody
-    /// has.
+    /// Another client may have changed the lock, so its holder checks. A false alarm does no harm.
     Changed {
-        /// Which one; `None` if it may be any.
+        /// The lock's keys; `None` if any lock may have changed.
         key: Option<LockKey>,
     },
-    /// End every tenure and refuse everything from now on. Answered by [`Answer::Shutdown`].
+    /// The program ends all tenures and refuses later calls. Answered by [`Answer::Shutdown`].
     Shutdown {
         /// The call to answer.
         call: CallId,
     },
-    /// Time passed.
+    /// Time has passed.
     Tick,
 }
 
-/// Something for the host to do.
+/// An action for the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Execute the batch in one script call and feed the answer back as [`Input::Reply`]. Batches
-    /// leave in the order of these outputs.
+    /// Execute the batch in one script call, and feed the reply back as [`Input::Reply`]. Send batches in the
+    /// order of these outputs.
     Send {
-        /// Where.
+        /// The server to send to.
         server: ServerId,
-        /// To be named in [`Input::Reply`].
+        /// The number to name in [`Input::Reply`].
         request: RequestId,
-        /// What to execute; empty to ask for the server's time alone.
+        /// The operations. Empty to ask only for the server's time.
         batch: Vec<Op>,
-        /// What to wait for behind the script's call, and to [weigh](Durability::weigh) its reply by. A
-        /// host that cannot do so executes nothing and replies
+        /// The copies to wait for after the script call, and to [weigh](Durability::weigh) its reply by. A
+        /// host that cannot wait for copies executes nothing and replies with
         /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
         durability: Option<Durability>,
-        /// After this moment nobody waits for the answer.
+        /// The time after which no call waits for the reply.
         give_up: Timestamp,
     },
-    /// Subscribe to the client's [channel](crate::protocol::channel) in the background, and keep it
-    /// so; to be reported by [`Input::Subscribed`]. Said once for each server. A host that cannot do
-    /// it need not: waiters then ask every second.
+    /// Subscribe to the client's [channel](crate::protocol::channel) in the background, keep the
+    /// subscription, and report it by [`Input::Subscribed`]. Each server gets this once. A host need not
+    /// support it: its waiters then poll every second.
     Subscribe {
-        /// Where.
+        /// The server to subscribe at.
         server: ServerId,
     },
-    /// Read these keys so that the server says when they change, and feed that as
-    /// [`Input::Changed`]; also each of them if not all are there. Said only after
-    /// [`Input::Watching`].
+    /// Read these keys so that the server reports when they change, and feed that as [`Input::Changed`]. If a
+    /// key is missing, feed `Changed` for each key. Sent only after [`Input::Watching`].
     Watch {
-        /// Where.
+        /// The server to read from.
         server: ServerId,
-        /// Which locks, at most 128.
+        /// The locks' keys, at most 128.
         keys: Vec<LockKey>,
     },
-    /// The connection may be of no use any more. A host that owns it replaces it, unless one is
-    /// being made already; an answer to a question of the host's own, such as `PING`, proves a
-    /// connection that is only `silent`.
+    /// The connection may be dead. A host that owns it replaces it, unless a replacement is under way. For a
+    /// `silent` connection, an answer to a request of the host's own, such as `PING`, proves that it works.
     Suspect {
-        /// To which server.
+        /// The server.
         server: ServerId,
-        /// Why.
+        /// The reason.
         why: Suspicion,
     },
     /// Answer a call.
@@ -368,65 +366,65 @@ pub enum Output {
         /// The answer.
         answer: Answer,
     },
-    /// Something happened to a lock.
+    /// An event of a lock.
     Event {
         /// The handle.
         lock: LockId,
-        /// The acquisition through it, or its tenure.
+        /// The lease ID of the acquisition, or of its tenure.
         lease: LeaseId,
-        /// What happened.
+        /// The event.
         event: LeaseEvent,
-        /// The lease's deadline after it, where there is one.
+        /// The lease's deadline after the event, where there is one.
         deadline: Option<Timestamp>,
     },
-    /// Something happened that is about no lock: for readers of all locks.
+    /// An event of no particular lock, for readers of all locks.
     Notice {
-        /// What happened.
+        /// The event.
         event: LeaseEvent,
     },
-    /// No event of a handle that was closed will follow.
+    /// The closed handle emits no more events.
     Closed {
         /// The handle.
         lock: LockId,
     },
-    /// Nothing more for now: feed [`Input::Tick`] at this moment, if nothing else happens before. It may
-    /// turn out to have been too early.
+    /// Nothing to do for now. Feed [`Input::Tick`] at this time, unless another input comes first. The time
+    /// may turn out to be too early.
     Wait {
-        /// When; `None` if time alone changes nothing.
+        /// The time; `None` if time alone changes nothing.
         until: Option<Timestamp>,
     },
 }
 
-/// Why a connection may be of no use.
+/// The reason to suspect a connection.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Suspicion {
-    /// Two batches in a row had no answer in time. The connection may be half-open.
+    /// Two batches in a row had no reply in time. The connection may be half-open.
     Silent,
-    /// The server says that it is a replica. Its address may lead to the primary by now.
+    /// The server says that it is a replica. By now its address may lead to the primary.
     Demoted,
 }
 
 /// The answer to a call, of the kind that the call was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The lock is held; or somebody else has it, and the call's time to wait is over.
+    /// The lock is held. `None` if another holder has it and the call's wait is over.
     Acquire(Result<Option<Acquired>, Error>),
     /// The lease was extended.
     Renew(Result<(), Error>),
     /// The lease was given up, and the lock freed if it was the last.
     Release(Result<(), Error>),
-    /// Who has the lock.
+    /// The lock's holder and waiters.
     Inspect(Result<Inspection, Error>),
-    /// Some of the locks that are held.
+    /// Some of the held locks.
     List(Result<Listing, Error>),
-    /// Who had the lock that was freed; `None` if it was free.
+    /// The holder whose lock was freed; `None` if the lock was free.
     ForceRelease(Result<Option<HolderInfo>, Error>),
     /// All tenures are over.
     Shutdown,
 }
 
 impl Answer {
-    /// The error that the call failed with, if it did.
+    /// Returns the error, if the call failed.
     pub fn error(&self) -> Option<&Error> {
         match self {
             Self::Acquire(result) => result.as_ref().err(),
@@ -439,34 +437,33 @@ impl Answer {
     }
 }
 
-/// One step of a walk over the locks that are held.
+/// One step of a walk over the held locks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next step; `None` at the end.
     pub cursor: Option<u64>,
-    /// Their names; a walk may come to a name more than once.
+    /// The names of the locks. A walk may return a name more than once.
     pub names: Vec<Name>,
 }
 
-/// What a call that acquires gets: a lease of a tenure.
+/// The lease that a call got.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Acquired {
-    /// Through which handle.
+    /// The handle.
     pub lock: LockId,
-    /// Which one.
+    /// The lease ID of the tenure.
     pub lease: LeaseId,
-    /// Its token.
+    /// The fencing token.
     pub token: FencingToken,
-    /// When it ends unless it is renewed.
+    /// The time at which the lease ends unless it is renewed.
     pub deadline: Timestamp,
-    /// When it began, or a little before.
+    /// The time at which the tenure began, or a little earlier.
     pub began: Timestamp,
-    /// How long the call waited for it.
+    /// How long the call waited for the lock.
     pub waited: Duration,
 }
 
-/// What the store knows of a lock. As JSON its fields are in camel case, and durations are whole
-/// milliseconds.
+/// The store's state of a lock. As JSON, fields are in camel case and durations are whole milliseconds.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -481,35 +478,35 @@ pub struct Acquired {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// Who has the lock; `None` if it is free.
+    /// The holder; `None` if the lock is free.
     pub holder: Option<HolderInfo>,
     /// The last token of the name, if the store still remembers one.
     pub last_token: Option<FencingToken>,
-    /// How many wait in line.
+    /// The number of waiters in the queue.
     pub waiting: u32,
-    /// Those of them who are among the first 100 places, in order.
+    /// The waiters among the first 100 places of the queue, in order.
     pub line: Vec<WaiterInfo>,
 }
 
-/// Who waits for a lock.
+/// A waiter in a lock's queue.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaiterInfo {
-    /// Its owner or label.
+    /// The waiter's owner or label.
     pub owner: Owner,
-    /// How long it has waited.
+    /// How long the waiter has waited.
     #[serde(serialize_with = "as_millis")]
     pub waited: Duration,
 }
 
-/// Who has a lock.
+/// The holder of a lock.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HolderInfo {
-    /// The holder's token. At a quorum each server has one of its own, and this is put together of what those
-    /// say that answered: mostly it is that of the lease, but show it to people, and do not compare it.
+    /// The holder's token. At a quorum each server has its own, and this value combines the answers. It
+    /// mostly equals the lease's token: show it to people, and do not compare it.
     pub token: FencingToken,
     /// The time until the lock expires unless it is renewed.
     #[serde(serialize_with = "as_millis")]

@@ -1,14 +1,14 @@
-//! The lock protocol as a state machine: it decides everything and does nothing.
+//! The lock protocol as a state machine: it makes all decisions and performs no I/O.
 //!
-//! One [`Engine`] serves one locker. It has no I/O, no clock, no randomness and no threads; a
-//! *host* brings those. The contract:
+//! One [`Engine`] serves one locker. It has no I/O, no clock, no randomness and no threads; a *host* provides
+//! those. The contract:
 //!
-//! 1. Tell the engine what happened and what time it is: [`Engine::handle`].
-//! 2. Drain [`Engine::poll`] and do what it says, in order, until it says [`Output::Wait`].
-//! 3. Call `handle` with [`Input::Tick`] at the moment that this names, if nothing else happens
-//!    before. Being late is safe, it only delays: the clock decides, never the timer.
-//! 4. Answer every [`Output::Send`] by one [`Input::Reply`] at the most. If none comes, the engine
-//!    gives up by itself.
+//! 1. Report each event with the current time: [`Engine::handle`].
+//! 2. Poll [`Engine::poll`] and execute its outputs in order, until it returns [`Output::Wait`].
+//! 3. Call `handle` with [`Input::Tick`] at the time that `Wait` names, unless another input comes first. A
+//!    late call is safe and only delays work, because the clock decides and not the timer.
+//! 4. Answer each [`Output::Send`] with at most one [`Input::Reply`]. Without a reply the engine gives up by
+//!    itself.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -58,7 +58,7 @@
     allow(
         dead_code,
         unused_imports,
-        reason = "parts are for quorums alone, which a page in a browser may leave out"
+        reason = "some parts serve quorums only, which a browser build may leave out"
     )
 )]
 
@@ -103,16 +103,16 @@ use single::Single;
 #[derive(Debug)]
 pub struct Engine(Kind);
 
-/// In boxes, because hosts move an engine about.
+/// Boxed, because hosts move engines around.
 #[derive(Debug)]
 enum Kind {
     Single(Box<Front<Single>>),
-    // A page in a browser must not load what it does not use.
+    // Left out of builds without quorums, because a browser should not load code that it does not use.
     #[cfg(feature = "quorum")]
     Quorum(Box<Front<Quorum>>),
 }
 
-/// What both kinds do.
+/// Evaluates an expression for either kind of engine.
 macro_rules! of {
     ($engine:expr, $kind:ident => $what:expr) => {
         match $engine {
@@ -125,13 +125,14 @@ macro_rules! of {
 
 /// Inputs and outputs.
 impl Engine {
-    /// One on one server, or on a cluster, that is not connected yet.
+    /// Creates an engine for one server or for a cluster. It is not connected yet.
     pub fn new(settings: Settings) -> Self {
         Self(Kind::Single(Box::new(Front::new(Single::new(settings)))))
     }
 
-    /// One on so many independent servers, of which a majority decides; none is connected yet. They are
-    /// [`ServerId`]s from 0 on. [`ErrorKind::Config`](crate::ErrorKind::Config) unless they are 3, 5 or 7.
+    /// Creates an engine for this number of independent servers, of which a majority decides. It is not
+    /// connected yet. Their [`ServerId`]s count from 0. Fails with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) unless there are 3, 5 or 7.
     ///
     /// ```
     /// use leasehold_engine::engine::{Engine, Input, Output, ServerId, Settings};
@@ -149,37 +150,38 @@ impl Engine {
         Ok(Self(Kind::Quorum(Box::new(Front::new(quorum)))))
     }
 
-    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
+    /// Takes in an input. Time never goes back: an earlier `now` counts as the latest seen.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
         of!(&mut self.0, engine => engine.handle(now, input));
     }
 
-    /// The next thing for the host to do; [`Output::Wait`] if there is none. What is to be sent
-    /// comes last: a host that takes in several inputs before it polls sends their operations
-    /// together.
+    /// Returns the next thing for the host to do; [`Output::Wait`] if there is none. Batches come last, so
+    /// that a host that takes in several inputs before it polls sends their operations together.
     pub fn poll(&mut self) -> Output {
         of!(&mut self.0, engine => engine.poll())
     }
 
-    /// As [`poll`](Self::poll), but what is to be sent waits for that.
+    /// Returns the next output as [`poll`](Self::poll) does, except that pending operations stay queued until
+    /// `poll`.
     pub fn poll_unsent(&mut self) -> Output {
         of!(&mut self.0, engine => engine.poll_unsent())
     }
 
-    /// Whether it is worth to let those who were just answered go on before the next [`poll`](Self::poll):
-    /// they are likely to ask again, and what they ask then leaves in one batch with what waits. Until
-    /// then [`poll_unsent`](Self::poll_unsent) has all else that there is to do.
+    /// Returns true if the callers that were just answered are likely to ask again. A host gains by letting
+    /// them run before its next [`poll`](Self::poll): their new operations then share a batch with the
+    /// pending ones. Until then, [`poll_unsent`](Self::poll_unsent) returns all other outputs.
     pub fn expects_more(&self) -> bool {
         of!(&self.0, engine => engine.env.expects_more())
     }
 
-    /// Whether something waits to be sent.
+    /// Returns true if operations are pending.
     pub fn has_unsent(&self) -> bool {
         of!(&self.0, engine => engine.env.has_unsent())
     }
 
-    /// For a host that follows a cluster's redirection: a time that the clock of `to` reaches no later than
-    /// that of `from` reaches `time`. Nothing if one of the clocks is not known, or for a quorum.
+    /// Converts a time from one server's clock to another's, for a host that follows a cluster's redirection.
+    /// The clock of `to` reaches the result no later than the clock of `from` reaches `time`. Returns `None`
+    /// if one of the clocks is not known, and for a quorum.
     pub fn no_later(&self, time: ServerTime, from: ServerId, to: ServerId) -> Option<ServerTime> {
         match &self.0 {
             Kind::Single(engine) => engine.env.servers.no_later(time, from, to),
@@ -188,20 +190,20 @@ impl Engine {
         }
     }
 
-    /// Whether nothing is held, under way or waiting for an answer.
+    /// Returns true if no lock is held, no operation is in flight and no call waits for an answer.
     pub fn is_idle(&self) -> bool {
         of!(&self.0, engine => engine.is_idle())
     }
 }
 
-/// What there is to know of it, for readers that begin or that missed something.
+/// The current state, for readers that start or that missed events.
 impl Engine {
-    /// The leases that are held now, in no order, each with an `Acquired` event that says so.
+    /// Returns the leases that are held now, in no order, each with its `Acquired` event.
     pub fn all_held(&self, now: Timestamp) -> Box<dyn Iterator<Item = (LeaseId, LeaseEvent)> + '_> {
         of!(&self.0, engine => Box::new(engine.locks.all_held(now)))
     }
 
-    /// As [`all_held`](Self::all_held), of one handle.
+    /// Returns the held leases of one handle, as [`all_held`](Self::all_held) does for all.
     pub fn held(
         &self,
         now: Timestamp,
@@ -210,12 +212,12 @@ impl Engine {
         of!(&self.0, engine => Box::new(engine.locks.held(now, lock)))
     }
 
-    /// What was counted since it was made.
+    /// Returns all counts since the engine was created.
     pub fn counts(&self) -> Counts {
         of!(&self.0, engine => engine.env.counts())
     }
 
-    /// The drift margin, if it had to be widened: an event for readers of all locks.
+    /// Returns the drift margin as an event for readers of all locks, if the margin had to be widened.
     pub fn clock_drift(&self) -> Option<LeaseEvent> {
         of!(&self.0, engine => engine.env.clock_drift())
     }

@@ -1,20 +1,21 @@
-//! How often things are tried.
+//! Retry pacing: backoff and jitter.
 
 use std::time::Duration;
 
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
-/// Trying again while the store does not answer: first after this time, later after up to that one.
+/// The backoff while the store does not answer: the first pause and the longest.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Returns the pauses between attempts that each wait for `patience`. No pause is longer than an attempt: with a wide drift margin
-/// `not_after` is early by a part of the pause, and each attempt would come too late.
+/// Returns the first and the longest pause between attempts that each wait for `patience`. No pause is longer
+/// than an attempt. With a wide drift margin, `not_after` is early by a part of the pause, so after a longer
+/// pause each attempt would arrive too late.
 pub(super) fn retry(patience: Duration) -> (Duration, Duration) {
     (RETRY.0, patience.clamp(RETRY.0, RETRY.1))
 }
 
-/// When the next attempt is due, and how often it failed in a row.
+/// The time of the next attempt and the number of failures in a row.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     pub(super) next: Timestamp,
@@ -26,8 +27,8 @@ impl Pace {
         Self { next, failures: 0 }
     }
 
-    /// Puts the next attempt off: the first retry comes after `base`, each later one after twice
-    /// the time, `most` at the longest.
+    /// Backs off: the first retry comes after about `base`, and each later one after twice the pause before,
+    /// up to `most`.
     pub(super) fn back_off(
         &mut self,
         now: Timestamp,
@@ -40,7 +41,7 @@ impl Pace {
     }
 }
 
-/// Between 85 and 100 % of a duration. `round` makes it differ from one time to the next.
+/// Returns 85 to 100 % of a duration. `round` varies the result.
 fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
     let [high, low] =
         [seed.0 >> 64, seed.0].map(|half| u64::try_from(half & u128::from(u64::MAX)).unwrap_or(0));
@@ -49,13 +50,13 @@ fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
     duration / 1_000 * parts
 }
 
-/// As [`jitter`], where the moment itself makes it differ from one time to the next.
+/// Returns 85 to 100 % of a duration as [`jitter`] does. The time `now` varies the result.
 pub(super) fn jitter_at(duration: Duration, seed: LeaseId, now: Timestamp) -> Duration {
     let round = u32::try_from(now.as_nanos() % u64::from(u32::MAX)).unwrap_or(0);
     jitter(duration, seed, round)
 }
 
-/// The finaliser of `SplitMix64` (Steele, Lea and Flood, 2014).
+/// The finalizer of `SplitMix64` (Steele, Lea and Flood, 2014).
 pub(super) fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -82,8 +83,8 @@ mod tests {
         assert!(times.iter().any(|time| *time > whole * 96 / 100));
     }
 
-    /// Catches a server that refuses each attempt because it comes too late by a clock that was heard of before the
-    /// pause.
+    /// Catches an attempt that the server refuses as too late, because its `not_after` comes from a reply
+    /// before the pause.
     #[test]
     fn no_pause_makes_the_next_attempt_late() {
         for millis in [60, 150, 1_000, 2_000, 60_000] {

@@ -1,18 +1,18 @@
-//! First in, first out.
+//! A first-in, first-out queue.
 
 use std::ops::{Index, IndexMut};
 
-/// As the standard library's `VecDeque`, of which it has only what the engine needs: code that a
-/// browser has to load for each type of what is queued.
+/// A small subset of the standard library's `VecDeque`. A browser loads the code of a queue for each item
+/// type, so this has only what the engine needs.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    /// Nothing is where something was taken out.
+    /// The items. Slots before `first` are empty.
     items: Vec<Option<T>>,
-    /// How many were taken out at the front.
+    /// The number of empty slots at the front.
     first: usize,
 }
 
-/// So much room is kept by one that is empty.
+/// The capacity that an empty queue keeps.
 const MOST_KEPT: usize = 256;
 
 impl<T> Queue<T> {
@@ -32,7 +32,7 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn push_back(&mut self, item: T) {
-        // Rather than to grow, it closes up, if that makes room for as many as it takes.
+        // Compacts instead of growing if that frees more than half of the slots.
         if self.items.len() == self.items.capacity() && self.first > self.items.len() / 2 {
             self.retain(&|_| true);
         }
@@ -44,7 +44,7 @@ impl<T> Queue<T> {
         self.first += 1;
         if self.is_empty() {
             self.items.clear();
-            // A burst's memory is given back.
+            // Returns a burst's memory.
             self.items.shrink_to(MOST_KEPT);
             self.first = 0;
         }
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
         self.items.swap(self.first + one, self.first + other);
     }
 
-    /// Where the one of this key is, if they are in the order of their keys.
+    /// Returns the position of the item with this key. The items must be sorted by their keys.
     pub(super) fn binary_search_by_key<K: Ord>(
         &self,
         key: &K,
@@ -100,13 +100,13 @@ impl<T> Index<usize> for Queue<T> {
 
     fn index(&self, place: usize) -> &T {
         let item = self.items[self.first + place].as_ref();
-        item.expect("only at the front is anything taken out")
+        item.expect("items are only removed at the front")
     }
 }
 
 impl<T> IndexMut<usize> for Queue<T> {
     fn index_mut(&mut self, place: usize) -> &mut T {
-        self.get_mut(place).expect("the place is of this queue")
+        self.get_mut(place).expect("the place is within the queue")
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_does_what_a_queue_does() {
+    fn a_queue_does_what_a_deque_does() {
         let (mut queue, mut real) = (Queue::new(), VecDeque::new());
         let mut random = 3_u64;
         for round in 0..100_000 {
@@ -149,9 +149,9 @@ mod tests {
         assert_eq!((queue[0], queue[1]), (real[1], real[0]));
     }
 
-    /// Catches memory that grows with all that was ever queued.
+    /// Catches memory that grows with the number of items ever queued.
     #[test]
-    fn what_was_taken_out_needs_no_room() {
+    fn removed_items_need_no_memory() {
         let mut queue = Queue::new();
         queue.push_back(0);
         for item in 0..100_000 {

@@ -1,4 +1,4 @@
-//! What holds for the whole locker.
+//! The settings of a locker.
 
 use std::time::Duration;
 
@@ -8,38 +8,39 @@ use crate::error::Error;
 use crate::limits;
 use crate::protocol::ClientId;
 
-/// What holds for the whole locker.
+/// The settings of a locker.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who this locker is: 64 random bits.
+    /// The identity of the locker: 64 random bits.
     pub client: ClientId,
-    /// How long one attempt waits for the store's answer at the most.
+    /// The longest time that one attempt waits for the store's answer.
     pub command_timeout: Duration,
-    /// How long a call goes on trying while the store gives no answer.
+    /// How long a call keeps trying while the store gives no answer.
     pub patience: Duration,
-    /// How far the rates of the store's clock and of the host's may differ, in parts per million.
+    /// The allowed difference between the rates of the store's clock and the host's, in parts per million.
     pub drift_margin: u32,
-    /// Whether the store is a cluster, of servers with a clock of their own each: only operations of
-    /// one slot then leave together, unless it is `mixed`, and a lock that was handed over is asked for
-    /// once more.
+    /// True if the store is a cluster, whose servers each have their own clock. Then a batch has operations
+    /// of one slot only, unless `mixed` is set, and a lock that was handed over is requested once more.
     pub clustered: bool,
-    /// Whether the host of a cluster takes batches of several slots, as long as one server serves them.
+    /// True if a cluster's host accepts batches with several slots, as long as one server serves them all.
     pub mixed: bool,
-    /// Whether the host can send to each server of a cluster what has no key in it. Else one is only
-    /// asked for its clock when something is to be sent there, by a key of that.
+    /// True if the host can send operations without a key to each server of a cluster. If not, the engine
+    /// asks a server for its clock only when an operation for that server is pending, and uses that
+    /// operation's key.
     pub addressed: bool,
-    /// The longest time to live that a lease may have on a quorum of servers, and for as long a server that
-    /// may have forgotten some does not vote: the same for all lockers of a quorum. One server alone ignores it.
+    /// The longest time to live of a lease on a quorum. A server that may have forgotten leases does not vote
+    /// for this long. All lockers of a quorum need the same value. A store that is no quorum ignores it.
     pub longest_ttl: Duration,
 }
 
 impl Settings {
-    /// The greatest `longest_ttl`: a day. A server of a quorum that restarted does not vote for so long, and a lease
-    /// is renewed as long as its holder lives, so a longer one only keeps a lock from those who come after a crash.
+    /// The greatest `longest_ttl`: a day. A quorum's server that restarted does not vote for this long. A
+    /// lease is renewed as long as its holder lives, so a longer one would only keep the lock blocked after a
+    /// crash.
     pub(super) const MOST_LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million, and
-    /// leases of up to 60 s on a quorum.
+    /// Returns the defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million,
+    /// and leases of up to 60 s on a quorum.
     pub fn new(client: ClientId) -> Self {
         Self {
             client,
@@ -53,10 +54,10 @@ impl Settings {
         }
     }
 
-    /// The same, with a patience of one attempt at least.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if one is out of bounds: 1 ms to 1 min for an
-    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift, and 10 ms to a day for the longest
-    /// time to live on a quorum.
+    /// Returns the settings with `patience` raised to at least one attempt. Fails with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a setting is out of bounds: 1 ms to 1 min for an
+    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift, and 10 ms to a day for
+    /// `longest_ttl`.
     ///
     /// ```
     /// use leasehold_engine::{engine::Settings, protocol::ClientId};
@@ -82,7 +83,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// Whether only operations of one slot may leave together.
+    /// True if a batch may only have operations of one slot.
     pub(super) fn by_slots(&self) -> bool {
         self.clustered && !self.mixed
     }

@@ -1,4 +1,4 @@
-//! What a locker counts while it works, with names.
+//! The statistics of a locker.
 
 mod counts;
 mod prometheus;
@@ -12,15 +12,15 @@ use crate::event::{LossReason, as_millis};
 pub use counts::Counts;
 use counts::{BOUNDS, BUCKETS, at};
 
-/// What a locker has done since it was made: two gauges, counters that never fall, and histograms.
+/// The statistics of a locker since it was created: two gauges, counters that never fall, and histograms.
 ///
-/// Of tenures, each was `acquired` and then `released`, or `lost` for a reason, or it is `held`, or its
-/// release is under way. Calls that the program gave up are in no counter of calls.
+/// Each tenure counts as `acquired`. Then it is `held`, is being released, or counts as `released` or `lost`.
+/// Calls that the program cancelled are in no counter of calls.
 ///
-/// Of a quorum what is said of locks is said of the quorum, and `script_calls`, `operations`, `timeouts`,
-/// `pushes` and `round_trips` are the sums over its servers.
+/// At a quorum, the numbers about locks are those of the quorum, and `script_calls`, `operations`,
+/// `timeouts`, `pushes` and `round_trips` are sums over its servers.
 ///
-/// As JSON its fields are in camel case, and durations are whole milliseconds.
+/// As JSON, fields are in camel case and durations are whole milliseconds.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -35,45 +35,46 @@ use counts::{BOUNDS, BUCKETS, at};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
-    /// Tenures that are held now. A gauge.
+    /// The number of tenures held now. A gauge.
     pub held: u64,
-    /// Acquisitions that are under way now: in line, or not answered yet. Calls that wait through one
-    /// re-entrant handle are one. A gauge.
+    /// The number of acquisitions in progress: in the queue, or not answered yet. Calls that wait through one
+    /// re-entrant handle count as one. A gauge.
     pub waiting: u64,
-    /// Tenures that began.
+    /// The number of tenures that began.
     pub acquired: u64,
-    /// Calls that were answered that somebody else has the lock: at once, or when their time to wait was over.
+    /// The number of calls that did not get the lock because another holder has it: at once, or after their
+    /// wait.
     pub busy: u64,
-    /// Calls to acquire that failed with an error.
+    /// The number of calls to acquire that failed with an error.
     pub failed: u64,
-    /// Tenures whose release the store has confirmed.
+    /// The number of tenures whose release the store has confirmed.
     pub released: u64,
-    /// Tenures that were lost, by reason.
+    /// The number of lost tenures, by reason.
     pub lost: Losses,
-    /// Renewals that lengthened a lease.
+    /// The number of renewals that extended a lease.
     pub renewals: u64,
-    /// Renewals that failed, and times that a holder was warned because the store cannot be reached: the
-    /// events [`AtRisk`](crate::LeaseEvent::AtRisk).
+    /// The number of [`AtRisk`](crate::LeaseEvent::AtRisk) events: for renewals that failed, and for warnings
+    /// that the store cannot be reached.
     pub renewal_failures: u64,
-    /// How long calls that got a lock had waited for it. A call that shares a tenure that there is already
-    /// is not among them.
+    /// How long calls waited for the lock that they got. Calls that joined an existing tenure are not
+    /// included.
     pub waiting_times: Histogram,
-    /// How long tenures lasted that are over, whether they were released or lost.
+    /// How long tenures lasted that have ended, by release or by loss.
     pub holding_times: Histogram,
-    /// Calls of the script, questions for the server's clock among them.
+    /// The number of script calls, including those that only ask for the server's clock.
     pub script_calls: u64,
-    /// Operations in these calls, such as an acquisition or a renewal.
+    /// The number of operations in these calls, such as acquisitions and renewals.
     pub operations: u64,
-    /// Script calls that were not answered in time.
+    /// The number of script calls without a reply in time.
     pub timeouts: u64,
-    /// Messages that were heard on the client's channel: grants, and what was taken away.
+    /// The number of messages on the client's channel: grants and losses.
     pub pushes: u64,
-    /// How long script calls took that were answered, as the locker sees it.
+    /// How long script calls took that were answered, as measured by the locker.
     pub round_trips: Histogram,
 }
 
 impl Stats {
-    /// Operations in a script call, on average; 0 if there were none.
+    /// Returns the average number of operations in a script call; 0 without calls.
     ///
     /// ```
     /// # use leasehold_engine as leasehold;
@@ -87,25 +88,25 @@ impl Stats {
     }
 }
 
-/// Counts by [`LossReason`].
+/// The number of losses by [`LossReason`].
 #[non_exhaustive]
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Losses {
-    /// [`LossReason::Expired`].
+    /// The losses by [`LossReason::Expired`].
     pub expired: u64,
-    /// [`LossReason::Deleted`].
+    /// The losses by [`LossReason::Deleted`].
     pub deleted: u64,
-    /// [`LossReason::Superseded`].
+    /// The losses by [`LossReason::Superseded`].
     pub superseded: u64,
-    /// [`LossReason::Revoked`].
+    /// The losses by [`LossReason::Revoked`].
     pub revoked: u64,
-    /// [`LossReason::Shutdown`].
+    /// The losses by [`LossReason::Shutdown`].
     pub shutdown: u64,
 }
 
 impl Losses {
-    /// Those for one reason.
+    /// Returns the losses by one reason.
     ///
     /// ```
     /// # use leasehold_engine as leasehold;
@@ -125,7 +126,7 @@ impl Losses {
         }
     }
 
-    /// Those for any reason.
+    /// Returns the losses by all reasons.
     ///
     /// ```
     /// # use leasehold_engine as leasehold;
@@ -139,25 +140,25 @@ impl Losses {
     }
 }
 
-/// How long something took, as counts in buckets with fixed bounds.
+/// A histogram of durations, with fixed bounds.
 ///
-/// As JSON it is `{"count", "sum", "bounds", "buckets"}`; the sum is in whole milliseconds, the bounds are
-/// in milliseconds: 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, and in seconds 1, 2.5, 5, 10, 30,
-/// 60, 300, 900 and 3600.
+/// As JSON it is `{"count", "sum", "bounds", "buckets"}`. The sum is in whole milliseconds. The bounds are in
+/// milliseconds: 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500, and then 1, 2.5, 5, 10, 30, 60,
+/// 300, 900 and 3600 seconds.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// How long they took together.
+    /// The sum of the durations.
     pub sum: Duration,
-    /// How many took no longer than each of the [bounds](Self::BOUNDS), and longer than the one before; and
-    /// how many took longer than the last.
+    /// The number of durations in each bucket: at most its [bound](Self::BOUNDS) and above the bound before.
+    /// The last bucket counts the durations above all bounds.
     pub buckets: [u64; BUCKETS],
 }
 
 impl Histogram {
-    /// The longest time of each bucket but the last, which has none.
+    /// The upper bound of each bucket except the last, which has none.
     ///
     /// ```
     /// # use leasehold_engine as leasehold;

@@ -1,20 +1,20 @@
-//! A map of ids.
+//! A map of IDs.
 
 use std::marker::PhantomData;
 
 use crate::protocol::HalfId;
 
-/// What a [`Table`] finds things by: a number that the engine or its host counts, or random bits, so
-/// that nobody can choose them to collide.
+/// A key of a [`Table`]: a number that the engine or its host counts, or random bits, so that no one can
+/// force collisions.
 pub trait Id: Copy {
-    /// As a number.
+    /// Returns the ID as a number.
     fn number(self) -> u64;
-    /// Of that number.
+    /// Creates the ID from its number.
     fn of(number: u64) -> Self;
 }
 
-/// A map of ids, for the engine and its hosts: quick, and it gives its memory back after a burst. It
-/// iterates in an order without a meaning, but in the same one in every run.
+/// A map of IDs for the engine and its hosts. It is fast and returns its memory after a burst. Its order of
+/// iteration is arbitrary, and the same in every run.
 ///
 /// ```
 /// use leasehold_engine::engine::{CallId, Table};
@@ -33,22 +33,22 @@ pub struct Table<K, V> {
 }
 
 impl<K: Id, V> Table<K, V> {
-    /// What is under an id.
+    /// Returns the value of an ID.
     pub fn get(&self, id: &K) -> Option<&V> {
         self.values.get(self.places.of(id.number())?)
     }
 
-    /// The same, to be changed.
+    /// Returns the value of an ID, mutably.
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         self.values.get_mut(self.places.of(id.number())?)
     }
 
-    /// Whether there is something under an id.
+    /// Returns true if the ID has a value.
     pub fn contains_key(&self, id: &K) -> bool {
         self.places.of(id.number()).is_some()
     }
 
-    /// Puts something under an id, in the place of what was there.
+    /// Sets the value of an ID, and drops the one before.
     pub fn insert(&mut self, id: K, value: V) {
         match self.places.find(id.number()) {
             Ok(place) => self.values[place] = value,
@@ -56,7 +56,7 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// What is under an id; if that is nothing, something new is put there.
+    /// Returns the value of an ID. Inserts a new one if there is none.
     pub fn get_or_insert_with(&mut self, id: K, new: impl FnOnce() -> V) -> &mut V {
         let place = self.places.find(id.number()).unwrap_or_else(|free| {
             self.add(id, free, new());
@@ -65,7 +65,7 @@ impl<K: Id, V> Table<K, V> {
         &mut self.values[place]
     }
 
-    /// Takes out what is under an id.
+    /// Removes and returns the value of an ID.
     pub fn take(&mut self, id: &K) -> Option<V> {
         let place = self.places.take(id.number())?;
         let value = self.values.swap_remove(place);
@@ -75,32 +75,32 @@ impl<K: Id, V> Table<K, V> {
         Some(value)
     }
 
-    /// The ids.
+    /// Returns the IDs.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.places.ids.iter().map(|id| K::of(*id))
     }
 
-    /// What there is, each with its id.
+    /// Returns the IDs with their values.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.keys().zip(&self.values)
     }
 
-    /// What there is.
+    /// Returns the values.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.values.iter()
     }
 
-    /// The same, to be changed.
+    /// Returns the values, mutably.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.values.iter_mut()
     }
 
-    /// How much there is.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there is nothing.
+    /// Returns true if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -124,20 +124,20 @@ impl<K, V> Default for Table<K, V> {
     }
 }
 
-/// Where the value of each id is. Of all tables one type, so that a browser loads its code once; the
-/// standard library's map would be several times as long.
+/// The index of each ID's value. One type for all tables, so that a browser loads its code once. The standard
+/// library's map would take several times as much code.
 #[derive(Debug, Default)]
 struct Places {
-    /// Of the values, in their order.
+    /// The IDs of the values, in their order.
     ids: Vec<u64>,
-    /// The places of the values. A power of two of slots, or none: an id is in the first free one from that
-    /// which its hash says.
+    /// A hash table with open addressing: indexes of values. Its length is zero or a power of two. An ID is
+    /// in the first free slot at or after its home.
     slots: Vec<u32>,
 }
 
 const FREE: u32 = u32::MAX;
 
-/// Up to so many slots no memory is given back.
+/// The number of slots up to which no memory is freed.
 const SMALL: usize = 64;
 const FEWEST: usize = 8;
 const MANY: usize = 1024;
@@ -147,13 +147,13 @@ impl Places {
         self.find(id).ok()
     }
 
-    /// Where its value is; or else the free slot that it gets.
+    /// Returns the index of the ID's value, or the free slot for the ID.
     fn find(&self, id: u64) -> Result<usize, usize> {
         let slot = self.slot(id)?;
         Ok(self.slots[slot] as usize)
     }
 
-    /// Puts one that is not there yet behind all others, and into the slot that was found free for it.
+    /// Appends an ID that has no value yet, and puts it into the free slot that was found for it.
     fn add(&mut self, id: u64, free: usize) {
         let place = self.ids.len();
         if place == self.ids.capacity() {
@@ -167,7 +167,7 @@ impl Places {
         }
     }
 
-    /// Takes one out. The last takes its place.
+    /// Removes an ID, and moves the last one to its index.
     fn take(&mut self, id: u64) -> Option<usize> {
         let slot = self.slot(id).ok()?;
         let place = self.slots[slot];
@@ -179,7 +179,7 @@ impl Places {
         Some(place as usize)
     }
 
-    /// Gives memory back after a burst. Returns the capacity from now on, if it changes.
+    /// Frees memory after a burst. Returns the new capacity if it changes.
     fn give_back(&mut self) -> Option<usize> {
         let (all, used) = (self.slots.len(), self.ids.len());
         let is_burst_over = all > SMALL && used < all / 8;
@@ -190,7 +190,7 @@ impl Places {
         })
     }
 
-    /// The slot of an id; or else the free one that it gets.
+    /// Returns the slot of an ID, or the free slot for it.
     fn slot(&self, id: u64) -> Result<usize, usize> {
         let last = self.slots.len().checked_sub(1).ok_or(0_usize)?;
         let mut slot = self.home(id);
@@ -206,7 +206,7 @@ impl Places {
         }
     }
 
-    /// Frees a slot. Those that follow move up, so that a search need not look behind a free one.
+    /// Frees a slot. Later IDs move up, so that a search can stop at a free slot.
     fn free(&mut self, mut free: usize) {
         let last = self.slots.len() - 1;
         let mut slot = (free + 1) & last;
@@ -225,15 +225,15 @@ impl Places {
     fn resize(&mut self, slots: usize) {
         self.slots = vec![FREE; slots];
         for place in 0..self.ids.len() {
-            // None of them has a slot yet.
+            // No ID has a slot yet.
             if let Err(free) = self.slot(self.ids[place]) {
                 self.slots[free] = slot_of(place);
             }
         }
     }
 
-    /// Where the search for an id begins: as the first bits of its hash say (Fibonacci hashing), by which
-    /// counted numbers come far apart.
+    /// Returns the slot where the search for an ID begins: the first bits of its hash. Fibonacci hashing
+    /// spreads consecutive numbers far apart.
     fn home(&self, id: u64) -> usize {
         let hash = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         let bits = self.slots.len().trailing_zeros();
@@ -241,13 +241,13 @@ impl Places {
     }
 }
 
-/// A place as a slot has it.
+/// Returns an index in the form that a slot stores.
 fn slot_of(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(FREE)
 }
 
-/// How much room a vector of so many gets besides when it is full: of many less than the standard library
-/// gives it, since there may be a hundred thousand.
+/// Returns how many elements a full vector grows by. A large one grows by less than the standard library's
+/// would, since there may be a hundred thousand elements.
 fn more(len: usize) -> usize {
     if len < MANY {
         len.max(FEWEST)
@@ -282,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// Catches a burst whose memory is kept for as long as the locker lives.
+    /// Catches a burst whose memory is kept as long as the locker lives.
     #[test]
     fn a_burst_gives_its_memory_back() {
         let mut table = Table::<u64, u64>::default();
@@ -298,16 +298,16 @@ mod tests {
         assert!(kept < 2 * SMALL, "{kept}");
     }
 
-    /// Catches an entry that is lost, or found under another's id, when one before it is taken out.
+    /// Catches an entry that is lost, or found under another ID, when one before it is removed.
     #[test]
-    fn it_does_what_a_map_does() {
+    fn a_table_does_what_a_map_does() {
         let (mut table, mut map) = (Table::<u64, u64>::default(), BTreeMap::new());
         let mut random = 7_u64;
         for round in 0..200_000 {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            // Few ids, then many, then few again.
+            // Few IDs, then many, then few again.
             let id = (random >> 33) % if round / 50_000 == 1 { 9_000 } else { 50 };
             match (random >> 60) % 3 {
                 0 => assert_eq!(table.take(&id), map.remove(&id)),

@@ -1,11 +1,11 @@
-//! When the engine has to look at what again.
+//! The timers of the engine.
 
 use super::io::{CallId, ServerId};
 use super::table::Table;
 use crate::protocol::HalfId;
 use crate::time::Timestamp;
 
-/// What a timer is of.
+/// The owner of a timer.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timed {
     Server(ServerId),
@@ -19,7 +19,7 @@ pub(super) enum Timed {
 impl Timed {
     const KINDS: usize = 6;
 
-    /// Its kind, and which of these.
+    /// Returns the index of its kind, and its ID within that kind.
     fn number(self) -> (usize, u64) {
         match self {
             Self::Server(id) => (0, u64::from(id.0)),
@@ -32,18 +32,19 @@ impl Timed {
     }
 }
 
-/// One timer at most for each thing; the thing remembers when its own is set for. It has an entry
-/// here that is no later: one that is moved to later keeps its entry until that comes to its turn.
+/// At most one timer for each owner, which remembers the time that its timer is set for. The owner has an
+/// entry here that is no later than that. Moving a timer to a later time leaves its entry in place until the
+/// entry is due.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// A heap: each entry is no later than the two whose places are twice its own, plus one and plus two.
+    /// A heap: the entry at place `n` is no later than the entries at `2 * n + 1` and `2 * n + 2`.
     near: Vec<(Timestamp, Timed)>,
-    /// Of a large locker nearly all: a lease is renewed seldom, and many fall due together. From the last
-    /// stretch to the soonest.
+    /// Stretches of time with the later entries, from the last stretch to the soonest. In a large locker they
+    /// hold nearly all entries, because leases are renewed seldom, and many fall due together.
     far: Vec<Stretch>,
-    /// How many entries those have.
+    /// The number of entries in `far`.
     far_entries: usize,
-    /// The number of the stretch that the time was in when this was last tidied.
+    /// The number of the stretch that contained the time of the last tidying.
     begun: u64,
 }
 
@@ -51,26 +52,26 @@ pub(super) struct Timers {
 #[derive(Debug)]
 struct Stretch {
     number: u64,
-    /// No entry is set for earlier.
+    /// The time of the earliest entry, or earlier.
     first: Timestamp,
     ids: Vec<HalfId>,
 }
 
-/// So many entries are kept for each thing, and then some: one that is moved to earlier leaves its
-/// entry behind.
+/// The entries left behind that are kept for each owner, plus `MANY` in total. A timer that moves to an
+/// earlier time leaves its old entry behind.
 const MOST_LEFT: usize = 1;
 const MANY: usize = 512;
-/// With fewer the first is kept exact.
+/// With fewer near entries, the first one is kept exact.
 const FEW: usize = 64;
-/// With fewer all are near.
+/// With fewer near entries, all new ones are near.
 const MOST_NEAR: usize = 1024;
-/// Of nanoseconds: a stretch is 134 ms.
+/// The bits of the nanoseconds within one stretch, which lasts 134 ms.
 const STRETCH_BITS: u32 = 27;
-/// What would need a further stretch is near.
+/// The most stretches. An entry that would need another one goes to the heap.
 const MOST_STRETCHES: usize = 256;
 
 impl Timers {
-    /// Moves a timer from where the thing remembers it to where it should be.
+    /// Moves a timer to `at`. `was` is the time that its owner remembers.
     pub(super) fn set(&mut self, what: Timed, was: &mut Timestamp, at: Timestamp) {
         if at < *was {
             self.push((at, what));
@@ -78,7 +79,7 @@ impl Timers {
         *was = at;
     }
 
-    /// When something has to be looked at, or earlier.
+    /// Returns the time of the first timer, or an earlier time.
     pub(super) fn first(&self) -> Option<Timestamp> {
         let near = self.near.first().map(|(at, _)| *at);
         match self.far.last() {
@@ -87,7 +88,7 @@ impl Timers {
         }
     }
 
-    /// A timer whose time has come, right after [`tidy`](Self::tidy).
+    /// Returns a timer that is due. Valid right after [`tidy`](Self::tidy).
     pub(super) fn due(&self, now: Timestamp) -> Option<Timed> {
         let stretch = self.far.last().filter(|far| far.first <= now);
         if let Some(id) = stretch.and_then(|stretch| stretch.ids.last()) {
@@ -97,9 +98,9 @@ impl Timers {
         (*at <= now).then_some(*what)
     }
 
-    /// Makes the first entry a timer, if there are few or the time of the first has come: while much goes
-    /// on, most are left behind long before their time. Drops everything that was left behind if that is
-    /// much for so many things. `set_for` tells what a thing remembers.
+    /// Makes the first entry exact if there are few entries or the first is due. Under load, most entries are
+    /// left behind long before their time, so exactness would cost much. Also drops all entries left behind
+    /// if there are too many for this number of owners. `set_for` returns the time that an owner remembers.
     pub(super) fn tidy(
         &mut self,
         things: usize,
@@ -125,7 +126,7 @@ impl Timers {
             if set == at {
                 break;
             }
-            // Entries of one timer at one moment come one after another: one of them is enough.
+            // Equal entries follow each other. Keep one of them.
             let is_left = set == Timestamp::NEVER || before == Some((at, what));
             before = Some((at, what));
             if is_left {
@@ -140,7 +141,7 @@ impl Timers {
         }
     }
 
-    /// Until the last of the stretch that is due is a timer that is.
+    /// Drops or moves entries until the last one of the stretch that is due belongs to a timer that is due.
     fn tidy_far(&mut self, now: Timestamp, set_for: &dyn Fn(Timed) -> Timestamp) {
         while let Some(stretch) = self.far.last_mut().filter(|far| far.first <= now) {
             let what = stretch.ids.last().map(|id| Timed::Contender(*id));
@@ -198,13 +199,13 @@ impl Timers {
         }
     }
 
-    /// Whether it need not be near. A stretch that has begun gets no more entries.
+    /// True if the entry may go to a stretch. A stretch that has begun gets no more entries.
     fn is_far(&self, at: Timestamp, what: Timed) -> bool {
         let is_later = number(at) > self.begun;
         is_later && self.near.len() > MOST_NEAR && matches!(what, Timed::Contender(_))
     }
 
-    /// The stretch that has this moment, unless there are too many.
+    /// Returns the stretch that contains this time, or `None` if there are too many stretches.
     fn stretch(&mut self, at: Timestamp) -> Option<&mut Stretch> {
         let number = number(at);
         let place = self.far.partition_point(|stretch| stretch.number > number);
@@ -228,7 +229,7 @@ impl Timers {
 
     fn pop(&mut self) -> Option<(Timestamp, Timed)> {
         let last = self.near.pop()?;
-        // A burst's memory is given back.
+        // Returns a burst's memory.
         if self.near.len() < self.near.capacity() / 4 {
             self.near.shrink_to(MANY.max(self.near.capacity() / 2));
         }
@@ -257,7 +258,7 @@ impl Timers {
     }
 }
 
-/// Of the stretch that has this moment.
+/// Returns the number of the stretch that contains this time.
 fn number(at: Timestamp) -> u64 {
     at.as_nanos() >> STRETCH_BITS
 }
@@ -272,11 +273,11 @@ mod tests {
         Timestamp::from_nanos(nanos)
     }
 
-    /// A timer for each call, as the calls remember it.
+    /// Timers of calls, and the time that each call remembers.
     #[derive(Default)]
     struct Things(Timers, Vec<Timestamp>);
 
-    /// A timer for each contender, by the number that is its id.
+    /// Tidies the timers of contenders, whose IDs are indexes into `set_for`.
     fn tidy_contenders(timers: &mut Timers, set_for: &[Timestamp], now: Timestamp) {
         timers.tidy(set_for.len(), now, |what| match what {
             Timed::Contender(id) => set_for[usize::try_from(id.0).unwrap_or(0)],
@@ -301,20 +302,20 @@ mod tests {
             });
         }
 
-        /// The first that is due once the time of all has come.
+        /// The first timer that is due when all timers are.
         fn first(&mut self) -> Option<(u64, u64)> {
             let early = self.0.first();
             self.tidy(NEVER);
             let at = self.0.first()?;
             assert!(early.is_some_and(|early| early <= at), "{early:?}");
             let Some(Timed::Query(call)) = self.0.due(NEVER) else {
-                panic!("it was never set")
+                panic!("only calls have timers here")
             };
             Some((at.as_nanos(), call.0))
         }
     }
 
-    /// Catches a timer that goes off where it was before it was moved.
+    /// Catches a timer that fires at the time from which it was moved.
     #[test]
     fn the_first_is_the_earliest_that_is_set() {
         let mut things = Things::default();
@@ -332,10 +333,10 @@ mod tests {
         assert_eq!(things.first(), None);
     }
 
-    /// Catches entries left behind that add up, of timers that are moved to and fro and of ones that
-    /// were unset long before their time.
+    /// Catches entries left behind that accumulate: of timers that move to and fro, and of timers unset long
+    /// before their time.
     #[test]
-    fn what_is_left_behind_is_bounded() {
+    fn entries_left_behind_are_bounded() {
         let mut things = Things::default();
         things.set(0, at(1));
         for round in 0..100_000 {
@@ -349,9 +350,9 @@ mod tests {
         assert_eq!(things.first(), Some((2_000, 1)));
     }
 
-    /// Catches an entry that is lost, or out of its place, when timers go off and are moved about.
+    /// Catches an entry that is lost or misplaced when timers fire and move.
     #[test]
-    fn whatever_is_moved_the_first_is_the_earliest() {
+    fn the_first_is_the_earliest_however_timers_move() {
         let mut things = Things::default();
         let mut random = 5_u64;
         for _ in 0..50_000 {
@@ -368,10 +369,10 @@ mod tests {
         assert!(things.0.len() <= 2 * 40 + MANY);
     }
 
-    /// Catches a timer of a large locker that is lost, or goes off too late or before its time, and entries
-    /// that add up.
+    /// Catches a timer of a large locker that is lost or fires too late or too early, and entries that
+    /// accumulate.
     #[test]
-    fn of_many_leases_each_goes_off_in_its_time() {
+    fn each_of_many_timers_fires_in_time() {
         const THINGS: usize = 2_000;
         const SECOND: u64 = 1_000_000_000;
         let (mut timers, mut set_for) = (Timers::default(), vec![NEVER; THINGS]);
@@ -383,7 +384,7 @@ mod tests {
             (random >> 30) % below
         };
         for round in 0..20_000 {
-            // On a grid or not, soon or late, or not at all; some move to earlier before their time.
+            // On a grid or not, soon, late or never. Some timers move to an earlier time.
             let thing = usize::try_from(next(THINGS as u64)).expect("it is below 2,000");
             let to = match next(5) {
                 0 => NEVER,
@@ -405,19 +406,20 @@ mod tests {
                 let Some(what @ Timed::Contender(HalfId(due))) = timers.due(at(now)) else {
                     break;
                 };
-                let due = &mut set_for[usize::try_from(due).expect("it is of one of them")];
-                assert!(*due <= at(now), "it goes off before its time");
+                let due =
+                    &mut set_for[usize::try_from(due).expect("the contender is one of these")];
+                assert!(*due <= at(now), "a timer fired early");
                 fired += 1;
                 timers.set(what, due, at(now + 10 * SECOND));
             }
-            assert!(set_for.iter().all(|set| *set > at(now)), "one is late");
+            assert!(set_for.iter().all(|set| *set > at(now)), "a timer is late");
             assert!(timers.len() <= THINGS * 2 + MANY);
         }
         assert!(fired > 10_000 && timers.far.len() > 10, "{fired}");
     }
 
-    /// Catches memory that is kept for stretches of time that are over, and more of them than a list is
-    /// quickly searched for.
+    /// Catches memory that is kept for past stretches, and more stretches than a list search can handle
+    /// quickly.
     #[test]
     fn stretches_are_bounded() {
         let (mut timers, mut set_for) = (Timers::default(), vec![NEVER; 3_000]);

@@ -1,4 +1,4 @@
-//! Everything in which one server and a quorum differ, as seen by the front that both share.
+//! The interface between a locker's front and its store: one server or a quorum implements it.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::protocol::{HalfId, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// A way to get, keep and give back locks: by attempts at one server, or by the votes of several. It owns what all
-/// locks share: the time, the outputs, the timers and the servers.
+/// Acquires, renews and releases locks: by attempts at one server, or by the votes of several. An
+/// implementation owns what all locks share: the time, the outputs, the timers and the servers.
 pub(crate) trait Backend: Debug + Sized {
-    /// A contender as the store knows it.
+    /// A contender in the form that this backend tracks.
     type Lease: Lease;
     type Acquiring: Acquisition;
     type Keeping: Keeping;
@@ -28,13 +28,13 @@ pub(crate) trait Backend: Debug + Sized {
 
     fn cx(&mut self) -> &mut Ctx;
 
-    /// An error if a lock with these options cannot be had from it.
+    /// Returns an error if this backend cannot serve a lock with these options.
     fn check(&self, spec: &LockSpec) -> Result<(), Error>;
 
-    /// An error if a renewal cannot be for so long.
+    /// Returns an error if a lease of this backend cannot be renewed for this time to live.
     fn check_ttl(&self, ttl: Duration) -> Result<(), Error>;
 
-    /// Asks for a lock. Returns also what follows at once.
+    /// Starts an acquisition. Also returns the contender's next step.
     fn begin(
         &mut self,
         who: Who,
@@ -42,13 +42,14 @@ pub(crate) trait Backend: Debug + Sized {
         reclaims: Reclaim,
     ) -> (Self::Lease, Self::Acquiring, Next<Self>);
 
-    /// A further call waits for the same acquisition.
+    /// Adds a call to an acquisition that is in progress.
     fn join(&mut self, lease: &mut Self::Lease, acquiring: &mut Self::Acquiring, caller: Caller);
 
-    /// The time of a contender's timer has come.
+    /// Handles a contender's timer.
     fn time(&mut self, lease: &mut Self::Lease, phase: &mut Phase<Self>) -> Next<Self>;
 
-    /// The lock was taken with this token, which proves that releases of earlier tenures are over in the store.
+    /// Ends the releases that an acquisition with this token confirms: the token proves that the store has
+    /// ended all earlier tenures of the handle.
     fn confirm(
         &mut self,
         ended: (&mut Self::Releases, &mut Handles),
@@ -56,7 +57,7 @@ pub(crate) trait Backend: Debug + Sized {
         token: FencingToken,
     );
 
-    /// The tenure begins, and its callers were told. Returns why it is over already, if it is.
+    /// Starts a tenure whose callers have been answered. Returns the reason if the tenure is already lost.
     fn held(
         &mut self,
         lease: &mut Self::Lease,
@@ -64,13 +65,13 @@ pub(crate) trait Backend: Debug + Sized {
         tenure: &mut Tenure<Self::Keeping>,
     ) -> Option<LossReason>;
 
-    /// True if a reader that begins now is told that the lock is held.
+    /// True if a reader that starts now sees the lock as held.
     fn is_held(lease: &Self::Lease, tenure: &Tenure<Self::Keeping>, now: Timestamp) -> bool;
 
-    /// When a tenure needs attention.
+    /// Returns the time of a tenure's next timer.
     fn wake_at(lease: &Self::Lease, tenure: &Tenure<Self::Keeping>) -> Timestamp;
 
-    /// The program asks for a renewal.
+    /// Starts a renewal that the program asked for.
     fn renew(
         &mut self,
         lease: &mut Self::Lease,
@@ -78,10 +79,10 @@ pub(crate) trait Backend: Debug + Sized {
         renewal: Renewal,
     );
 
-    /// Nobody wants the lock any more. Whatever the store may have given is given back.
+    /// Ends an acquisition that has no callers left. Gives back whatever the store may have granted.
     fn give_up(&mut self, releases: &mut Self::Releases, of: (Self::Lease, Box<Self::Acquiring>));
 
-    /// The tenure was lost. Whatever the store may still have of it is given back.
+    /// Ends a lost tenure. Gives back whatever the store may still keep of it.
     fn lost(
         &mut self,
         releases: &mut Self::Releases,
@@ -89,7 +90,7 @@ pub(crate) trait Backend: Debug + Sized {
         reason: LossReason,
     );
 
-    /// The holder gives the tenure up. The handle waits for the end of the release.
+    /// Releases a tenure for its holder. The handle stays open until the release ends.
     fn release(
         &mut self,
         releases: (&mut Self::Releases, &mut Handles),
@@ -98,28 +99,28 @@ pub(crate) trait Backend: Debug + Sized {
     );
 }
 
-/// How far a contender is.
+/// The phase of a contender: acquiring or holding.
 #[derive(Debug)]
 pub(crate) enum Phase<B: Backend> {
-    /// In a box, because most contenders of a large locker hold their lock.
+    /// Boxed, because most contenders of a large locker hold their lock.
     Acquiring(Box<B::Acquiring>),
     Held(Tenure<B::Keeping>),
 }
 
-/// The step that follows from what was done with a contender.
+/// The next step of a contender after an action.
 #[derive(Debug)]
 pub(crate) enum Next<B: Backend> {
     Stay,
-    /// It has the lock from now on.
+    /// The contender holds the lock from now on.
     Hold(Tenure<B::Keeping>),
-    /// Nobody wants the lock any more.
+    /// No caller wants the lock any more.
     Leave,
-    /// Its tenure is over, and not because its holder gave it up.
+    /// The tenure ended, and its holder did not release it.
     Lose(LossReason),
 }
 
 impl<B: Backend> Next<B> {
-    /// The next step of a contender whose callers are these: it leaves once nobody wants the lock any more.
+    /// Returns the next step of an acquisition with these callers: it ends once no caller is left.
     pub(crate) fn of(callers: &Callers) -> Self {
         if callers.is_empty() {
             Self::Leave
@@ -129,29 +130,29 @@ impl<B: Backend> Next<B> {
     }
 }
 
-/// A contender as the store knows it.
+/// A contender in the form that a backend tracks.
 pub(crate) trait Lease: Debug {
     fn who(&self) -> &Who;
 }
 
-/// An acquisition that is under way.
+/// An acquisition in progress.
 pub(crate) trait Acquisition: Debug {
     fn callers(&mut self) -> &mut Callers;
 
-    /// When it needs attention.
+    /// Returns the time of its next timer.
     fn wake_at(&self) -> Timestamp;
 }
 
-/// A tenure's renewals.
+/// The renewals of a tenure.
 pub(crate) trait Keeping: Debug {
-    /// A call does not wait for a renewal any more.
+    /// Removes a call that no longer waits for its renewal.
     fn cancel_renewal(&mut self, call: CallId);
 
-    /// Takes out all calls that wait for a renewal.
+    /// Removes and returns all calls that wait for a renewal.
     fn take_renewals(&mut self) -> Vec<CallId>;
 }
 
-/// Releases that the store has not confirmed yet.
+/// The releases that the store has not confirmed yet.
 pub(crate) trait Releases: Debug + Default {
     fn contains(&self, id: HalfId) -> bool;
 

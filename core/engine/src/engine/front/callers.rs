@@ -5,7 +5,7 @@ use crate::engine::io::{Acquired, Answer, CallId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 
-/// How many calls may share one acquisition.
+/// The limit of calls that share one acquisition.
 const MAX_CALLERS: usize = 65_536;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Callers {
     all: Vec<Caller>,
-    /// The first and the last moment at which one of them stops waiting.
+    /// The earliest and the latest timeout of all callers.
     pub(crate) soonest: Timestamp,
     pub(crate) latest: Timestamp,
 }
@@ -31,11 +31,11 @@ impl Caller {
         }
     }
 
-    /// Whether its time is over already; it is answered then.
+    /// Returns true, and fails the call, if its timeout has passed.
     pub(crate) fn is_too_late(&self, cx: &mut Ctx) -> bool {
         let over = self.until() <= cx.now;
         if over {
-            let message = "there was no time left to ask the store";
+            let message = "the call timed out before it could ask the store";
             self.fail(cx, Error::new(ErrorKind::Timeout, message));
         }
         over
@@ -45,7 +45,7 @@ impl Caller {
         cx.answer(self.call, Answer::Acquire(Err(error)));
     }
 
-    /// It has the lock.
+    /// Answers the call with its lease.
     pub(crate) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
         cx.counts.got(cx.now, self.asked);
         let waited = cx.now.since(self.asked);
@@ -67,7 +67,7 @@ impl Callers {
 
     pub(crate) fn is_full(&self) -> Option<Error> {
         (self.all.len() >= MAX_CALLERS).then(|| {
-            let message = format!("{MAX_CALLERS} calls wait for this lock already");
+            let message = format!("too many calls wait for this lock already: {MAX_CALLERS}");
             Error::new(ErrorKind::Overloaded, message)
         })
     }
@@ -76,7 +76,7 @@ impl Callers {
         self.all.is_empty()
     }
 
-    /// Whether anybody wants a place in line.
+    /// True if at least one caller waits in the queue.
     pub(crate) fn wait(&self) -> bool {
         self.all.iter().any(|caller| caller.wait != Wait::Never)
     }
@@ -88,7 +88,7 @@ impl Callers {
         self.all.push(caller);
     }
 
-    /// Takes out those that a condition holds for.
+    /// Removes and returns the callers that match.
     pub(crate) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
         let removed: Vec<_> = self
             .all
@@ -106,7 +106,7 @@ impl Callers {
         std::mem::take(&mut self.all)
     }
 
-    /// Ends the waiting for all.
+    /// Fails all calls with this error.
     pub(crate) fn fail(&mut self, cx: &mut Ctx, error: &Error) {
         for caller in self.take() {
             caller.fail(cx, error.clone());

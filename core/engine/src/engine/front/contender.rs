@@ -1,4 +1,4 @@
-//! One acquisition, from wanting the lock to the end of its tenure.
+//! One acquisition, from its first request to the end of its tenure.
 
 use super::backend::{Acquisition, Backend, Keeping, Lease, Next, Phase};
 use super::tenure::Tenure;
@@ -10,7 +10,8 @@ use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
-/// All calls of a re-entrant handle have one contender together, every other call has its own.
+/// One acquisition and the tenure that it leads to. All calls of a re-entrant handle share one contender;
+/// every other call has its own.
 #[derive(Debug)]
 pub(crate) struct Contender<B: Backend> {
     pub(crate) lease: B::Lease,
@@ -35,7 +36,7 @@ impl<B: Backend> Contender<B> {
         matches!(self.phase, Phase::Acquiring(_))
     }
 
-    /// The tenure, if it has the lock.
+    /// The lease and the tenure, if the contender holds its lock.
     pub(crate) fn tenure(&mut self) -> Option<(&mut B::Lease, &mut Tenure<B::Keeping>)> {
         match &mut self.phase {
             Phase::Held(tenure) => Some((&mut self.lease, tenure)),
@@ -43,7 +44,7 @@ impl<B: Backend> Contender<B> {
         }
     }
 
-    /// An event that says that the lock is held, if it is.
+    /// Returns an `Acquired` event if the lock is held.
     pub(crate) fn held(&self, now: Timestamp) -> Option<(LeaseId, LeaseEvent)> {
         let (Phase::Held(tenure), who) = (&self.phase, self.who()) else {
             return None;
@@ -52,7 +53,7 @@ impl<B: Backend> Contender<B> {
         B::is_held(&self.lease, tenure, now).then_some((who.lease, event))
     }
 
-    /// The call is given up.
+    /// Cancels a call.
     pub(crate) fn cancel(&mut self, call: CallId) -> Next<B> {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => {
@@ -67,7 +68,7 @@ impl<B: Backend> Contender<B> {
         }
     }
 
-    /// Sets its timer to what its phase needs.
+    /// Sets the timer to what the phase needs.
     pub(crate) fn settle(&mut self, cx: &mut Ctx) {
         let at = match &self.phase {
             Phase::Acquiring(acquiring) => acquiring.wake_at(),

@@ -1,31 +1,33 @@
-//! Handles: through which of them somebody contends, and when one that was closed is at its end.
+//! Handles: which contenders use each one, and when a closed handle emits its last event.
 
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{LockId, Output};
 use crate::engine::table::Table;
 use crate::protocol::HalfId;
 
-/// Those that somebody contends through, or whose last release is not confirmed.
+/// The handles that have a contender or an unconfirmed release.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     all: Table<LockId, Handle>,
-    /// Who else believes to have a lock, because the store forgot who had it. Almost always nobody.
+    /// Earlier holders that still believe they hold the lock, because the store lost it and gave it to
+    /// another. Almost always empty.
     forgotten: Table<LockId, Vec<HalfId>>,
 }
 
-/// Small, because a large locker has one for each lease: an option of a number would take its double.
+/// The state of one handle. Kept small, because a large locker has one handle for each lease: an
+/// `Option<HalfId>` would take twice the space of an ID.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
 pub(crate) struct Handle {
-    /// Who has the lock, or is to share it with all later calls.
+    /// The contender that holds the lock, or whose tenure all later calls are to share.
     contender: HalfId,
     is_held: bool,
     is_shared: bool,
     closed: bool,
     is_releasing: bool,
-    /// How many contenders and unconfirmed releases it has.
+    /// The number of contenders and unconfirmed releases.
     uses: u32,
-    /// The release of its last tenure, while that is not confirmed.
+    /// The release of the last tenure, valid while `is_releasing`.
     releasing: HalfId,
 }
 
@@ -34,7 +36,7 @@ impl Handles {
         self.all.get(&id)
     }
 
-    /// Who has the lock, or believes so.
+    /// Returns every contender that believes it holds the lock.
     pub(crate) fn holders(&self, id: LockId) -> impl Iterator<Item = HalfId> {
         let held = self.get(id).filter(|handle| handle.is_held);
         let forgotten = self.forgotten.get(&id).into_iter().flatten();
@@ -42,7 +44,7 @@ impl Handles {
         held.chain(forgotten.copied())
     }
 
-    /// Somebody contends through it.
+    /// Adds a contender to a handle.
     pub(crate) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
         let handle = self.all.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
@@ -54,7 +56,7 @@ impl Handles {
         }
     }
 
-    /// A contender has the lock from now on.
+    /// Records that a contender holds the lock.
     pub(crate) fn hold(&mut self, id: LockId, contender: HalfId) {
         let handle = self.all.get_or_insert_with(id, Handle::new);
         let former = handle.forget();
@@ -63,8 +65,8 @@ impl Handles {
         self.forget(id, former);
     }
 
-    /// A contender neither wants the lock any more nor has it. The handle has to be
-    /// [left](Self::leave) once all is emitted that there is to emit.
+    /// Removes a contender that neither wants nor holds the lock any more. The caller has to
+    /// [leave](Self::leave) the handle once it has emitted all events.
     pub(crate) fn give_up(&mut self, id: LockId, contender: HalfId) {
         let Some(handle) = self.all.get_mut(&id) else {
             return;
@@ -83,7 +85,7 @@ impl Handles {
         }
     }
 
-    /// Who had the lock leaves it, and it waits for the release of that tenure before it can be closed.
+    /// Keeps the handle open until the release of its tenure ends.
     pub(crate) fn await_release(&mut self, id: LockId, release: HalfId) {
         let Some(handle) = self.all.get_mut(&id) else {
             return;
@@ -92,17 +94,17 @@ impl Handles {
         handle.is_releasing = true;
     }
 
-    /// The release of its tenure is over, as far as it is concerned.
+    /// Ends the handle's wait for a release.
     pub(crate) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
         self.end_use(cx, id, Some(release));
     }
 
-    /// A contender of it, or the release of its tenure, is at its end.
+    /// Ends one use of the handle: by a contender, or by the release of its tenure.
     pub(crate) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
         self.end_use(cx, id, None);
     }
 
-    /// The program has dropped it.
+    /// Marks the handle as dropped by the program.
     pub(crate) fn close(&mut self, cx: &mut Ctx, id: LockId) {
         match self.all.get_mut(&id) {
             Some(handle) => handle.closed = true,
@@ -127,7 +129,7 @@ impl Handles {
         }
     }
 
-    /// Somebody else has taken the place of who had the lock.
+    /// Remembers a holder whose place another contender took.
     fn forget(&mut self, id: LockId, former: Option<HalfId>) {
         if let Some(former) = former {
             let forgotten = self.forgotten.get_or_insert_with(id, Vec::new);
@@ -150,17 +152,17 @@ impl Handle {
         }
     }
 
-    /// Of a re-entrant handle: whose tenure all its calls share.
+    /// The contender that all calls share, for a re-entrant handle.
     pub(crate) fn shared(&self) -> Option<HalfId> {
         self.is_shared.then_some(self.contender)
     }
 
-    /// The release of its last tenure, while that is not confirmed.
+    /// The release of the last tenure, until the store confirms it.
     pub(crate) fn releasing(&self) -> Option<HalfId> {
         self.is_releasing.then_some(self.releasing)
     }
 
-    /// Somebody else takes the place of who has the lock. Returns who that is.
+    /// Returns the holder, if there is one, before another contender takes its place.
     fn forget(&mut self) -> Option<HalfId> {
         std::mem::take(&mut self.is_held).then_some(self.contender)
     }

@@ -1,4 +1,4 @@
-//! All locks of a locker: who wants one, who has one, and who gives one back.
+//! All locks of a locker: acquisitions, tenures and releases.
 
 use super::Renewal;
 use super::Wanted;
@@ -16,8 +16,8 @@ use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;
 
-/// Contenders are found by the first half of the lease id, as releases are: by chance no two of one
-/// locker are alike, and if they are, the second is refused.
+/// The contenders, handles and releases of a locker. The key of contenders and releases is the first half of
+/// the lease ID. These halves are random and do not collide in practice; if two do, the second is refused.
 #[derive(Debug)]
 pub(crate) struct Locks<B: Backend> {
     pub(crate) contenders: Table<HalfId, Contender<B>>,
@@ -60,12 +60,12 @@ impl<B: Backend> Locks<B> {
         self.releases.len() == 0
     }
 
-    /// True if a contender has this ID, or a release gives back what such a contender got.
+    /// True if a contender or a release uses this ID.
     pub(crate) fn use_id(&self, id: HalfId) -> bool {
         self.contenders.contains_key(&id) || self.releases.contains(id)
     }
 
-    /// How many things may have a timer.
+    /// The number of contenders and releases, each of which may have a timer.
     pub(crate) fn len(&self) -> usize {
         self.contenders.len() + self.releases.len()
     }
@@ -74,7 +74,7 @@ impl<B: Backend> Locks<B> {
         self.contenders.get(&id).map(|contender| contender.wake)
     }
 
-    /// The lease and the tenure that it is of.
+    /// The contender that holds this lease.
     fn holder(&mut self, lease: LeaseId) -> Option<&mut Contender<B>> {
         let contender = self.contenders.get_mut(&lease.half())?;
         let holds = contender.who().lease == lease && !contender.is_acquiring();
@@ -104,7 +104,7 @@ impl<B: Backend> Locks<B> {
         }
         let id = lease.half();
         if self.use_id(id) {
-            let error = Error::new(ErrorKind::Config, "the lease id is in use already");
+            let error = Error::new(ErrorKind::Config, "the lease ID is already in use");
             return caller.fail(env.cx(), error);
         }
         self.handles.enter(lock, id, spec.reentrant);
@@ -116,7 +116,7 @@ impl<B: Backend> Locks<B> {
         self.follow(env, id, next);
     }
 
-    /// A call is given up that acquires or renews by this handle and lease id.
+    /// Cancels a call that acquires or renews with this handle and lease ID.
     pub(crate) fn cancel(&mut self, env: &mut B, call: CallId, (lock, lease): (LockId, LeaseId)) {
         let own = Some(lease.half()).filter(|id| self.contenders.contains_key(id));
         let shared = || self.handles.get(lock).and_then(Handle::shared);
@@ -140,7 +140,7 @@ impl<B: Backend> Locks<B> {
         contender.settle(env.cx());
     }
 
-    /// One lease of a tenure is given up by its holder.
+    /// Gives up one lease of a tenure. The last one releases the lock.
     pub(crate) fn release(&mut self, env: &mut B, call: Option<CallId>, lease: LeaseId) {
         let answer = |cx: &mut Ctx, result| {
             if let Some(call) = call {
@@ -170,7 +170,7 @@ impl<B: Backend> Locks<B> {
         self.handles.close(cx, lock);
     }
 
-    /// Ends everything.
+    /// Ends all acquisitions and all tenures.
     pub(crate) fn shut_down(&mut self, env: &mut B) {
         for id in self.those(&Contender::is_acquiring) {
             self.step(env, id, |contender, env| match &mut contender.phase {
@@ -188,7 +188,7 @@ impl<B: Backend> Locks<B> {
 }
 
 impl<B: Backend> Contender<B> {
-    /// A further call through a re-entrant handle.
+    /// Adds a call through a re-entrant handle.
     fn join(&mut self, env: &mut B, caller: Caller) {
         match &mut self.phase {
             Phase::Held(tenure) => tenure.join(env.cx(), self.lease.who(), caller.call),
@@ -207,14 +207,14 @@ impl<B: Backend> Contender<B> {
 
 /// The steps of contenders.
 impl<B: Backend> Locks<B> {
-    /// The time of its timer has come.
+    /// Handles a contender's timer.
     pub(crate) fn time(&mut self, env: &mut B, id: HalfId) {
         self.step(env, id, |contender, env| {
             env.time(&mut contender.lease, &mut contender.phase)
         });
     }
 
-    /// Does something with a contender, and what follows from it.
+    /// Acts on a contender and carries out the step that follows.
     pub(crate) fn step(
         &mut self,
         env: &mut B,
@@ -239,7 +239,7 @@ impl<B: Backend> Locks<B> {
         }
     }
 
-    /// The lock is held, by all who called for it.
+    /// Starts the tenure, with a lease for each caller.
     fn hold(&mut self, env: &mut B, id: HalfId, mut tenure: Tenure<B::Keeping>) {
         let Some(contender) = self.contenders.get_mut(&id) else {
             return;
@@ -266,7 +266,7 @@ impl<B: Backend> Locks<B> {
         }
     }
 
-    /// A tenure ends without a release by its holder.
+    /// Ends a tenure that its holder did not release.
     fn lose(&mut self, env: &mut B, id: HalfId, reason: LossReason) {
         let Some((lease, Phase::Held(mut tenure))) = self.take(env, id) else {
             return;
@@ -279,7 +279,7 @@ impl<B: Backend> Locks<B> {
         self.handles.leave(env.cx(), lock);
     }
 
-    /// Nobody wants the lock any more.
+    /// Ends an acquisition that no caller wants any more.
     fn leave(&mut self, env: &mut B, id: HalfId) {
         let Some((lease, Phase::Acquiring(acquiring))) = self.take(env, id) else {
             return;
@@ -289,7 +289,7 @@ impl<B: Backend> Locks<B> {
         self.handles.leave(env.cx(), lock);
     }
 
-    /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
+    /// Removes a contender. The caller has to leave its handle.
     fn take(&mut self, env: &mut B, id: HalfId) -> Option<(B::Lease, Phase<B>)> {
         let mut contender = self.contenders.take(&id)?;
         let cx = env.cx();
@@ -300,7 +300,7 @@ impl<B: Backend> Locks<B> {
         Some((contender.lease, contender.phase))
     }
 
-    /// Returns the contenders that a condition holds for, to go through them one by one.
+    /// Returns the IDs of the contenders that match, so that the caller can change them one by one.
     pub(crate) fn those(&self, are: &dyn Fn(&Contender<B>) -> bool) -> Vec<HalfId> {
         let those = self.contenders.iter();
         let those = those.filter(|(_, contender)| are(contender));
@@ -308,7 +308,7 @@ impl<B: Backend> Locks<B> {
     }
 }
 
-/// A tenure is over: so for all who wait for a renewal.
+/// Fails the calls that wait for a renewal of a tenure that ended.
 fn refuse_renewals(cx: &mut Ctx, calls: Vec<CallId>, why: &dyn Fn() -> Error) {
     for call in calls {
         cx.answer(call, Answer::Renew(Err(why())));

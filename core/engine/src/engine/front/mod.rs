@@ -1,5 +1,5 @@
-//! The front of a locker is the same at one server and at a quorum: it takes in what the program says, keeps tables
-//! of contenders, handles and queries, runs timers, and shuts down.
+//! The part of a locker that is the same for one server and for a quorum. It takes in the program's calls,
+//! keeps tables of contenders, handles and queries, runs timers, and shuts down.
 
 mod backend;
 mod callers;
@@ -31,27 +31,29 @@ pub(super) use queries::{Queried, Queries, Query, Question};
 pub(super) use tenure::{Tenure, lead, lost};
 pub(super) use who::Who;
 
-/// The part of an engine that faces its servers: it takes in what they say, and sends what waits.
+/// The part of an engine that faces the servers: it takes in their replies and pushes, and sends what is
+/// pending.
 pub(super) trait ServerSide: Queried {
-    /// The context, how many things of its own may have a timer, and what each of these is set for.
+    /// Returns the context, the number of timers that the servers use, and the time that each of those is set
+    /// for.
     fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>);
 
-    /// Begins to end what the locker has at the store.
+    /// Starts to end what the locker has at the store.
     fn shut_down(&mut self);
 
-    /// True if all is ended that [`shut_down`](Self::shut_down) began.
+    /// True if everything that [`shut_down`](Self::shut_down) started has ended.
     fn is_shut_down(&self, locks: &Locks<Self>) -> bool;
 
-    /// True if nothing is under way besides what the front knows of.
+    /// True if the servers have no work besides that of the front's tables.
     fn is_idle(&self) -> bool;
 
-    /// When it has to be told the time.
+    /// Returns when the engine has to be told the time.
     fn next_wake(&self) -> Timestamp;
 
     /// True if the callers that were just answered are likely to ask again.
     fn expects_more(&self) -> bool;
 
-    /// True if something waits to be sent.
+    /// True if operations are pending.
     fn has_unsent(&self) -> bool;
 
     /// The counts of this locker.
@@ -60,19 +62,19 @@ pub(super) trait ServerSide: Queried {
     /// The drift margin, if it had to be widened.
     fn clock_drift(&self) -> Option<LeaseEvent>;
 
-    /// Takes in what the host says of servers, and that time has passed.
+    /// Takes in an input about servers, or a tick.
     fn input(front: &mut Front<Self>, input: Input);
 
-    /// The time has come for a timer that is no contender's and no query's.
+    /// Handles a timer that belongs to neither a contender nor a query.
     fn own_time(front: &mut Front<Self>, what: Timed);
 
-    /// Time has passed, before anything else is looked at.
+    /// Updates what depends on the time, before any other step.
     fn tick(front: &mut Front<Self>);
 
-    /// Takes in what follows from what was just done.
+    /// Takes in the consequences of the last step.
     fn settle(front: &mut Front<Self>);
 
-    /// Hands to the host what waits to be sent.
+    /// Hands the pending operations to the host.
     fn flush(front: &mut Front<Self>);
 }
 
@@ -87,13 +89,13 @@ pub(super) struct Front<B: ServerSide> {
 
 #[derive(Debug)]
 struct Shutdown {
-    /// The calls that wait for its end.
+    /// The shutdown calls that wait for an answer.
     calls: Vec<CallId>,
     ended: bool,
     wake: Timestamp,
 }
 
-/// A lock that the program asks for.
+/// An acquisition that the program asks for.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) call: CallId,
@@ -101,7 +103,7 @@ pub(super) struct Wanted {
     pub(super) spec: Arc<LockSpec>,
     pub(super) lease: LeaseId,
     pub(super) wait: Wait,
-    /// What it may take over from its own owner.
+    /// The tenure of its own owner that the acquisition may take over.
     pub(super) reclaims: Reclaim,
 }
 
@@ -115,7 +117,7 @@ pub(super) struct Renewal {
 
 /// Inputs and outputs.
 impl<B: ServerSide> Front<B> {
-    /// One that is not connected yet.
+    /// Creates a front that is not connected yet.
     pub(super) fn new(env: B) -> Self {
         Self {
             env,
@@ -125,14 +127,14 @@ impl<B: ServerSide> Front<B> {
         }
     }
 
-    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
+    /// Takes in an input. Time never goes back: an earlier `now` counts as the latest seen.
     pub(super) fn handle(&mut self, now: Timestamp, input: Input) {
         self.begin(now);
         self.take_in(input);
         self.end();
     }
 
-    /// Time has passed: what is over is over before anything else is looked at.
+    /// Advances the time and runs all due timers, so that a lease that expired ends before any other step.
     pub(super) fn begin(&mut self, now: Timestamp) {
         let cx = self.env.cx();
         cx.now = cx.now.max(now);
@@ -140,16 +142,15 @@ impl<B: ServerSide> Front<B> {
         self.run_due();
     }
 
-    /// All is taken in.
+    /// Finishes taking in inputs.
     pub(super) fn end(&mut self) {
         B::settle(self);
         self.settle_shutdown();
         self.tidy_timers();
     }
 
-    /// The next thing for the host to do; [`Output::Wait`] if there is none. What is to be sent
-    /// comes last: a host that takes in several inputs before it polls sends their operations
-    /// together.
+    /// Returns the next thing for the host to do; [`Output::Wait`] if there is none. Batches come last, so
+    /// that a host that takes in several inputs before it polls sends their operations together.
     pub(super) fn poll(&mut self) -> Output {
         if !self.env.cx().has_outputs() {
             B::flush(self);
@@ -157,7 +158,8 @@ impl<B: ServerSide> Front<B> {
         self.poll_unsent()
     }
 
-    /// As [`poll`](Self::poll), but what is to be sent waits for that.
+    /// Returns the next output as [`poll`](Self::poll) does, except that pending operations stay queued until
+    /// `poll`.
     pub(super) fn poll_unsent(&mut self) -> Output {
         let output = self.env.cx().next_output();
         output.unwrap_or_else(|| {
@@ -167,7 +169,7 @@ impl<B: ServerSide> Front<B> {
         })
     }
 
-    /// True if nothing is held, under way or waiting for an answer.
+    /// True if no lock is held, no operation is in flight and no call waits for an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.locks.is_idle() && self.queries.len() == 0 && self.env.is_idle()
     }
@@ -234,7 +236,7 @@ impl<B: ServerSide> Front<B> {
     }
 
     fn run_due(&mut self) {
-        // A timer stays set until the thing that it is of moves it.
+        // A timer stays set until its owner moves it.
         while let Some(what) = self.next_due() {
             match what {
                 Timed::Contender(id) => self.locks.time(&mut self.env, id),
@@ -249,7 +251,7 @@ impl<B: ServerSide> Front<B> {
     fn next_due(&mut self) -> Option<Timed> {
         let now = self.env.cx().now;
         self.env.cx().timers.due(now)?;
-        // Unless it was left behind.
+        // The timer may be left over from one that was moved.
         self.tidy_timers();
         self.env.cx().timers.due(now)
     }
@@ -305,7 +307,7 @@ impl<B: ServerSide> Front<B> {
         }
     }
 
-    /// Nobody waits any longer for what the store has not confirmed; it is tried on.
+    /// Answers the shutdown calls. Releases that the store has not confirmed are still retried.
     fn end_shutdown(&mut self) {
         let (cx, Some(shutdown)) = (self.env.cx(), &mut self.shutdown) else {
             return;
@@ -320,7 +322,8 @@ impl<B: ServerSide> Front<B> {
 }
 
 impl Input {
-    /// The call that it begins, if that is refused once the locker was shut down.
+    /// Returns the call that this input starts and the error for it, if a locker that was shut down refuses
+    /// such calls.
     fn refused(&self) -> Option<(CallId, Answer)> {
         let error = Error::shutdown;
         match self {

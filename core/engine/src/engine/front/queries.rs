@@ -1,4 +1,5 @@
-//! Questions that concern no lease of this locker: looking at locks, and freeing other people's.
+//! Queries that concern no lease of this locker: inspecting and listing locks, and force-releasing those of
+//! others.
 
 use std::fmt::Debug;
 
@@ -12,13 +13,13 @@ use crate::protocol::{LockKey, Pattern};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// A question of the program.
+/// A query of the program.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     Inspect(LockKey),
-    /// A step of a walk, from this cursor on.
+    /// One step of a walk over the held locks, starting at this cursor.
     List(Pattern, u64),
-    /// The lock is to be freed, whoever has it, or of the tenure with this token alone.
+    /// Frees the lock, whoever holds it. With a token, only if the tenure with that token holds it.
     ForceRelease(LockKey, Option<FencingToken>),
 }
 
@@ -32,12 +33,12 @@ impl Question {
     }
 }
 
-/// One question that is under way.
+/// A query in progress.
 pub(crate) trait Query<B>: Debug {
-    /// The time of its timer has come. Returns the answer if that ends it.
+    /// Handles the query's timer. Returns the answer if the query is over.
     fn time(&mut self, env: &mut B) -> Option<Answer>;
 
-    /// Nobody waits for it any more.
+    /// Gives the query up: no call waits for it any more.
     fn close(&mut self, env: &mut B);
 
     fn question(&self) -> &Question;
@@ -45,15 +46,15 @@ pub(crate) trait Query<B>: Debug {
     fn wake_at(&self) -> Timestamp;
 }
 
-/// A store that can be asked.
+/// A store that answers queries.
 pub(crate) trait Queried: Backend {
     type Query: Query<Self>;
 
-    /// Asks a question that concerns no lease of this locker.
+    /// Starts a query that concerns no lease of this locker.
     fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question);
 }
 
-/// The questions that are under way.
+/// The queries in progress.
 #[derive(Debug)]
 pub(crate) struct Queries<B: Queried>(Table<CallId, (B::Query, Timestamp)>);
 
@@ -86,7 +87,7 @@ impl<B: Queried> Queries<B> {
         self.step(env, call, B::Query::time);
     }
 
-    /// Does something with one, which is over once that returns an answer.
+    /// Acts on a query, and ends it if the action returns an answer.
     pub(crate) fn step(
         &mut self,
         env: &mut B,
@@ -105,14 +106,14 @@ impl<B: Queried> Queries<B> {
         }
     }
 
-    /// The call is given up.
+    /// Cancels the query of this call.
     pub(crate) fn cancel(&mut self, env: &mut B, call: CallId) {
         if let Some(mut query) = self.take(env.cx(), call) {
             query.close(env);
         }
     }
 
-    /// Ends all of them with this error.
+    /// Fails all queries with this error.
     pub(crate) fn fail_all(&mut self, env: &mut B, error: &Error) {
         for call in self.calls() {
             if let Some(mut query) = self.take(env.cx(), call) {

@@ -1,4 +1,4 @@
-//! The part of a tenure that is the same however its store keeps it, and the events that its holder reads.
+//! The part of a tenure that does not depend on its store, and the events for its holder.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use crate::event::{LeaseEvent, LossReason};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// How long before its deadline a loss is emitted. Timers count whole milliseconds and round up: they
-/// are one or two late on a machine that does nothing else. Of the shortest lease this leaves 7 ms,
-/// of which a renewal begins in the fourth or fifth.
+/// The least time from the emission of a loss to the lease's deadline. Timers count whole milliseconds and
+/// round up, so they fire one or two late even on an idle machine. The shortest lease, of 10 ms, keeps 7 ms,
+/// and its renewal starts in the fourth or fifth of them.
 const LEAST_LEAD: Duration = Duration::from_millis(3);
 const MOST_LEAD: Duration = Duration::from_millis(50);
 
-/// A held lock. `K` is how it is kept.
+/// A held lock. `K` is how its store keeps it.
 #[derive(Debug)]
 pub(crate) struct Tenure<K> {
     pub(crate) token: FencingToken,
-    /// The deadline that the holder was last told.
+    /// The deadline that the holder last received.
     pub(crate) deadline: Timestamp,
     pub(crate) began: Timestamp,
-    /// How many leases of the program share it.
+    /// The number of the program's leases that share the tenure.
     pub(crate) leases: u32,
     pub(crate) kept: K,
 }
 
 impl<K> Tenure<K> {
-    /// One that nobody shares yet, and that began at a local moment no earlier than `began`.
+    /// Creates a tenure that has no lease yet. It began at the local time `began` or later.
     pub(crate) fn new(
         token: FencingToken,
         (began, deadline): (Timestamp, Timestamp),
@@ -44,7 +44,7 @@ impl<K> Tenure<K> {
         }
     }
 
-    /// A lease of it.
+    /// Returns a lease of this tenure.
     pub(crate) fn lease(&self, who: &Who) -> Acquired {
         Acquired {
             lock: who.lock,
@@ -56,7 +56,7 @@ impl<K> Tenure<K> {
         }
     }
 
-    /// One lease more.
+    /// Gives the call one more lease of this tenure.
     pub(crate) fn join(&mut self, cx: &mut Ctx, who: &Who, call: CallId) {
         let answer = if self.leases == u32::MAX {
             let message = "4,294,967,295 leases share this tenure already";
@@ -68,7 +68,7 @@ impl<K> Tenure<K> {
         cx.answer(call, Answer::Acquire(answer));
     }
 
-    /// The event of its beginning, as of now.
+    /// Returns the `Acquired` event, with the time that remains at `now`.
     pub(crate) fn acquired(&self, spec: &LockSpec, now: Timestamp) -> LeaseEvent {
         LeaseEvent::Acquired {
             name: spec.name.clone(),
@@ -86,7 +86,7 @@ impl<K> Tenure<K> {
         who.emit(cx, event, Some(self.deadline));
     }
 
-    /// With the deadline, if that comes sooner than the holder was told before.
+    /// Emits `AtRisk`, with the new deadline if that is sooner than the one that the holder last received.
     pub(crate) fn emit_at_risk(
         &self,
         cx: &mut Ctx,
@@ -104,7 +104,7 @@ impl<K> Tenure<K> {
 }
 
 impl Who {
-    /// Emits the end of a tenure with this token: by a release, or by a loss.
+    /// Emits the end of a tenure with this token: a loss if there is a reason, or a release.
     pub(crate) fn emit_end(&self, cx: &mut Ctx, token: FencingToken, lost_by: Option<LossReason>) {
         let name = self.spec.name.clone();
         let event = match lost_by {
@@ -119,7 +119,7 @@ impl Who {
     }
 }
 
-/// How long before its deadline the loss of a lease with this time to live is emitted.
+/// Returns how long before its deadline the loss of a lease with this time to live is emitted.
 pub(crate) fn lead(ttl: Duration) -> Duration {
     (ttl / 10).clamp(LEAST_LEAD, MOST_LEAD)
 }

@@ -1,4 +1,4 @@
-//! Who contends for a lock, and through which handle.
+//! The identity of a contender: its lease, its handle and its lock.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::event::LeaseEvent;
 use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;
 
-/// What does not change of a contender.
+/// The part of a contender that never changes.
 #[derive(Debug)]
 pub(crate) struct Who {
     pub(crate) lease: LeaseId,

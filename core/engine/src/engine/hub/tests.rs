@@ -20,7 +20,7 @@ impl Reading {
         Self(hub, engine)
     }
 
-    /// As if each lock had one lease.
+    /// Publishes an event as if each lock had one lease.
     fn publish(&mut self, lock: LockId, event: &LeaseEvent) {
         let lease = LeaseId(u128::from(lock.0) << 64);
         self.0.publish(lock, lease, event);
@@ -102,11 +102,11 @@ fn unread_renewals_merge_into_the_newest() {
     assert_eq!(
         reading.read(),
         [renewed(1, 3)],
-        "one that was read is not merged into"
+        "an event that was read is not replaced"
     );
 }
 
-/// Catches a merge across a loss, which would show a renewal of a lease that is gone.
+/// Catches a merge across a loss, which would show a renewal of a lost lease.
 #[test]
 fn a_renewal_does_not_move_across_another_event_of_its_lock() {
     let mut reading = Reading::new(None);
@@ -159,7 +159,7 @@ fn a_slow_reader_lags_and_keeps_the_losses() {
     assert_eq!(
         missed + events.len() as u64 - 1,
         2 * cycles,
-        "every event is told or counted"
+        "every event is delivered or counted as missed"
     );
     let losses = events
         .iter()
@@ -178,7 +178,7 @@ fn more_losses_than_fit_keep_the_latest() {
     assert_eq!(events.last(), Some(&lost(10_000)));
 }
 
-/// Catches a bound on losses that does not grow with the leases: an outage takes all at once.
+/// Catches a bound on losses that does not grow with the leases: an outage ends all leases at once.
 #[test]
 fn a_reader_that_keeps_up_is_told_of_every_loss_of_a_large_locker() {
     let (mut reading, leases) = (Reading::new(None), 5_000);
@@ -199,7 +199,7 @@ fn a_reader_that_keeps_up_is_told_of_every_loss_of_a_large_locker() {
     assert!((1..=leases).map(lost).eq(events));
 }
 
-/// What it did not read of before may go; of the leases that were held it misses no loss.
+/// Events that the reader did not read may be dropped, except the losses of leases that were held.
 #[test]
 fn a_slow_reader_is_told_of_every_loss_of_a_large_locker() {
     let (mut reading, leases) = (Reading::new(None), 5_000);
@@ -217,7 +217,7 @@ fn a_slow_reader_is_told_of_every_loss_of_a_large_locker() {
     assert!((1..=leases).map(lost).eq(losses.cloned()));
 }
 
-/// Catches a bound that a burst raises for good.
+/// Catches a bound that stays high after a burst.
 #[test]
 fn the_bound_falls_again_with_the_leases() {
     let mut reading = Reading::new(None);
@@ -233,7 +233,7 @@ fn the_bound_falls_again_with_the_leases() {
 }
 
 #[test]
-fn what_was_queued_before_the_end_is_still_told() {
+fn events_queued_before_the_end_are_still_delivered() {
     let mut reading = Reading::new(Some(LOCK));
     reading.publish(LOCK, &released(1));
     reading.0.end(LOCK);

@@ -1,8 +1,8 @@
 //! Estimates how many callers use a server concurrently, and so how many requests should leave together.
 
-/// An estimate of the callers whose requests are in flight or pending, or who were just answered and are likely to ask
-/// again. Requests of concurrent callers leave in halves: the host works on one half while the server works on the
-/// other.
+/// An estimate of the callers whose requests are in flight or pending, or who were just answered and are
+/// likely to ask again. Requests of concurrent callers leave in halves: the host works on one half while the
+/// server works on the other.
 #[derive(Debug, Default)]
 pub(super) struct Concurrency {
     callers: usize,
@@ -19,13 +19,13 @@ impl Concurrency {
         self.answered = callers;
     }
 
-    /// Nothing is in flight and nothing is pending, although callers had time to ask.
+    /// Takes in that nothing is in flight or pending, although callers had time to ask.
     pub(super) fn idles(&mut self) {
         self.answered = 0;
     }
 
-    /// Some requests leave; `seen` are in flight or pending then. The estimate decays slowly, because a caller between two
-    /// requests is briefly invisible.
+    /// Takes in that requests leave, while `seen` are in flight or pending. The estimate decays slowly,
+    /// because a caller between two requests is briefly invisible.
     pub(super) fn leaves(&mut self, seen: usize) {
         let before = self.callers - self.callers.div_ceil(16);
         self.callers = before.max(seen + self.answered);
@@ -48,7 +48,7 @@ mod tests {
 
     const MOST: usize = 16;
 
-    /// Two halves take turns so often. Returns how many left at a time, at the end.
+    /// Lets two halves of the callers alternate for this many turns. Returns the batch size at the end.
     fn takes_turns(estimate: &mut Concurrency, callers: usize, turns: usize) -> usize {
         let mut under_way = 0;
         for _ in 0..turns {
@@ -61,7 +61,8 @@ mod tests {
         estimate.half(MOST)
     }
 
-    /// Catches thirds and quarters, which an estimate falls into that misses who has just been answered.
+    /// Catches batches of a third or a quarter, which an estimate yields that misses the callers just
+    /// answered.
     #[test]
     fn callers_leave_in_halves_and_stay_so() {
         for callers in [1, 2, 3, 4, 8, 16, 31] {
@@ -73,19 +74,19 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_went_away_are_forgotten() {
+    fn callers_that_left_are_forgotten() {
         let mut estimate = Concurrency::default();
         estimate.leaves(256);
         assert!(estimate.is_more_than(1, MOST) && !estimate.is_more_than(MOST, MOST));
-        assert!(!estimate.is_more_than(0, MOST), "nobody was answered");
+        assert!(!estimate.is_more_than(0, MOST), "no caller was answered");
         estimate.answered(100);
-        assert!(estimate.is_more_than(0, MOST), "they may all ask again");
+        assert!(estimate.is_more_than(0, MOST), "all callers may ask again");
         estimate.idles();
-        assert!(!estimate.is_more_than(0, MOST), "and did not");
+        assert!(!estimate.is_more_than(0, MOST), "no caller asked again");
         (0..60).for_each(|_| estimate.leaves(1));
         assert!(
             !estimate.is_more_than(1, MOST),
-            "a lone caller waits for nobody"
+            "a lone caller waits for no one"
         );
     }
 }

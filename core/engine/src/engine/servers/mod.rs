@@ -1,5 +1,5 @@
-//! The servers of the store: which one an operation goes to, and what each is known to answer, to
-//! hear, and to say of its clock. The only place that knows how many there are.
+//! The servers of a store: how to route operations, which replies are pending, which pushes arrive, and the
+//! bounds on each clock. Only this module knows how many servers there are.
 
 mod concurrency;
 mod outbox;
@@ -25,26 +25,26 @@ pub(super) use server::{
     MAX_IN_FLIGHT, NEAR,
 };
 
-/// An operation that waits to leave, or waits for its answer.
+/// An operation that is pending or in flight.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Flight {
     pub(super) attempt: Serial,
     pub(super) server: ServerId,
-    /// No later than it left.
+    /// The time at which it left, or an earlier one.
     pub(super) sent: Timestamp,
-    /// Nobody waits any longer, and the server will not act any more.
+    /// The time after which no call waits and the server will not act.
     pub(super) give_up: Timestamp,
 }
 
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// By their ids; [`ServerId::ONLY`] is always there.
+    /// The servers, ordered by ID. [`ServerId::ONLY`] is always there.
     servers: Vec<Server>,
-    /// The first slot of each stretch of slots, and who serves it, in order; empty if there are none.
+    /// The first slot of each range of slots and its server, in order. Empty without routes.
     routes: Vec<(u16, ServerId)>,
 }
 
-/// Where things are.
+/// Routing.
 impl Servers {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Servers {
         }
     }
 
-    /// The server that has a lock's keys.
+    /// Returns the server that has a lock's keys.
     pub(super) fn of(&self, key: &LockKey) -> ServerId {
         if self.routes.is_empty() {
             return ServerId::ONLY;
@@ -67,7 +67,7 @@ impl Servers {
         route.unwrap_or(ServerId::ONLY)
     }
 
-    /// These slots are served by this server from now on.
+    /// Records that this server serves these slots from now on.
     pub(super) fn route(&mut self, cx: &Ctx, slots: &RangeInclusive<u16>, server: ServerId) {
         let (first, last) = (*slots.start(), (*slots.end()).min(LockKey::SLOTS - 1));
         if first > last {
@@ -92,7 +92,7 @@ impl Servers {
         self.move_queued(cx, server);
     }
 
-    /// What has not left yet goes to the server that has its keys now.
+    /// Moves pending operations to the server that has their keys now.
     fn move_queued(&mut self, cx: &Ctx, to: ServerId) {
         let mut moved = Vec::new();
         let mut servers = std::mem::take(&mut self.servers);
@@ -109,7 +109,7 @@ impl Servers {
         }
     }
 
-    /// Where an attempt waits to leave. It may not be where it was sent at first.
+    /// Returns the server where an attempt is pending. It may differ from the one it was first queued for.
     fn waiting_at(&mut self, flight: Flight) -> Option<&mut Server> {
         let mut servers = self.servers.iter_mut();
         servers.find(|server| server.outbox.has(flight.attempt))
@@ -128,7 +128,7 @@ impl Servers {
         self.servers.get_mut(place)
     }
 
-    /// One that was never heard of is new.
+    /// Returns a server, and creates it if it is new.
     fn at(&mut self, id: ServerId, settings: &Settings) -> &mut Server {
         let place = self.place(id).unwrap_or_else(|place| {
             self.servers.insert(place, Server::new(id, settings));
@@ -138,14 +138,16 @@ impl Servers {
     }
 }
 
-/// What happens to the link with one of them.
+/// Connections, replies and sending.
 impl Servers {
-    /// Returns whose requests were lost with the connection before, and why.
+    /// Takes in a new connection. Returns the origins of the requests that the former one lost, and the
+    /// reason.
     pub(super) fn connected(&mut self, cx: &mut Ctx, id: ServerId) -> (Vec<Origin>, Error) {
         self.at(id, &cx.settings).connected(cx)
     }
 
-    /// As above; the error is the answer to those who wait for a link.
+    /// Takes in the loss of a connection. Returns the origins of the lost requests, and the error for
+    /// everyone who waits for a connection.
     pub(super) fn disconnected(
         &mut self,
         cx: &mut Ctx,
@@ -155,7 +157,8 @@ impl Servers {
         self.at(id, &cx.settings).disconnected(cx, error)
     }
 
-    /// Takes in the answer to a request, or to what stands at these places of it. Nobody may wait for it any more.
+    /// Takes in the reply to a request, or to its operations at these places. The request may have been given
+    /// up.
     pub(super) fn replied(
         &mut self,
         cx: &mut Ctx,
@@ -177,8 +180,8 @@ impl Servers {
         replied
     }
 
-    /// From now on acquisitions are only for the incarnation of the server that this checks. Of a quorum
-    /// it is the only one.
+    /// Sets the check that the server is still in the incarnation that acquisitions are for. Only quorums use
+    /// it, and each part of a quorum has one server.
     pub(super) fn mean(&mut self, check: Option<crate::protocol::Enter>) {
         self.servers[0].meant = check;
     }
@@ -189,7 +192,7 @@ impl Servers {
         }
     }
 
-    /// What its timer is set for.
+    /// Returns the time that the server's timer is set for.
     pub(super) fn wake(&self, id: ServerId) -> Option<Timestamp> {
         self.get(id).map(|server| server.wake)
     }
@@ -198,7 +201,7 @@ impl Servers {
         self.servers.len()
     }
 
-    /// Sends what waits, as far as that can be sent now. Returns who waits in vain, and why.
+    /// Sends the pending operations that can leave now. Returns the operations that cannot be sent, and why.
     pub(super) fn flush(&mut self, cx: &mut Ctx) -> Vec<(Vec<Origin>, ServerId, Error)> {
         let mut refused = Vec::new();
         for server in &mut self.servers {
@@ -209,7 +212,7 @@ impl Servers {
         refused
     }
 
-    /// Whether what waits somewhere would leave now, and is likely to become more at once.
+    /// True if a server's pending operations could leave now and more are likely to join them at once.
     pub(super) fn expect_more(&self, settings: &Settings) -> bool {
         self.servers
             .iter()
@@ -220,7 +223,7 @@ impl Servers {
         self.servers.iter().any(|server| server.outbox.len() > 0)
     }
 
-    /// Takes back what waits in vain.
+    /// Takes back an operation that cannot be sent.
     pub(super) fn take_back(&mut self, id: ServerId, origin: Origin) {
         if let Some(server) = self.get_mut(id) {
             server.outbox.take_back(origin.attempt);
@@ -230,9 +233,9 @@ impl Servers {
 
 /// Operations.
 impl Servers {
-    /// Queues an operation, which leaves when the host has taken all outputs, unless many are under
-    /// way. Without a link it waits for one, as long as it may take. One without a key goes where it
-    /// is said.
+    /// Queues an operation. It leaves when the host has taken all outputs, unless many batches are in flight.
+    /// Without a connection it waits for one until its `give_up`. An operation without a key goes to
+    /// `keyless`.
     pub(super) fn send(&mut self, cx: &Ctx, queued: Queued, keyless: ServerId) -> Flight {
         let flight = Flight {
             attempt: queued.origin.attempt,
@@ -248,21 +251,21 @@ impl Servers {
         self.waiting_at(flight).is_none()
     }
 
-    /// Takes back an operation that has not left yet: one that never acts.
+    /// Takes back an operation that has not left yet and so never acts. Returns true if it was still pending.
     pub(super) fn unsend(&mut self, flight: Flight) -> bool {
         let server = self.waiting_at(flight);
         server.is_some_and(|server| server.outbox.take_back(flight.attempt).is_some())
     }
 
-    /// Lets an operation that did not leave in its time wait on: it keeps its turn. Returns whether
-    /// it was still there.
+    /// Extends the time of an operation that did not leave in time. It keeps its place among the pending
+    /// operations. Returns true if it was still pending.
     pub(super) fn wait_on(&mut self, flight: Flight, give_up: Timestamp) -> bool {
         let server = self.waiting_at(flight);
         let queued = server.and_then(|server| server.outbox.find(flight.attempt));
         queued.map(|queued| queued.give_up = give_up).is_some()
     }
 
-    /// Why an attempt has no answer in time: what never left did nothing.
+    /// Returns why an attempt has no reply in time. An operation that never left did nothing.
     pub(super) fn why_no_answer(&mut self, flight: Flight) -> Error {
         let server = self.waiting_at(flight);
         server.map_or_else(Error::no_answer, |server| server.why_nothing_leaves())
@@ -271,14 +274,14 @@ impl Servers {
 
 /// Clocks.
 impl Servers {
-    /// Whether a server's clock is known, so that something can be sent to it.
+    /// True if a server's clock is known, so that operations can be sent to it.
     pub(super) fn is_up(&self, id: ServerId) -> bool {
         self.get(id).is_some_and(|server| server.anchor().is_some())
     }
 
-    /// The expiry rule, for all leases. When the server's clock said `time` it was `began` here, or
-    /// later; so a lease that the server lets expire at `expires`, but that was asked for no longer
-    /// than `most`, has to be treated as gone from the deadline on.
+    /// Returns the deadline of a lease: the expiry rule for all leases. When the server's clock said `time`,
+    /// the local time was `began` or later. The server expires the lease at `expires`, and the lease was
+    /// requested for at most `most`.
     pub(super) fn deadline(
         &self,
         id: ServerId,
@@ -290,8 +293,8 @@ impl Servers {
             .deadline(began, time, expires.min(time + most))
     }
 
-    /// A local moment no later than the one at which the server's clock said this; nothing if that
-    /// is not known, or seems to be still to come: a clock that was set tells nothing.
+    /// Returns a local time no later than the one at which the server's clock said `time`. `None` if the
+    /// clock is not known, or if the result lies in the future, because then the clock was set.
     pub(super) fn not_before(&self, cx: &Ctx, id: ServerId, time: ServerTime) -> Option<Timestamp> {
         let server = self
             .get(id)
@@ -300,13 +303,13 @@ impl Servers {
         (at <= cx.now).then_some(at)
     }
 
-    /// About what its clock says now, if that is known.
+    /// Returns about what the server's clock says now, if that is known.
     pub(super) fn clock(&self, id: ServerId, now: Timestamp) -> Option<ServerTime> {
         Some(self.get(id)?.anchor()?.about(now))
     }
 
-    /// A time that the clock of `to` reaches no later than that of `from` reaches `time`; nothing if one of
-    /// them is not known.
+    /// Returns a time that the clock of `to` reaches no later than the clock of `from` reaches `time`. `None`
+    /// if one of the clocks is not known.
     pub(super) fn no_later(
         &self,
         time: ServerTime,
@@ -324,7 +327,7 @@ impl Servers {
         server.map_or(Margin::MOST, Server::margin)
     }
 
-    /// The drift margin, if it had to be widened.
+    /// Returns the drift margin as an event, if it had to be widened.
     pub(super) fn drift(&self, settings: &Settings) -> Option<LeaseEvent> {
         let drift_margin = self.margin_of_all().parts_per_million();
         let widened = drift_margin > settings.drift_margin;
@@ -349,7 +352,7 @@ impl Servers {
         self.at(id, &cx.settings).hears = true;
     }
 
-    /// Returns whether it was heard until now.
+    /// Records that pushes no longer arrive. Returns true if they did until now.
     pub(super) fn unsubscribed(&mut self, id: ServerId) -> bool {
         let server = self.get_mut(id);
         server.is_some_and(|server| std::mem::take(&mut server.hears))
@@ -359,7 +362,7 @@ impl Servers {
         self.get(id).is_some_and(|server| server.hears)
     }
 
-    /// Asks the host for pushes once there is something that they could be about.
+    /// Asks the host for pushes, once there is a lock that they could be about.
     pub(super) fn want_pushes(&mut self, cx: &mut Ctx, id: ServerId) {
         let server = self.at(id, &cx.settings);
         if !std::mem::replace(&mut server.wants_pushes, true) {
@@ -374,9 +377,9 @@ mod tests {
     use crate::name::Name;
     use crate::protocol::ClientId;
 
-    /// Catches a stretch of slots that cuts off too much, or too little, of those around it.
+    /// Catches a range of slots that cuts off too much or too little of its neighbors.
     #[test]
-    fn each_slot_is_routed_as_was_said_last() {
+    fn each_slot_has_its_latest_route() {
         let cx = Ctx::new(Settings::new(ClientId(1)));
         let mut servers = Servers::new(&cx.settings);
         let mut expected = vec![ServerId::ONLY; usize::from(LockKey::SLOTS)];

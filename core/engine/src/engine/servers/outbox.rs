@@ -1,20 +1,21 @@
-//! What waits to leave for the store.
+//! The pending operations of a server.
 
 use crate::engine::ctx::{Origin, Serial};
 use crate::engine::queue;
 use crate::protocol::{Command, Durability, LockKey};
 use crate::time::Timestamp;
 
-/// Up to so many operations that were taken back are kept until their turn would have come.
+/// The number of taken-back operations that may leave gaps in the queue.
 const MOST_GAPS: usize = 64;
 
-/// Renewals, because each has a lease to keep, and then all else in the order in which it was asked
-/// for. What it does costs the same however much waits.
+/// The pending operations: renewals first, because each has a lease to keep, and then all others in order of
+/// arrival. The cost of each step does not depend on how many are pending.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     renewals: Queue,
     others: Queue,
-    /// What leaves by itself, because the connection waits for its copies.
+    /// Operations that need copies. They leave in batches of their own, because the connection waits for the
+    /// copies.
     durable: Queue,
 }
 
@@ -22,20 +23,21 @@ pub(super) struct Outbox {
 pub(in crate::engine) struct Queued {
     pub(in crate::engine) origin: Origin,
     pub(in crate::engine) command: Command,
-    /// What has to have it before it counts.
+    /// The copies that the operation needs before it counts.
     pub(in crate::engine) durability: Option<Durability>,
-    /// Nobody wants it any more.
+    /// The time after which no call waits for the operation.
     pub(in crate::engine) give_up: Timestamp,
 }
 
 impl Queued {
-    /// The slot of a cluster that its keys are in.
+    /// The slot of the operation's keys in a cluster.
     pub(super) fn slot(&self) -> Option<u16> {
         self.command.key().map(LockKey::slot)
     }
 }
 
-/// In the order of attempts, so that one is quickly found; with a gap for each that was taken back.
+/// Operations in the order of their attempts, which allows binary search, with a gap for each that was taken
+/// back.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: queue::Queue<(Serial, Option<Queued>)>,
@@ -43,7 +45,7 @@ struct Queue {
 }
 
 impl Outbox {
-    /// Gives it the turn that it has by its attempt.
+    /// Adds an operation, in the order of its attempt.
     pub(super) fn push(&mut self, out: Queued) {
         let queue = match out.command {
             _ if out.durability.is_some() => &mut self.durable,
@@ -53,7 +55,7 @@ impl Outbox {
         queue.push(out);
     }
 
-    /// Takes out all of which this holds.
+    /// Removes and returns the operations that match.
     pub(super) fn take_all(&mut self, which: &dyn Fn(&Queued) -> bool) -> Vec<Queued> {
         let mut taken = self.renewals.take_all(which);
         taken.append(&mut self.others.take_all(which));
@@ -61,7 +63,7 @@ impl Outbox {
         taken
     }
 
-    /// The next to leave of what needs these copies, if the condition holds for it.
+    /// Removes and returns the next operation with this durability, if the condition holds for it.
     pub(super) fn pop_if(
         &mut self,
         durability: Option<Durability>,
@@ -77,14 +79,14 @@ impl Outbox {
         queue.pop_if(|queued| queued.durability == durability && condition(queued))
     }
 
-    /// Takes one back; nothing if it is not there.
+    /// Takes an operation back. Returns `None` if it is not pending.
     pub(super) fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
         let renewal = self.renewals.take_back(attempt);
         let other = renewal.or_else(|| self.others.take_back(attempt));
         other.or_else(|| self.durable.take_back(attempt))
     }
 
-    /// One that is there.
+    /// Returns a pending operation.
     pub(super) fn find(&mut self, attempt: Serial) -> Option<&mut Queued> {
         let renewal = self.renewals.find(attempt);
         let other = renewal.or_else(|| self.others.find(attempt));
@@ -95,18 +97,18 @@ impl Outbox {
         self.renewals.has(attempt) || self.others.has(attempt) || self.durable.has(attempt)
     }
 
-    /// What the next batch waits for that leaves by itself, if there is one.
+    /// Returns the durability of the next operation that needs copies.
     pub(super) fn next_durability(&self) -> Option<Durability> {
         let mut durable = self.durable.waiting.iter();
         durable.find_map(|(_, out)| out.as_ref()?.durability)
     }
 
-    /// Without what leaves by itself.
+    /// The number of operations, without those that need copies.
     pub(super) fn len(&self) -> usize {
         self.renewals.len() + self.others.len()
     }
 
-    /// Of some operation that waits.
+    /// Returns the key of a pending operation.
     pub(super) fn first_key(&self) -> Option<LockKey> {
         let mut keys = self.waiting().filter_map(|queued| queued.command.key());
         keys.next().cloned()
@@ -154,7 +156,7 @@ impl Queue {
     fn push(&mut self, out: Queued) {
         let attempt = out.origin.attempt;
         self.waiting.push_back((attempt, Some(out)));
-        // It is the newest, unless it waited elsewhere before.
+        // It is the newest, unless it was pending at another server before.
         let mut place = self.waiting.len() - 1;
         while place > 0 && self.waiting[place - 1].0 > attempt {
             self.waiting.swap(place - 1, place);
@@ -198,7 +200,7 @@ mod tests {
     use crate::token::FencingToken;
 
     fn serial(number: u64) -> Serial {
-        Serial::new(number).expect("they begin with 1")
+        Serial::new(number).expect("serial numbers begin with 1")
     }
 
     fn out(number: u64, renews: bool) -> Queued {
@@ -235,7 +237,7 @@ mod tests {
 
     /// Catches renewals that wait behind a burst of acquisitions until their leases are lost.
     #[test]
-    fn renewals_go_first_and_all_else_in_order() {
+    fn renewals_leave_first_and_the_rest_in_order() {
         let mut outbox = Outbox::default();
         for number in 1..=6 {
             outbox.push(out(number, number % 3 == 0));
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_does_not_leave() {
+    fn an_operation_that_was_taken_back_does_not_leave() {
         let mut outbox = Outbox::default();
         for number in 1..=6 {
             outbox.push(out(number, number == 2));
@@ -263,7 +265,8 @@ mod tests {
         assert_eq!(left(&mut outbox), [3, 4, 6]);
     }
 
-    /// Catches a search through all that waits for each that is given up: this would take minutes.
+    /// Catches a search through all pending operations for each one that is given up, which would take
+    /// minutes.
     #[test]
     fn a_burst_that_is_given_up_costs_little_and_leaves_nothing() {
         let mut outbox = Outbox::default();

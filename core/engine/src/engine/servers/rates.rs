@@ -1,37 +1,36 @@
-//! Whether the rates of two clocks differ by more than the drift margin allows for.
+//! Detects that the rates of two clocks differ by more than the drift margin allows.
 //!
-//! Two answers bound how long the server's clock and the local one took for the same stretch of
-//! time, whatever the network did: a slow answer proves little, and nothing that is wrong.
+//! Two replies bound how long the same stretch of time lasted by the server's clock and by the local one,
+//! whatever the network did. Slow replies give wide bounds, and never wrong ones.
 //!
-//! A clock that was *set*, or a machine that stood still, is no rate, though between two answers it
-//! looks like one. So a difference is believed only if three stretches, one after the other, show it
-//! each by itself.
+//! A clock that was *set*, or a machine that stood still, looks like another rate between two replies. So a
+//! difference counts only if each of three consecutive stretches shows it.
 
 use std::time::Duration;
 
 use crate::engine::clock::Margin;
 use crate::time::{MICROS, ServerTime, Timestamp, in_parts};
 
-/// Stretches of so many lengths are looked at, from the shortest on, each twice as long: up to two
-/// minutes, three of which take more than six.
+/// The number of stretch lengths. The shortest is `SHORTEST`, and each is twice the one before: up to two
+/// minutes, so that three stretches take more than six.
 const SCALES: usize = 10;
 const SHORTEST: Duration = Duration::from_millis(250);
 
-/// How many stretches have to show a difference.
+/// The number of consecutive stretches that have to show a difference.
 const STRETCHES: usize = 3;
 
-/// The drift margin, and what was seen of the clocks.
+/// The drift margin and the measurements of the clocks.
 #[derive(Debug)]
 pub(super) struct Rates {
     margin: Margin,
-    /// The shortest that an answer ever seemed to take. The local clock tells the time in no larger
-    /// steps: some browsers' do in steps of 16 or 100 ms, so as to tell nobody apart.
+    /// The shortest time that a reply ever seemed to take. The local clock advances in steps no larger than
+    /// this. Some browsers use steps of 16 or 100 ms, to prevent fingerprinting.
     step: Option<Duration>,
-    /// The ends of the last stretches of each length.
+    /// The ends of the last stretches, for each length.
     scales: [Vec<Mark>; SCALES],
 }
 
-/// When the server's clock said `server`, the local one was between the other two.
+/// One reply: when the server's clock said `server`, the local clock was between the other two times.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Mark {
     pub(super) server: ServerTime,
@@ -49,19 +48,19 @@ impl Rates {
         }
     }
 
-    /// What is allowed for from now on: it grows when it has to, and does not shrink, because clocks
-    /// that were steered once will be again.
+    /// Returns the drift margin from now on. It grows when necessary and never shrinks, because a clock that
+    /// was slewed once will be again.
     pub(super) fn margin(&self) -> Margin {
         self.margin
     }
 
-    /// Another server may answer, by another clock.
+    /// Forgets the measurements, because another server, with another clock, may answer next.
     pub(super) fn forget(&mut self) {
         self.scales.iter_mut().for_each(Vec::clear);
     }
 
-    /// Takes in an answer. Returns whether the margin had to be widened. What is proven is always a
-    /// little less than what is: the margin is a quarter more, and the least one on top.
+    /// Takes in a reply. Returns true if the margin had to be widened. The proven difference is always a
+    /// little less than the real one, so the new margin is a quarter more plus the least margin.
     pub(super) fn saw(&mut self, mark: Mark) -> bool {
         let took = mark.received.since(mark.sent);
         let steps = self.step.into_iter().chain([took]);
@@ -69,7 +68,7 @@ impl Rates {
         let Some(step) = self.step else {
             return false;
         };
-        // It came up to a step later than the clock said.
+        // The reply arrived up to one step after the time that the local clock showed.
         let received = mark.received + step;
         let mark = Mark { received, ..mark };
         let (mut length, mut proven) = (SHORTEST, 0);
@@ -89,7 +88,8 @@ impl Rates {
     }
 }
 
-/// Whether the answer ends a stretch. One that took too long says too little to begin or end any.
+/// Ends a stretch with this reply, if it can. Returns true if it does. A reply that took too long is too
+/// inexact to begin or end a stretch.
 fn take_in(marks: &mut Vec<Mark>, mark: Mark, length: Duration) -> bool {
     let is_later = |last: &Mark| mark.received.since(last.received) >= length;
     let is_quick = mark.received.since(mark.sent) <= length / 16;
@@ -103,7 +103,7 @@ fn take_in(marks: &mut Vec<Mark>, mark: Mark, length: Duration) -> bool {
     ends
 }
 
-/// By how much one clock was faster than the other in every stretch, in parts per million of it.
+/// Returns by how much one clock was faster than the other in every stretch, in parts per million.
 fn difference(marks: &[Mark]) -> u64 {
     if marks.len() <= STRETCHES {
         return 0;
@@ -120,7 +120,7 @@ fn difference(marks: &[Mark]) -> u64 {
     fast.min().max(slow.min()).unwrap_or(0)
 }
 
-/// What one time is longer than another, in parts per million of the longer one.
+/// Returns the excess of one time over another, in parts per million of the first.
 fn excess(longer: Duration, shorter: Duration) -> u64 {
     let micros = |time: Duration| in_parts(time, MICROS);
     let more = micros(longer.saturating_sub(shorter));
@@ -133,19 +133,20 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    /// Two clocks and a network between them. True time is in milliseconds, the clocks' nanoseconds.
+    /// Two clocks and a network between them. True time is in milliseconds, and the clocks are in
+    /// nanoseconds.
     struct Clocks {
         rates: Rates,
         now: u64,
         server: u64,
         local: u64,
-        /// In what steps the local clock tells the time.
+        /// The step of the local clock.
         step: u64,
         seed: u64,
         widened: Vec<u32>,
     }
 
-    /// How much the server's clock and the local one are fast, in parts per million.
+    /// How fast the server's clock and the local one run, in parts per million above true time.
     type Fast = (i64, i64);
 
     impl Clocks {
@@ -180,7 +181,7 @@ mod tests {
             self.server = self.server.saturating_add_signed(millis * 1_000_000);
         }
 
-        /// For so long an answer comes every so often, up to so slowly.
+        /// Simulates replies for this long, with a given interval and a greatest delay.
         fn run(&mut self, long: u64, (every, slow): (u64, u64), fast: Fast) {
             let end = self.now + long;
             while self.now < end {
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Catches a watch that takes slow or uneven answers for a difference.
+    /// Catches a detector that takes slow or irregular replies for a difference of rates.
     #[test]
     fn clocks_within_the_margin_are_left_alone_whatever_the_network_does() {
         for slow in [1, 5, 80, 1_000, 6_000] {
@@ -218,9 +219,9 @@ mod tests {
         }
     }
 
-    /// Catches a margin that trusts chrony's slewing, on either machine or on both.
+    /// Catches a margin that is too small for chrony's slewing, on either machine or on both.
     #[test]
-    fn slewing_is_noticed_soon_and_covered_and_said_a_few_times() {
+    fn slewing_is_noticed_soon_and_covered_and_reported_a_few_times() {
         let slewing = 83_333;
         for rates in [
             (slewing, 0),
@@ -259,10 +260,10 @@ mod tests {
         assert!((3_000..5_000).contains(&margin), "{margin}");
     }
 
-    /// Catches a jump that is taken for a rate: a clock that was set, by people or by a discipline
-    /// that steps it, or a machine that a hypervisor held up.
+    /// Catches a jump that is taken for a rate: a clock that was set, by people or by a discipline that steps
+    /// it, or a machine that its hypervisor paused.
     #[test]
-    fn a_clock_that_was_set_is_no_rate() {
+    fn a_clock_that_was_set_does_not_count_as_a_rate() {
         for jump in [-3_600_000, -2_000, 40, 2_000, 3_600_000] {
             for every in [50, 300, 5_000] {
                 let mut clocks = Clocks::new();
@@ -287,12 +288,16 @@ mod tests {
         clocks.run(5 * MINUTE, (50, 2), (0, 800_000));
         clocks.run(30 * MINUTE, (50, 2), (0, 0));
         assert_eq!(clocks.rates.margin(), Margin::MOST);
-        assert_eq!(clocks.widened.len(), said, "and is not said again");
+        assert_eq!(
+            clocks.widened.len(),
+            said,
+            "the margin is not reported again"
+        );
     }
 
-    /// Catches a margin that is widened because the local clock tells the time in coarse steps.
+    /// Catches a margin that is widened because the local clock has coarse steps.
     #[test]
-    fn a_clock_that_goes_in_steps_is_no_other_rate() {
+    fn a_clock_with_coarse_steps_does_not_count_as_a_rate() {
         for (margin, micros) in [
             (1_000, 1_000),
             (2_000, 5_000),

@@ -1,4 +1,4 @@
-//! One server: the link to it, what is sent to it when, and whom its answers are for.
+//! One server: its connection, the operations sent to it, and the recipients of its replies.
 
 mod sending;
 
@@ -24,10 +24,11 @@ pub(in crate::engine) use sending::{
     MAX_IN_FLIGHT, NEAR,
 };
 
-/// After so many requests in a row without an answer the connection is suspected.
+/// The number of requests in a row without a reply after which the connection is suspected.
 const TIMEOUTS_TO_SUSPECT: usize = 2;
 
-/// If they were waited for at least so long: what is asked just before a lease ends has hardly time for an answer.
+/// The least time without a reply that makes a connection suspect. A request just before a lease ends has
+/// hardly time for a reply.
 const LEAST_SILENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -37,23 +38,23 @@ pub(crate) struct Server {
     rates: Rates,
     /// Why the server's clock is not known, as far as the host said.
     trouble: Option<Error>,
-    /// Whether it has ever answered.
+    /// True if the server has ever replied.
     proven: bool,
-    /// Of questions for its clock.
+    /// The pace of requests for the server's clock.
     pace: Pace,
     pub(super) wake: Timestamp,
     pub(super) outbox: Outbox,
-    /// In the order in which they left.
+    /// The requests in flight, in the order in which they left.
     requests: Vec<Request>,
     concurrency: Concurrency,
-    /// The shortest round trip on this link.
+    /// The shortest round trip on this connection.
     round_trip: Duration,
-    /// How many requests in a row had no answer in time, and when the first of them left.
+    /// The number of requests in a row without a reply in time, and when the first of them left.
     timeouts: usize,
     silent_since: Timestamp,
-    /// Of a quorum: checks that the server is still in the incarnation that acquisitions are for.
+    /// The check that the server is still in the incarnation that acquisitions are for. Only quorums use it.
     pub(super) meant: Option<Enter>,
-    /// Whether its pushes can be heard, and whether the host was asked to see to that.
+    /// True if pushes arrive, and true if the host was asked to subscribe.
     pub(super) hears: bool,
     pub(super) wants_pushes: bool,
 }
@@ -61,8 +62,8 @@ pub(crate) struct Server {
 #[derive(Debug)]
 enum State {
     Down,
-    /// Connected, or about to be for the first time; the server's clock is not known yet, and so no
-    /// `not_after` either. What is to be sent waits.
+    /// Connected, or about to be for the first time. The server's clock is not known yet, so no `not_after`
+    /// is known either. Operations stay pending.
     Unanchored,
     Up(Anchor),
 }
@@ -72,23 +73,23 @@ pub(crate) struct Request {
     id: RequestId,
     sent: Timestamp,
     give_up: Timestamp,
-    /// Whether the connection serves nothing else until its copies are there.
+    /// True if the connection serves nothing else until the copies exist.
     waits: bool,
-    /// Empty if it only asks for the clock.
+    /// The senders of the operations. Empty if the request only asks for the clock.
     origins: Vec<Origin>,
-    /// The first of the batch checks that the server is still in this incarnation.
+    /// The incarnation that the batch's first operation checks, if it has such a check.
     meant: Option<Incarnation>,
 }
 
-/// What a server said to a request, and whom to tell.
+/// A reply of a server, and its recipients.
 #[derive(Debug)]
 pub(crate) struct Replied {
     pub(crate) origins: Vec<Origin>,
     pub(crate) sent: Timestamp,
     pub(crate) result: Result<BatchReply, Error>,
-    /// Whether the drift margin had to be widened.
+    /// True if the drift margin had to be widened.
     pub(crate) drifted: bool,
-    /// It is not in this incarnation any more.
+    /// The incarnation that the server has left.
     pub(crate) forgot: Option<Incarnation>,
 }
 
@@ -114,7 +115,7 @@ impl Server {
         }
     }
 
-    /// What is known of its clock.
+    /// Returns the bounds on the server's clock, if they are known.
     pub(super) fn anchor(&self) -> Option<Anchor> {
         match self.state {
             State::Up(anchor) => Some(anchor),
@@ -122,12 +123,12 @@ impl Server {
         }
     }
 
-    /// What is allowed for clocks that come apart.
+    /// Returns the drift margin.
     pub(super) fn margin(&self) -> Margin {
         self.rates.margin()
     }
 
-    /// Why what waits does not leave.
+    /// Returns why pending operations do not leave.
     pub(super) fn why_nothing_leaves(&self) -> Error {
         match (&self.state, &self.trouble) {
             (State::Up(_), _) => never_left(),
@@ -139,7 +140,7 @@ impl Server {
         }
     }
 
-    /// Takes in what is to leave.
+    /// Adds a pending operation.
     pub(super) fn queue(&mut self, out: Queued) {
         if out.durability.is_none() {
             self.concurrency.asked();
@@ -147,13 +148,14 @@ impl Server {
         self.outbox.push(out);
     }
 
-    /// Whose operations wait to leave. They stay there: what was never sent is in no doubt.
+    /// Returns the senders of pending operations. The operations stay pending: one that was never sent leaves
+    /// no doubt.
     pub(super) fn queued(&self) -> Vec<Origin> {
         self.outbox.origins().collect()
     }
 }
 
-/// The link.
+/// The connection.
 impl Server {
     pub(super) fn connected(&mut self, cx: &mut Ctx) -> (Vec<Origin>, Error) {
         self.state = State::Unanchored;
@@ -163,11 +165,11 @@ impl Server {
         self.is_heard();
         self.pace = Pace::due_at(cx.now);
         let lost = self.take_requests();
-        // Who has to be asked by a key of its own may have none yet.
+        // A server that needs a key for the request may have no pending operation yet.
         if is_asked_plainly(&cx.settings) {
             self.probe(cx, Vec::new());
         }
-        // What still waits for an anchor was never sent, and waits for the new one.
+        // Operations that wait for an anchor were never sent. They wait for the new one.
         let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
         (lost, error)
     }
@@ -180,9 +182,9 @@ impl Server {
         (self.take_requests(), error)
     }
 
-    /// The answer to those who wait for a link that cannot be made for this reason: nothing was
-    /// sent. A refusal is final for a client that was never served, but for another one the next
-    /// link may do better: passwords may be changed at the server first.
+    /// Returns the error for operations that wait for a connection which cannot be made for this reason.
+    /// Nothing was sent. A refusal is final for a client that was never served. For any other client the next
+    /// connection may succeed, because a password may be changed at the server first.
     fn trouble_of(&self, error: Error) -> Error {
         let message = match error.kind() {
             ErrorKind::Timeout => "the store cannot be reached: it did not answer in time".into(),
@@ -192,8 +194,8 @@ impl Server {
         Error::with_source(ErrorKind::Unavailable, message, error)
     }
 
-    /// Its clock was asked for, and there was no answer in time; or it is to be asked for again; or a
-    /// reply is late that others wait for, who leave now.
+    /// Handles the server's timer. It is set for a request for the clock: for its timeout, or for the next
+    /// one. It is also set for a late reply: pending operations stop waiting for it and leave now.
     pub(super) fn time(&mut self, cx: &mut Ctx) {
         self.set_timer(cx, Timestamp::NEVER);
         if matches!(self.state, State::Unanchored) {
@@ -205,14 +207,15 @@ impl Server {
         }
     }
 
-    /// Asks for its clock.
+    /// Asks for the server's clock.
     fn probe(&mut self, cx: &mut Ctx, batch: Vec<Op>) {
         let give_up = cx.now + cx.settings.command_timeout;
         self.request(cx, (batch, None, None), give_up, Vec::new());
         self.set_timer(cx, give_up);
     }
 
-    /// Asks a server of a cluster by a key that it has, to do nothing: it is too late for that.
+    /// Asks a cluster's server for its clock with a key that it has. The operation is past its `not_after`,
+    /// so it does nothing.
     fn probe_by(&mut self, cx: &mut Ctx, key: LockKey) {
         let command = Command::Inspect(Inspect { key });
         let not_after = ServerTime::from_micros(0);
@@ -233,10 +236,10 @@ impl Server {
         cx.push(Output::Suspect { server, why });
     }
 
-    /// So many requests had no answer in time, the first of which left then.
+    /// Takes in that this many requests had no reply in time. The first of them left at `sent`.
     fn timed_out(&mut self, cx: &mut Ctx, (requests, sent): (usize, Timestamp)) {
         cx.counts.timed_out(requests);
-        // Behind what waits for its copies all else is late.
+        // While the connection waits for copies, every other reply is late.
         if requests == 0 || self.waits() {
             return;
         }
@@ -259,7 +262,8 @@ impl Server {
 
 /// Answers.
 impl Server {
-    /// Of slots that the host has not named: it stands for servers with a clock of their own each.
+    /// True for the entry for slots that the host has not named. It stands for several servers, each with its
+    /// own clock.
     pub(super) fn has_many_clocks(&self, settings: &Settings) -> bool {
         settings.clustered && self.id == ServerId::ONLY
     }
@@ -269,7 +273,7 @@ impl Server {
         Some(self.requests.remove(place))
     }
 
-    /// The same of what stands at these places of it. The rest goes on.
+    /// Removes the operations at these places from a request. The rest stays in flight.
     pub(super) fn take_part(&mut self, id: RequestId, places: &[usize]) -> Option<Request> {
         let request = self.requests.iter_mut().find(|sent| sent.id == id)?;
         let origins = std::mem::take(&mut request.origins).into_iter().enumerate();
@@ -296,8 +300,8 @@ impl Server {
         origins
     }
 
-    /// Takes in its answer to a request. Whoever waited for one that is not known any more has
-    /// its failure already.
+    /// Takes in the reply to a request. If the request is not known any more, its senders have had its
+    /// failure.
     pub(super) fn replied(
         &mut self,
         cx: &mut Ctx,
@@ -328,7 +332,7 @@ impl Server {
             ..
         }) = request
         else {
-            // It may still hand a lock over.
+            // The reply may still hand a lock over.
             return Replied {
                 origins: Vec::new(),
                 sent: cx.now,
@@ -363,7 +367,7 @@ impl Server {
         }
     }
 
-    /// Its clock said so. Returns whether the drift margin had to be widened.
+    /// Takes in the time of the server's clock. Returns true if the drift margin had to be widened.
     fn clock_told(&mut self, cx: &mut Ctx, server: ServerTime, sent: Timestamp) -> bool {
         let received = cx.now;
         self.round_trip = self.round_trip.min(received.since(sent));
@@ -375,7 +379,7 @@ impl Server {
         let one_clock = !self.has_many_clocks(&cx.settings);
         let drifted = one_clock && self.rates.saw(mark);
         let anchor = match self.state {
-            // What an older answer tells of now rests on the margin.
+            // The bounds of an older reply rest on the margin, so they are dropped once it proved too small.
             State::Up(anchor) if one_clock && !drifted => {
                 anchor.refreshed(server, (sent, received), self.margin())
             }
@@ -389,13 +393,13 @@ impl Server {
     }
 }
 
-/// Whether a server can be asked for its clock alone.
+/// True if a server can be asked for its clock without a key.
 fn is_asked_plainly(settings: &Settings) -> bool {
     !settings.clustered || settings.addressed
 }
 
-/// What a batch was answered, without the reply to the check before it; if that failed, nothing of the
-/// batch was done.
+/// Removes the reply to the incarnation check from a batch's replies. If the check failed, the server did
+/// nothing of the batch.
 fn intact(
     meant: Option<Incarnation>,
     mut result: Result<BatchReply, Error>,
@@ -410,7 +414,7 @@ fn intact(
     }
 }
 
-/// A primary that became a replica keeps its connections, and refuses what writes.
+/// True if the server refuses writes. A primary that became a replica keeps its connections.
 fn is_demotion(reply: &Result<Reply, Error>) -> bool {
     let refused = reply.as_ref().err();
     refused.is_some_and(|error| error.kind() == ErrorKind::ReadOnly)
@@ -419,6 +423,6 @@ fn is_demotion(reply: &Result<Reply, Error>) -> bool {
 fn never_left() -> Error {
     Error::new(
         ErrorKind::Timeout,
-        "too much else waits for the store: the request did not leave in time, and did nothing",
+        "the request timed out before it was sent: too many pending requests",
     )
 }

@@ -1,4 +1,4 @@
-//! From wanting a lock to holding it, or not.
+//! An acquisition in progress: from the first request to a held lock, a refusal or an error.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::token::FencingToken;
 pub(crate) struct Acquiring {
     callers: Callers,
     pub(super) attempt: Attempt,
-    /// What is under way will have to be asked once more.
+    /// The attempt in flight does not suffice: ask again after it.
     asks_again: bool,
-    /// The place in line, as the store last said.
+    /// The position in the queue, as the store last reported it.
     place: Option<NonZeroU32>,
-    /// Which server last said that somebody else has the lock, and its clock then.
+    /// The server that last reported another holder, and its clock at that time.
     refused: Option<(ServerId, ServerTime)>,
-    /// What it may take over: the tenure that it found first, if its own owner has it.
+    /// The tenure that this acquisition may take over: the first one found, if its own owner holds it.
     reclaims: Reclaim,
-    /// What was taken away before the answer was here that it was taken.
+    /// A tenure that a push ended before the answer that granted it arrived.
     taken_away: Option<(FencingToken, LossReason)>,
-    /// An attempt that was never answered may have taken a place in line, or one got the lock that
-    /// does not count.
+    /// True if an attempt without an answer may have joined the queue, or if an attempt got the lock without
+    /// the copies that it needs.
     may_be_known: bool,
-    /// Since when the store has given no answer, and why.
+    /// The start of the store's silence, and the reason.
     silence: Option<(Timestamp, Error)>,
 }
 
@@ -49,7 +49,7 @@ impl Acquisition for Acquiring {
     }
 }
 
-/// What the program says.
+/// Calls of the program.
 impl Acquiring {
     pub(super) fn new(now: Timestamp, caller: Caller, reclaims: Reclaim) -> Self {
         Self {
@@ -65,11 +65,11 @@ impl Acquiring {
         }
     }
 
-    /// A further call through a re-entrant handle.
+    /// Adds a call through a re-entrant handle.
     pub(super) fn join(&mut self, env: &mut Single, who: &Who, caller: Caller) {
         let waits = caller.wait != Wait::Never;
         let under_way = self.attempt.is_under_way();
-        // What is under way for others may ask for no place in line.
+        // The attempt in flight was for callers that do not wait, so it did not ask to join the queue.
         self.asks_again |= waits && under_way && !self.callers.wait();
         self.callers.add(caller);
         if !waits && !under_way {
@@ -77,13 +77,13 @@ impl Acquiring {
         }
     }
 
-    /// Ends it with this error for everyone who waits.
+    /// Fails all callers with this error.
     fn fail(&mut self, cx: &mut Ctx, error: &Error) -> Next {
         self.callers.fail(cx, error);
         Next::Leave
     }
 
-    /// The token that it has if it got the lock, as far as it has a say in that.
+    /// The token that the lock will have, if this acquisition proposed one.
     pub(super) fn proposed(&self) -> Option<FencingToken> {
         match self.reclaims {
             Reclaim::Propose(token) => Some(token),
@@ -91,13 +91,13 @@ impl Acquiring {
         }
     }
 
-    /// Whether the store may know of it.
+    /// True if the store may have a queue entry or a lock of this acquisition.
     pub(super) fn may_be_known(&self) -> bool {
         self.place.is_some() || self.may_be_known
     }
 }
 
-/// Asking.
+/// Requests.
 impl Acquiring {
     pub(super) fn ask(&mut self, env: &mut Single, who: &Who) {
         self.asks_again = false;
@@ -116,13 +116,13 @@ impl Acquiring {
 
     pub(super) fn ask_now(&mut self, env: &mut Single, who: &Who) -> Next {
         let under_way = self.attempt.under_way();
-        // What is under way may have been answered before whatever happened now.
+        // The server may have answered the attempt in flight before the event that led to this call.
         self.asks_again |= under_way.is_some_and(|flight| env.servers.has_left(flight));
         self.attempt.pace.next = env.cx.now;
         self.time(env, who)
     }
 
-    /// Asks by then at the latest.
+    /// Moves the next request to this time, unless it is due earlier.
     pub(super) fn ask_by(&mut self, at: Timestamp) {
         self.attempt.pace.next = self.attempt.pace.next.min(at);
     }
@@ -140,7 +140,7 @@ impl Acquiring {
         Next::Stay
     }
 
-    /// How long one attempt waits for its answer. A place in line must not be lost meanwhile.
+    /// Returns how long one attempt waits for its answer. The place in the queue must not expire meanwhile.
     fn patience_of_one(&self, cx: &Ctx, spec: &LockSpec) -> Duration {
         let heartbeat = self
             .place
@@ -150,7 +150,7 @@ impl Acquiring {
     }
 
     fn late(&mut self, env: &mut Single, who: &Who, flight: Flight) -> Next {
-        // Without a link it is a failure, after which those who wait have patience.
+        // Without a connection this counts as a failure, after which waiting callers keep trying.
         let waits = env.servers.is_up(flight.server) && self.callers.wait();
         let longer =
             (env.cx.now + self.patience_of_one(&env.cx, &who.spec)).min(self.callers.latest);
@@ -165,7 +165,7 @@ impl Acquiring {
     }
 }
 
-/// Answers.
+/// Replies.
 impl Acquiring {
     pub(super) fn landed(&mut self, env: &mut Single, who: &Who, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
@@ -177,7 +177,7 @@ impl Acquiring {
                 return self.failed(env, who, flight, &Failure::Unknown(error));
             }
         };
-        // By whose clock the reply counts.
+        // The reply's time is by the clock of the server that replied.
         let flight = Flight {
             server: outcome.server,
             ..flight
@@ -186,7 +186,8 @@ impl Acquiring {
             Reply::Held(grant) => self.held(env, who, flight, (grant, time)),
             Reply::Busy { expires, place } => self.busy(env, who, flight, (expires, place, time)),
             Reply::Reclaimable { token } if self.reclaims == Reclaim::Ask => {
-                // Its owner has it at another client: it asks at once for exactly that tenure.
+                // Its owner holds the lock through another client: ask at once to take over exactly that
+                // tenure.
                 self.reclaims = Reclaim::From(token);
                 self.refused(flight, time);
                 self.ask(env, who);
@@ -197,8 +198,8 @@ impl Acquiring {
                 self.fail(&mut env.cx, &error)
             }
             Reply::Full { waiting } => self.line_full(env, flight, (waiting, time)),
-            // The server's clock was not where the anchor said; by this reply it is known anew, so
-            // asking again at once may succeed.
+            // The server's clock differed from its anchor. This reply corrects the anchor, so asking again at
+            // once may succeed.
             Reply::Late if self.attempt.pace.failures == 0 => {
                 self.attempt.pace.failures = 1;
                 self.ask(env, who);
@@ -209,14 +210,14 @@ impl Acquiring {
         }
     }
 
-    /// The server said at that time that somebody else has the lock.
+    /// Records that the server reported another holder, and its clock at that time.
     fn refused(&mut self, flight: Flight, time: ServerTime) {
         self.silence = None;
         self.refused = Some((flight.server, time));
         if self.reclaims == Reclaim::Ask {
             self.reclaims = Reclaim::Never;
         }
-        // Attempts that could not take effect any more when this one left did not take the lock.
+        // An attempt that could no longer take effect when this one was sent did not take the lock.
         self.attempt.settle_doubt(flight.sent);
     }
 
@@ -233,7 +234,7 @@ impl Acquiring {
             .deadline(flight.server, began, time, (grant.expires, spec.ttl));
         let mut tenure = Tenure::begin(who, grant.token, (began, deadline));
         if tenure.is_over(spec, env.cx.now) {
-            // The answer took longer than the lease lives: ask again with the same lease id.
+            // The answer took longer than the lease lives: ask again with the same lease ID.
             let failure = Failure::Unknown(Error::no_answer());
             return self.failed(env, who, flight, &failure);
         }
@@ -255,7 +256,7 @@ impl Acquiring {
         let (now, moved) = (env.cx.now, place.is_some() && self.place != place);
         self.refused(flight, time);
         self.place = place.or(self.place);
-        // A lock is held through the millisecond it expires in.
+        // A lock stays held through the millisecond in which it expires.
         let is_held = expires.millis() >= time.millis();
         let at_expiry = is_held.then(|| now + expires.since(time) + Duration::from_millis(1));
         let next = if self.asks_again {
@@ -274,7 +275,7 @@ impl Acquiring {
         next
     }
 
-    /// Those who do not wait have their answer, and the others an error.
+    /// Answers callers that do not wait with "not acquired", and fails the others: the queue is full.
     fn line_full(
         &mut self,
         env: &mut Single,
@@ -284,7 +285,7 @@ impl Acquiring {
         self.refused(flight, time);
         self.place = None;
         self.dismiss(env);
-        let message = format!("{waiting} wait for this lock already");
+        let message = format!("the lock's queue is full: {waiting} waiters");
         self.fail(&mut env.cx, &Error::new(ErrorKind::Overloaded, message))
     }
 
@@ -295,11 +296,11 @@ impl Acquiring {
         if !failure.error().is_transient() {
             return self.fail(&mut env.cx, failure.error());
         }
-        // An earlier caller, who waited for less, ended the attempt.
+        // True if an earlier caller with a shorter timeout ended the attempt early.
         let attempt_time = self.patience_of_one(&env.cx, &who.spec);
         let full = flight.sent + attempt_time;
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
-        // What had too little time to be done says nothing of why nothing was done before.
+        // An attempt cut short by its caller does not explain earlier silence.
         let says_why = !cut_short && matches!(failure, Failure::Unknown(_));
         let before = self.silence.take();
         let since = before.as_ref().map_or(flight.sent, |(since, _)| *since);
@@ -310,7 +311,7 @@ impl Acquiring {
             .pace
             .back_off(now, retry(attempt_time), who.lease);
         let impatient = self.callers.remove(|caller| match caller.wait {
-            // Without a link it is tried once more, on the next one.
+            // Without a connection, an attempt on the next connection follows.
             Wait::Never => !cut_short && (linked || now >= caller.asked + attempt_time),
             Wait::Forever => now.since(since.max(caller.asked)) >= patience,
             Wait::Until(_) => false,
@@ -321,10 +322,10 @@ impl Acquiring {
         self.dismiss(env)
     }
 
-    /// Answers the callers whose time to wait is over.
+    /// Answers the callers whose timeout has passed.
     fn dismiss(&mut self, env: &mut Single) -> Next {
         let (now, under_way) = (env.cx.now, self.attempt.under_way());
-        // A caller that does not wait is content with the first answer after it asked.
+        // A caller that does not wait takes the first answer after its call.
         let answered = under_way.is_none() && self.refused.is_some() && self.silence.is_none();
         let over = self.callers.remove(|caller| match caller.wait {
             Wait::Never => answered,
@@ -348,21 +349,22 @@ impl Acquiring {
     }
 }
 
-/// That the lock was handed to a waiter.
+/// The news that a waiter got the lock.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Granted {
     pub(super) server: ServerId,
     pub(super) grant: Grant,
     pub(super) time: ServerTime,
-    /// When the request left whose reply says so; nothing if it was pushed.
+    /// When the request left whose reply has the news; `None` for a push.
     pub(super) asked: Option<Timestamp>,
 }
 
-/// What is handed over.
+/// Grants.
 impl Acquiring {
-    /// The lock was handed to this waiter, which need not ask any more: the clocks say its deadline.
-    /// After a push it renews at once, because the store gave it only the time to take the lock up.
-    /// Of what needs copies it asks, since nobody has waited for any yet.
+    /// Takes a lock that was handed to this waiter. The grant and the clocks give its deadline, so the waiter
+    /// need not ask again. After a push it renews at once, because the store gave it only the time to take
+    /// the lock up. If the lock needs copies, the waiter asks instead, since nothing has waited for the
+    /// copies yet.
     pub(super) fn granted(&mut self, env: &mut Single, who: &Who, granted: Granted) -> Next {
         let (
             spec,
@@ -373,7 +375,7 @@ impl Acquiring {
                 asked,
             },
         ) = (&who.spec, granted);
-        // If the store said later that somebody else has the lock, it was over by then.
+        // If the store later reported another holder, the granted tenure had ended by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
         if spec.durability.is_some() {
             return self.ask_now(env, who);
@@ -398,12 +400,13 @@ impl Acquiring {
         Next::Hold(tenure)
     }
 
-    /// A push may overtake an answer, which comes by another connection.
+    /// Records that a push ended a tenure. The push may overtake the answer that grants that tenure, because
+    /// they use different connections.
     pub(super) fn taken_away(&mut self, token: FencingToken, reason: LossReason) {
         self.taken_away = Some((token, reason));
     }
 
-    /// Why a tenure that begins now is over already, if it is.
+    /// Returns the loss reason if a push already ended the tenure with this token.
     pub(super) fn was_taken_away(&self, token: FencingToken) -> Option<LossReason> {
         let (of, reason) = self.taken_away?;
         (of == token).then_some(reason)

@@ -1,5 +1,5 @@
-//! One operation, tried until its outcome is known: what is under way, when it is tried again, and
-//! what earlier attempts may still do. Everything that asks the store for something does it by this.
+//! The attempts at one operation until its outcome is known: the one in flight, the time of the next, and
+//! earlier ones that may still take effect. Every operation for the store goes through this.
 
 use super::Single;
 use crate::engine::ctx::{Origin, Serial, Whose};
@@ -10,27 +10,27 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::{Command, Durability, Reply};
 use crate::time::{ServerTime, Timestamp};
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(super) attempt: Serial,
-    /// Who replied.
+    /// The server that replied.
     pub(super) server: ServerId,
-    /// When it left, if there is a reply.
+    /// When the attempt left, if there is a reply.
     pub(super) left: Option<Timestamp>,
     pub(super) result: Result<(Reply, ServerTime), Error>,
 }
 
-/// An operation whose outcome is not known: until then it may still take effect.
+/// Attempts with an unknown outcome: until a given time they may still take effect.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Doubt {
-    /// The attempt, if its reply may still come and settle the matter.
+    /// The attempt, if its reply may still arrive and settle the doubt.
     pub(super) attempt: Option<Serial>,
     pub(super) until: Timestamp,
 }
 
 impl Doubt {
-    /// About attempts whose replies do not come any more.
+    /// Creates a doubt about attempts whose replies will never arrive.
     pub(super) fn until(until: Timestamp) -> Self {
         Self {
             attempt: None,
@@ -39,22 +39,22 @@ impl Doubt {
     }
 }
 
-/// What the time has come for.
+/// The action that an operation's timer calls for.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Due {
-    /// There was no reply in time; perhaps because the attempt has not left yet.
+    /// The reply is overdue, perhaps because the attempt has not left yet.
     Late(Flight),
-    /// To be tried.
+    /// The next attempt is due.
     Now,
     Later,
 }
 
-/// Why there is no reply that says what happened.
+/// The reason why no reply gives the operation's result.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server says that it did nothing.
+    /// The server reports that it did nothing.
     Idle(Error),
-    /// It may have acted, unless the error is a refusal.
+    /// The server may have acted, unless the error is a refusal.
     Unknown(Error),
 }
 
@@ -62,14 +62,14 @@ pub(crate) enum Failure {
 pub(super) struct Attempt {
     under_way: Option<Flight>,
     pub(super) pace: Pace,
-    /// Attempts that never got a reply may act until then.
+    /// Attempts without a reply may act until this time.
     doubt: Timestamp,
 }
 
 const NO_DOUBT: Timestamp = Timestamp::from_nanos(0);
 
 impl Attempt {
-    /// To be tried at this moment.
+    /// Creates an operation whose first attempt is due at this time.
     pub(super) fn due_at(next: Timestamp) -> Self {
         Self {
             under_way: None,
@@ -86,7 +86,7 @@ impl Attempt {
         self.under_way
     }
 
-    /// What the time has come for.
+    /// Returns the action that is due.
     pub(super) fn due(&self, now: Timestamp) -> Due {
         match self.under_way {
             Some(flight) if flight.give_up <= now => Due::Late(flight),
@@ -95,13 +95,13 @@ impl Attempt {
         }
     }
 
-    /// When it has to be looked at again.
+    /// Returns the time of the next timer.
     pub(super) fn wake_at(&self) -> Timestamp {
         self.under_way
             .map_or(self.pace.next, |flight| flight.give_up)
     }
 
-    /// Asks, with whatever is under way forgotten.
+    /// Starts an attempt and forgets the one in flight.
     pub(super) fn begin(
         &mut self,
         env: &mut Single,
@@ -113,7 +113,7 @@ impl Attempt {
         self.send(env, whose, asked, give_up);
     }
 
-    /// The same; without a key it goes to this server.
+    /// Starts an attempt as [`begin`](Self::begin) does. A command without a key goes to this server.
     pub(super) fn begin_at(
         &mut self,
         env: &mut Single,
@@ -124,7 +124,7 @@ impl Attempt {
         self.send(env, whose, (command, None, server), give_up);
     }
 
-    /// The same of what counts only with these copies.
+    /// Starts an attempt as [`begin`](Self::begin) does. The command counts only once these copies exist.
     pub(super) fn begin_durably(
         &mut self,
         env: &mut Single,
@@ -153,7 +153,7 @@ impl Attempt {
         self.under_way = Some(env.servers.send(&env.cx, queued, keyless));
     }
 
-    /// What an outcome is of, if that is what is under way; nothing is from now on.
+    /// Ends the attempt in flight if this is its outcome, and returns its flight.
     pub(super) fn land(&mut self, outcome: &Outcome) -> Option<Flight> {
         let flight = self
             .under_way
@@ -162,13 +162,13 @@ impl Attempt {
         Some(Flight { sent, ..flight })
     }
 
-    /// Nothing is under way any more that anybody waits for.
+    /// Forgets the attempt in flight, for which no call waits any more.
     pub(super) fn forget_flight(&mut self) -> Option<Flight> {
         self.under_way.take()
     }
 
-    /// There was no answer in time. If it has not left yet it keeps its turn for `longer`, where
-    /// that is given; else this says what failed, and nothing is under way.
+    /// Handles an overdue reply. If the attempt has not left yet, it keeps its place among the pending
+    /// operations until `longer`, if given. Otherwise this forgets the attempt and returns the error.
     pub(super) fn late(
         &mut self,
         servers: &mut Servers,
@@ -188,7 +188,7 @@ impl Attempt {
         Some(error)
     }
 
-    /// An attempt failed. Returns whether it may have acted all the same, or may still.
+    /// Records that an attempt failed. Returns true if the attempt may have acted anyway, or may still act.
     pub(super) fn failed(
         &mut self,
         servers: &mut Servers,
@@ -210,33 +210,33 @@ impl Attempt {
         acts
     }
 
-    /// Whether an attempt was never answered, and may have acted.
+    /// True if an attempt that was never answered may have acted.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubt > NO_DOUBT
     }
 
-    /// What could not take effect any more at that moment is in no doubt.
+    /// Ends the doubt about attempts that could no longer take effect at this time.
     pub(super) fn settle_doubt(&mut self, before: Timestamp) {
         if self.doubt <= before {
             self.doubt = NO_DOUBT;
         }
     }
 
-    /// Gives the operation up: which attempts may still do something, the last, if it is under way,
-    /// and those before it that were never answered.
+    /// Gives the operation up. Returns the attempts that may still act: the one in flight and earlier ones
+    /// that were never answered.
     pub(super) fn abandon(&mut self, servers: &mut Servers) -> Option<Doubt> {
         let under_way = self.under_way.take();
         let under_way = under_way.filter(|flight| !servers.unsend(*flight));
         let earlier = self.unanswered();
         let until = under_way.map(|flight| flight.give_up).max(earlier)?;
-        // The answer to the last attempt says nothing of earlier ones.
+        // The answer to the last attempt does not settle the doubt about earlier ones.
         let attempt = under_way
             .filter(|_| earlier.is_none())
             .map(|flight| flight.attempt);
         Some(Doubt { attempt, until })
     }
 
-    /// Until when attempts that were never answered may act.
+    /// Returns the time until which attempts without an answer may act.
     pub(super) fn unanswered(&self) -> Option<Timestamp> {
         Some(self.doubt).filter(|until| *until > NO_DOUBT)
     }
@@ -255,19 +255,19 @@ impl Failure {
         }
     }
 
-    /// The request reached the store past its `not_after`.
+    /// Returns the failure of a request that reached the store after its `not_after`.
     pub(crate) fn late() -> Self {
         Self::Idle(Error::new(
             ErrorKind::Timeout,
-            "the request reached the store too late, and it did nothing",
+            "the request reached the store too late, so the store did nothing",
         ))
     }
 
-    /// The reply is not one to this operation.
+    /// Returns the failure of a reply that does not fit the operation.
     pub(crate) fn mismatch() -> Self {
         Self::Unknown(Error::new(
             ErrorKind::Store,
-            "the store answered something else than was asked",
+            "the store sent a reply that does not match the operation",
         ))
     }
 }

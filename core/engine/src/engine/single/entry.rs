@@ -1,4 +1,4 @@
-//! Asking a server of a quorum in which incarnation it is: one question at a time.
+//! Asks a server of a quorum for its incarnation, one request at a time.
 
 use super::attempt::{Failure, Outcome};
 use crate::engine::ctx::{Ctx, Origin, Whose};
@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::protocol::{Command, Enter, Entered, Incarnation, Reply};
 use crate::time::Timestamp;
 
-/// Only a quorum asks. Without it the compiler leaves out what comes of the answer, which a browser need not load.
+/// True in builds with quorums, the only ones that ask. In other builds the compiler drops the handling of
+/// answers, so that a browser does not load it.
 const IS_ASKED: bool = cfg!(feature = "quorum");
 
 #[derive(Debug, Default)]
@@ -17,18 +18,18 @@ pub(crate) struct Entry {
     news: Option<EntryNews>,
 }
 
-/// What a server says of its incarnation.
+/// A server's report on its incarnation.
 #[derive(Debug)]
 pub(crate) enum EntryNews {
     Entered(Result<Entered, Error>),
-    /// The question reached it too late, by a clock that was set perhaps; it did nothing.
+    /// The request arrived too late by the server's clock, which may have been set. The server did nothing.
     Late,
-    /// It is not in this one any more.
+    /// The server has left this incarnation.
     Forgot(Incarnation),
 }
 
 impl Entry {
-    /// Asks, with whatever is under way given up.
+    /// Sends a request, and gives up the one in flight.
     pub(crate) fn begin(
         &mut self,
         cx: &mut Ctx,
@@ -48,7 +49,7 @@ impl Entry {
         self.under_way = Some(servers.send(cx, queued, ServerId::ONLY));
     }
 
-    /// Nobody waits for it any longer; why there was no answer, if there was a question.
+    /// Gives up the request in flight. Returns why it had no answer, if there was one.
     pub(crate) fn give_up(&mut self, servers: &mut Servers) -> Option<Error> {
         let flight = self.under_way.take()?;
         let error = servers.why_no_answer(flight);
@@ -70,7 +71,7 @@ impl Entry {
     }
 
     pub(crate) fn forgot(&mut self, incarnation: Incarnation) {
-        // What the question says is newer.
+        // The answer to a request is newer.
         if IS_ASKED && self.news.is_none() {
             self.news = Some(EntryNews::Forgot(incarnation));
         }

@@ -1,4 +1,4 @@
-//! Waiting in line: what an acquisition asks with, and when it asks again.
+//! The queue of waiters, on the client's side: the terms of an acquisition, and the times of its requests.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,31 +8,32 @@ use crate::engine::pace::jitter_at;
 use crate::protocol::{Claim, ClientId, LeaseId};
 use crate::time::Timestamp;
 
-/// How often a place in line is confirmed: half of the lock's time to live, within these bounds.
+/// The bounds of the interval at which a waiter confirms its place in the queue, which is half of the lock's
+/// time to live.
 pub(super) const FASTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 const SLOWEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Those behind the first ask so much later each when the holder's lease should be over, so that
-/// the first few do if it is dead too, and the many do not at all.
+/// The extra delay per place when waiters ask because the holder's lease should have expired. If the first
+/// waiters are dead, the next few take over, and the many behind them need not ask at all.
 const STAGGER: Duration = Duration::from_millis(100);
 
 pub(super) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 2).clamp(FASTEST_HEARTBEAT, SLOWEST_HEARTBEAT)
 }
 
-/// Two heartbeats may fail before a place in line is lost. Half of it is longer than one, because a
-/// grant of which nobody hears is good for that.
+/// Returns how long a place in the queue lasts without a heartbeat: two heartbeats may fail. Half of it is
+/// longer than one heartbeat, because a grant that nobody hears is valid for that half.
 pub(super) fn window(ttl: Duration) -> Duration {
     heartbeat(ttl) * 12 / 5
 }
 
-/// What a grant that is pushed promises at the least: the store does not know who heard of it.
+/// Returns the least time that a pushed grant promises. The store does not know who heard the push.
 pub(super) fn promised(ttl: Duration) -> Duration {
     ttl.min(window(ttl) / 2)
 }
 
 impl LockSpec {
-    /// What an acquisition of this lock asks with.
+    /// Returns the claim of an acquisition of this lock.
     pub(super) fn claim(&self, client: ClientId, lease: LeaseId) -> Claim {
         Claim {
             lease,
@@ -45,7 +46,8 @@ impl LockSpec {
     }
 }
 
-/// When a waiter that knows its place asks again. `hears` is whether it would hear of a grant.
+/// Returns when a waiter that knows its place asks again. `hears` is true if the waiter would hear of a
+/// grant.
 pub(super) fn next_ask(
     now: Timestamp,
     (ttl, lease): (Duration, LeaseId),

@@ -1,4 +1,4 @@
-//! What servers say of locks and leases, and what happens to all whose locks a server has.
+//! Takes in what servers report about locks and leases, and what happens to servers.
 
 use super::acquiring::Granted;
 use super::attempt::Outcome;
@@ -15,7 +15,7 @@ use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
 impl Contender<Single> {
-    /// Whether this attempt is under way.
+    /// True if this attempt is in flight.
     fn awaits(&self, attempt: Serial) -> bool {
         let own = match &self.phase {
             Phase::Acquiring(acquiring) => &acquiring.attempt,
@@ -25,7 +25,7 @@ impl Contender<Single> {
         under_way.is_some_and(|flight| flight.attempt == attempt)
     }
 
-    /// What is under way has an outcome.
+    /// Takes in the outcome of the attempt in flight.
     fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Next<Single> {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.landed(env, &self.lease, outcome),
@@ -33,7 +33,7 @@ impl Contender<Single> {
         }
     }
 
-    /// Asks at once: what is known of the lock may not be so any more.
+    /// Asks at once, because the known state of the lock may be out of date.
     fn ask_again(&mut self, env: &mut Single) -> Next<Single> {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.ask_now(env, &self.lease),
@@ -42,7 +42,7 @@ impl Contender<Single> {
     }
 }
 
-/// What the store says, and the time.
+/// Replies, pushes and timers.
 impl Locks<Single> {
     pub(super) fn release_time(&mut self, env: &mut Single, id: HalfId) {
         self.releases.time(env, &mut self.handles, id);
@@ -75,7 +75,7 @@ impl Locks<Single> {
         }
     }
 
-    /// The answer to an attempt to take a lock has come that was in doubt.
+    /// Settles the doubt about an attempt to acquire, whose reply has arrived.
     fn resolve_doubt(&mut self, env: &mut Single, id: HalfId, (attempt, reply): (Serial, &Reply)) {
         let contender = self.contenders.get_mut(&id);
         if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
@@ -95,7 +95,7 @@ impl Locks<Single> {
         let server = server
             .or_else(|| contender.map(only))
             .unwrap_or(ServerId::ONLY);
-        // What does not open was made by a stranger: anybody may publish.
+        // A push that does not open comes from a stranger: anybody may publish.
         match push.open(lease) {
             Some(News::Granted { grant, time }) => {
                 self.handed_over(env, (server, None), (lease, grant, time));
@@ -110,7 +110,8 @@ impl Locks<Single> {
         }
     }
 
-    /// The lock was handed to this lease, as a push says, or the reply to a request of that moment.
+    /// Takes in that the lock was handed to this lease. The news came by a push, or in the reply to a request
+    /// that left at `asked`.
     pub(super) fn handed_over(
         &mut self,
         env: &mut Single,
@@ -125,7 +126,7 @@ impl Locks<Single> {
         };
         let id = lease.half();
         if !self.contenders.contains_key(&id) {
-            // It was cancelled, and a late attempt of it was handed the lock.
+            // The acquisition was cancelled, and a late attempt of it got the lock.
             return self.releases.hasten(env, &mut self.handles, id);
         }
         self.step(env, id, |contender, env| match &mut contender.phase {
@@ -136,7 +137,8 @@ impl Locks<Single> {
         });
     }
 
-    /// The server says from now on when a key is changed that is read.
+    /// Watches all held locks of this server, which from now on reports changes of keys that it was asked to
+    /// read.
     pub(super) fn watch_all(&mut self, env: &mut Single, server: ServerId) {
         let held = |contender: &Contender<Single>| !contender.is_acquiring();
         for id in self.contenders_of(&env.servers, server, &held) {
@@ -147,7 +149,7 @@ impl Locks<Single> {
         }
     }
 
-    /// The time has come to read keys.
+    /// Reads the keys that are due.
     pub(super) fn read_due(&mut self, env: &mut Single) {
         for id in env.watch.take_due(&mut env.cx) {
             if let Some((who, tenure)) = self.contenders.get_mut(&id).and_then(|held| held.tenure())
@@ -158,7 +160,7 @@ impl Locks<Single> {
         env.watch.flush(&mut env.cx);
     }
 
-    /// Somebody else may have changed this lock, or any.
+    /// Takes in that another client may have changed this lock, or any lock if there is no key.
     pub(super) fn changed(&mut self, env: &mut Single, key: Option<&LockKey>) {
         let those = match key {
             Some(key) => env.watch.changed(key).into_iter().collect(),
@@ -194,10 +196,10 @@ impl Locks<Single> {
     }
 }
 
-/// What happens to a server concerns all whose locks it has.
+/// Events of a server, which concern every contender of its locks.
 impl Locks<Single> {
-    /// There is a new link: everything that was waiting to try again does so now, and every lease is
-    /// renewed, because the server may have lost its data.
+    /// Takes in a new connection. Everything that waits for a retry is retried now. Every lease is renewed,
+    /// because the server may have lost its data.
     pub(super) fn retry_all(&mut self, env: &mut Single, server: ServerId) {
         for id in self.contenders_of(&env.servers, server, &|contender| !contender.is_acquiring()) {
             self.step(env, id, |contender, env| {
@@ -207,14 +209,15 @@ impl Locks<Single> {
                 env.time(&mut contender.lease, &mut contender.phase)
             });
         }
-        // Releases first: what is wanted may be what they free.
+        // Releases go first, because acquisitions may want the locks that they free.
         for id in self.releases.of(|key| env.servers.of(key) == server) {
             self.releases.retry(env, &mut self.handles, id);
         }
         self.ask_again(env, server);
     }
 
-    /// Whoever holds a lock learns now that there is no link, and not at its next renewal.
+    /// Warns holders at once that the connection is lost. Otherwise they would learn of it at their next
+    /// renewal.
     pub(super) fn warn_holders(&mut self, env: &mut Single, (server, error): (ServerId, &Error)) {
         let unwarned = |contender: &Contender<Single>| match &contender.phase {
             Phase::Held(tenure) => {
@@ -232,15 +235,16 @@ impl Locks<Single> {
         }
     }
 
-    /// The server can be heard, for the first time, or again after something may have been missed:
-    /// waiters ask, and holders look.
+    /// Takes in that pushes can be heard, for the first time or after some may have been missed. Waiters ask
+    /// again, and holders check their locks.
     pub(super) fn subscribed(&mut self, env: &mut Single, server: ServerId) {
         self.ask_again(env, server);
         let now = env.cx.now;
-        self.look(env, server, &|tenure| tenure.began < now);
+        self.check(env, server, &|tenure| tenure.began < now);
     }
 
-    /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
+    /// Takes in that no pushes can be heard. Waiters ask soon. They do not ask at once, because subscriptions
+    /// may fail often.
     pub(super) fn unsubscribed(&mut self, env: &mut Single, server: ServerId) {
         let soon = env.cx.now + line::FASTEST_HEARTBEAT;
         for id in self.contenders_of(&env.servers, server, &Contender::is_acquiring) {
@@ -253,14 +257,14 @@ impl Locks<Single> {
         }
     }
 
-    /// What holders were promised by a margin that was too small: the store is asked for it once
-    /// more, and for as much as it takes by the new one.
+    /// Repairs promises that rest on too small a drift margin. Each holder asks the store for its lock again,
+    /// with the extra time that the new margin requires.
     pub(super) fn keep_promises(&mut self, env: &mut Single, server: ServerId) {
-        self.look(env, server, &|_| true);
+        self.check(env, server, &|_| true);
     }
 
-    /// Holders learn whether the store still has their locks.
-    fn look(
+    /// Checks whether the store still has these tenures.
+    fn check(
         &mut self,
         env: &mut Single,
         server: ServerId,
@@ -273,14 +277,14 @@ impl Locks<Single> {
         for id in self.contenders_of(&env.servers, server, &which) {
             self.step(env, id, |contender, env| {
                 if let Some((who, tenure)) = contender.tenure() {
-                    tenure.look(env, who);
+                    tenure.check(env, who);
                 }
                 Next::Stay
             });
         }
     }
 
-    /// Everyone who wants a lock asks now.
+    /// Makes everyone who acquires a lock of this server ask now.
     fn ask_again(&mut self, env: &mut Single, server: ServerId) {
         for id in self.contenders_of(&env.servers, server, &Contender::is_acquiring) {
             self.step(env, id, Contender::ask_again);

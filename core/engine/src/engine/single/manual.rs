@@ -1,4 +1,4 @@
-//! Renewals that the program asks for: for which time to live, with which floor, and which calls wait for them.
+//! Renewals that the program asks for: their times to live, their floors, and the calls that wait for them.
 
 use std::time::Duration;
 
@@ -7,28 +7,29 @@ use crate::engine::front::Renewal;
 use crate::engine::io::{CallId, LockSpec};
 use crate::token::FencingToken;
 
-/// Wishes of the program for one tenure, and its doubt. Few tenures have either.
+/// The program's requests for one tenure, and the doubt about its acquisition. Few tenures have either, so
+/// they share a box.
 #[derive(Debug, Default)]
-pub(super) struct Manual(Option<Box<Wishes>>);
+pub(super) struct Manual(Option<Box<ManualState>>);
 
 #[derive(Debug, Default)]
-struct Wishes {
+struct ManualState {
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
-    /// Calls that wait for the one after it, because it does not ask for what they do.
+    /// Calls that wait for the renewal after that, because the one in flight does not ask for enough.
     later: Vec<CallId>,
-    /// The time to live that the program asked for by hand, and the one that it has got.
+    /// The time to live that the program asked for by hand, and the one that the store has granted.
     wanted: Option<Duration>,
     ttl: Option<Duration>,
-    /// The time that the holder may count on once the last renewal succeeds: the time that the renewal is for, even
-    /// if the store was asked for more. And the longest time that the store was ever asked for.
+    /// The time that the holder may count on once the last renewal succeeds: the time that the renewal is
+    /// for, even if it asked the store for more. And the longest time that any renewal asked the store for.
     counted: Option<Duration>,
     longest: Duration,
-    /// The highest floor that no renewal has confirmed yet, and the one that the last had.
+    /// The highest floor that no renewal has confirmed yet, and the floor of the last renewal.
     floor: Option<FencingToken>,
     carried: Option<FencingToken>,
-    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
-    /// freed: whoever ends the tenure sees to it. It is here because few tenures have it, either.
+    /// Earlier attempts of the acquisition that may take the lock again after it was freed, until this time.
+    /// Whatever ends the tenure handles them. Stored here because few tenures have a doubt.
     doubt: Option<Doubt>,
 }
 
@@ -44,27 +45,27 @@ impl Manual {
     }
 }
 
-/// Calls that wait.
+/// Calls that wait for renewals.
 impl Manual {
-    /// A renewal is to be begun, or waits for the one that is under way. `looks` is whether that one asks only for the
-    /// time that is left.
-    pub(super) fn wish(&mut self, renewal: Renewal, is_under_way: bool, looks: bool) {
+    /// Records a request for a renewal. The call waits for the renewal in flight, or for the one after it.
+    /// `checks` is true if the one in flight asks only for the time that is left.
+    pub(super) fn request(&mut self, renewal: Renewal, is_under_way: bool, checks: bool) {
         let Renewal { call, ttl, floor } = renewal;
-        let wishes = self.0.get_or_insert_default();
-        wishes.wanted = ttl.or(wishes.wanted);
-        wishes.floor = floor.max(wishes.floor);
-        // What is under way asks for another time to live, or has not got the floor.
-        let asks_less = ttl.is_some() || looks || floor > wishes.carried;
+        let state = self.0.get_or_insert_default();
+        state.wanted = ttl.or(state.wanted);
+        state.floor = floor.max(state.floor);
+        // The renewal in flight asks for another time to live, or lacks the floor.
+        let asks_less = ttl.is_some() || checks || floor > state.carried;
         if is_under_way && asks_less {
-            wishes.later.push(call);
+            state.later.push(call);
         } else {
-            wishes.renewals.push(call);
+            state.renewals.push(call);
         }
     }
 
     pub(super) fn cancel(&mut self, call: CallId) {
-        if let Some(wishes) = &mut self.0 {
-            for calls in [&mut wishes.renewals, &mut wishes.later] {
+        if let Some(state) = &mut self.0 {
+            for calls in [&mut state.renewals, &mut state.later] {
                 calls.retain(|renewal| *renewal != call);
             }
         }
@@ -72,95 +73,97 @@ impl Manual {
 
     pub(super) fn take_all(&mut self) -> Vec<CallId> {
         let mut calls = self.take_under_way();
-        if let Some(wishes) = &mut self.0 {
-            calls.append(&mut wishes.later);
+        if let Some(state) = &mut self.0 {
+            calls.append(&mut state.later);
         }
         calls
     }
 
     pub(super) fn take_under_way(&mut self) -> Vec<CallId> {
-        let wishes = self.0.as_mut();
-        wishes
-            .map(|wishes| std::mem::take(&mut wishes.renewals))
+        let state = self.0.as_mut();
+        state
+            .map(|state| std::mem::take(&mut state.renewals))
             .unwrap_or_default()
     }
 
-    /// The renewal that waited for the one before begins, if there is one.
+    /// Moves the calls for the next renewal to the current one. Returns true if there are any, so that the
+    /// caller starts that renewal.
     pub(super) fn begin_later(&mut self) -> bool {
-        let wishes = self.0.as_mut();
-        let Some(wishes) = wishes.filter(|wishes| !wishes.later.is_empty()) else {
+        let state = self.0.as_mut();
+        let Some(state) = state.filter(|state| !state.later.is_empty()) else {
             return false;
         };
-        wishes.renewals = std::mem::take(&mut wishes.later);
+        state.renewals = std::mem::take(&mut state.later);
         true
     }
 
     /// True if calls wait for a renewal.
     pub(super) fn is_asked(&self) -> bool {
-        let wishes = self.0.as_ref();
-        wishes.is_some_and(|wishes| !wishes.renewals.is_empty() || !wishes.later.is_empty())
+        let state = self.0.as_ref();
+        state.is_some_and(|state| !state.renewals.is_empty() || !state.later.is_empty())
     }
 }
 
 /// Times to live and floors.
 impl Manual {
-    /// The time to live that the store gave it last.
+    /// Returns the time to live that the store granted last.
     pub(super) fn ttl(&self, spec: &LockSpec) -> Duration {
-        self.or_own(spec, |wishes| wishes.ttl)
+        self.or_own(spec, |state| state.ttl)
     }
 
-    /// The time to live that renewals ask for.
+    /// Returns the time to live that renewals ask for.
     pub(super) fn wanted_ttl(&self, spec: &LockSpec) -> Duration {
-        self.or_own(spec, |wishes| wishes.wanted)
+        self.or_own(spec, |state| state.wanted)
     }
 
-    /// The most that the holder may count on once the last renewal succeeds, from when it was sent.
+    /// Returns the most that the holder may count on once the last renewal succeeds, measured from when it
+    /// was sent.
     pub(super) fn counted(&self, spec: &LockSpec) -> Duration {
-        self.or_own(spec, |wishes| wishes.counted)
+        self.or_own(spec, |state| state.counted)
     }
 
-    /// The longest time to live that the store may have given it.
+    /// Returns the longest time to live that the store may have granted.
     pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
-        let longest = self.or_own(spec, |wishes| Some(wishes.longest));
+        let longest = self.or_own(spec, |state| Some(state.longest));
         longest.max(spec.ttl)
     }
 
-    fn or_own(&self, spec: &LockSpec, of: impl Fn(&Wishes) -> Option<Duration>) -> Duration {
-        let changed = self.0.as_ref().and_then(|wishes| of(wishes));
+    fn or_own(&self, spec: &LockSpec, of: impl Fn(&ManualState) -> Option<Duration>) -> Duration {
+        let changed = self.0.as_ref().and_then(|state| of(state));
         changed.unwrap_or(spec.ttl)
     }
 
-    /// The store is asked for so long a time, of which the holder may count on what it wanted.
+    /// Records that a renewal asks the store for `asked`, of which the holder may count on `wanted`.
     pub(super) fn asks(&mut self, spec: &LockSpec, (asked, wanted): (Duration, Duration)) {
         if asked != spec.ttl || self.0.is_some() {
-            let wishes = self.0.get_or_insert_default();
-            wishes.counted = Some(wanted);
-            wishes.longest = wishes.longest.max(asked);
+            let state = self.0.get_or_insert_default();
+            state.counted = Some(wanted);
+            state.longest = state.longest.max(asked);
         }
     }
 
-    /// The floor that a renewal has which leaves now.
+    /// Returns the floor for a renewal that leaves now.
     pub(super) fn carry_floor(&mut self) -> Option<FencingToken> {
-        let wishes = self.0.as_mut()?;
-        wishes.carried = wishes.floor;
-        wishes.floor
+        let state = self.0.as_mut()?;
+        state.carried = state.floor;
+        state.floor
     }
 
-    /// The floor of the last renewal is confirmed.
+    /// Records that the last renewal succeeded with its floor.
     pub(super) fn confirm_floor(&mut self) {
-        if let Some(wishes) = &mut self.0
-            && wishes.floor == wishes.carried
+        if let Some(state) = &mut self.0
+            && state.floor == state.carried
         {
-            wishes.floor = None;
+            state.floor = None;
         }
     }
 
-    /// The time to live of the last renewal is granted, unless a later one asks for something else.
+    /// Records the time to live that the last renewal got, unless a later one asks for another.
     pub(super) fn confirm_ttl(&mut self) {
-        if let Some(wishes) = &mut self.0
-            && wishes.later.is_empty()
+        if let Some(state) = &mut self.0
+            && state.later.is_empty()
         {
-            wishes.ttl = wishes.wanted;
+            state.ttl = state.wanted;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Locks on one store: a server, or a cluster of them that has each lock once.
+//! Locks at one store: a server, or a cluster, where one server has each lock.
 
 mod acquiring;
 mod attempt;
@@ -38,7 +38,7 @@ use release::Releases;
 use renewing::Renewing;
 use watch::Watch;
 #[cfg(test)]
-pub(super) use watch::{MOST_KEYS, MOST_LOOKS};
+pub(super) use watch::{MOST_CHECKS, MOST_KEYS};
 
 /// The parts that all locks of one store share.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Single {
 }
 
 impl Single {
-    /// One that is not connected yet.
+    /// Creates a backend that is not connected yet.
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             servers: Servers::new(&settings),
@@ -287,7 +287,7 @@ impl Front<Single> {
                 locks.watch_all(env, server);
             }
             Input::Changed { key } => locks.changed(env, key.as_ref()),
-            // The program's are the front's, and that time has passed is known by now.
+            // The front handles the program's inputs, and `Tick` has already advanced the time.
             _ => {}
         }
     }
@@ -315,7 +315,7 @@ impl Front<Single> {
         locks.warn_holders(env, (server, &error));
     }
 
-    /// To a request, or to what stands at these places of it.
+    /// Takes in the reply to a request, or to its operations at these places.
     fn replied(
         &mut self,
         server: ServerId,
@@ -339,7 +339,7 @@ impl Front<Single> {
         }
         match result {
             Ok(BatchReply { time, replies }) => {
-                // It is only left out where nothing depends on it.
+                // The store omits the time only if nothing depends on it.
                 let time = time.unwrap_or(ServerTime::from_micros(0));
                 let mut in_turn = replies.into_iter();
                 for origin in origins {
@@ -352,11 +352,12 @@ impl Front<Single> {
                     };
                     self.deliver(origin.whose, outcome);
                 }
-                // Who asked for these waits no more, but who was next in line does.
+                // No call waits for the remaining replies. A release among them may have handed the lock to a
+                // waiter, which has to know.
                 for reply in in_turn {
                     if let Ok(Reply::HandedOver { lease, grant }) = reply {
                         let Self { env, locks, .. } = self;
-                        // Nobody knows any more when it left.
+                        // The time at which the release left is no longer known.
                         locks.handed_over(env, (server, None), (lease, grant, time));
                     }
                 }
@@ -370,7 +371,7 @@ impl Front<Single> {
         }
     }
 
-    /// None of these is answered.
+    /// Fails all of these operations.
     fn fail(&mut self, server: ServerId, origins: Vec<Origin>, error: &Error) {
         for Origin { whose, attempt } in origins {
             let outcome = Outcome {
@@ -398,7 +399,7 @@ impl Front<Single> {
         }
     }
 
-    /// Sends what waits; who waits in vain is answered.
+    /// Sends the pending operations, and fails those that cannot be sent.
     fn flush(&mut self) {
         let refused = self.env.servers.flush(&mut self.env.cx);
         if refused.is_empty() {
@@ -415,6 +416,6 @@ impl Front<Single> {
 }
 
 fn too_short() -> Error {
-    let message = "the server answered less than was asked";
+    let message = "the server sent fewer replies than the batch has operations";
     Error::new(ErrorKind::Store, message)
 }

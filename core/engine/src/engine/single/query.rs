@@ -1,4 +1,4 @@
-//! Looking at locks, and freeing other people's.
+//! Queries to one store: inspecting and listing locks, and force-releasing those of others.
 
 use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
@@ -11,27 +11,27 @@ use crate::error::Error;
 use crate::protocol::{Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply};
 use crate::time::{ServerTime, Timestamp};
 
-/// One question to the store that is under way.
+/// A query in progress.
 #[derive(Debug)]
 pub(in crate::engine) struct SingleQuery {
     call: CallId,
     question: Question,
-    /// The holder of which the lock is being freed.
+    /// The holder whose tenure is being ended.
     freed: Option<HolderInfo>,
     until: Timestamp,
     attempt: Attempt,
     error: Option<Error>,
 }
 
-/// Where a walk is. Its cursor names the server of a cluster in the highest bits.
+/// The position of a walk. In a cluster, the highest bits of its cursor name the server.
 #[derive(Copy, Clone, Debug)]
-struct Place {
+struct WalkCursor {
     server: ServerId,
     cursor: u64,
 }
 
 impl Queries<Single> {
-    /// There is a new link: what failed before is tried at once.
+    /// Takes in a new connection: queries that failed before are retried at once.
     pub(super) fn retry_all(&mut self, env: &mut Single) {
         for call in self.calls() {
             self.step(env, call, |query, env| {
@@ -53,7 +53,7 @@ impl front::Query<Single> for SingleQuery {
     fn time(&mut self, env: &mut Single) -> Option<Answer> {
         match self.attempt.due(env.cx.now) {
             Due::Late(flight) => match self.attempt.late(&mut env.servers, env.cx.now, None) {
-                Some(error) => self.fell_short(env, flight, Failure::Unknown(error)),
+                Some(error) => self.failed(env, flight, Failure::Unknown(error)),
                 None => None,
             },
             Due::Now if self.until <= env.cx.now => {
@@ -110,7 +110,7 @@ impl SingleQuery {
                 Answer::Inspect(Ok(inspection(seen, time)))
             }
             (Ok((Reply::Listed { cursor, names }, _)), Question::List(_, from), _) => {
-                let place = Place::of(*from, env.cx.settings.clustered);
+                let place = WalkCursor::of(*from, env.cx.settings.clustered);
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
@@ -118,7 +118,7 @@ impl SingleQuery {
                 let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
                 match seen.holder.filter(is_meant) {
                     Some(holder) => {
-                        // Now it is freed of exactly that one.
+                        // The second step ends exactly this holder's tenure.
                         self.freed = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
@@ -126,22 +126,22 @@ impl SingleQuery {
                     None => Answer::ForceRelease(Ok(None)),
                 }
             }
-            // If it is not there any more, an earlier attempt freed the lock, or it ended by itself.
+            // If that holder is gone, an earlier attempt freed the lock, or the lock expired.
             (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), _, Some(holder)) => {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
             }
             (Ok((Reply::Late, _)), ..) => {
-                return self.fell_short(env, flight, Failure::late());
+                return self.failed(env, flight, Failure::late());
             }
-            (Ok(_), ..) => return self.fell_short(env, flight, Failure::mismatch()),
+            (Ok(_), ..) => return self.failed(env, flight, Failure::mismatch()),
             (Err(error), ..) => {
-                return self.fell_short(env, flight, Failure::Unknown(error));
+                return self.failed(env, flight, Failure::Unknown(error));
             }
         };
         Some(answer)
     }
 
-    /// What the store is asked, and which server if there is no key that says so.
+    /// Returns the command to send, and the server for a command without a key.
     fn command(&self, clustered: bool) -> (Command, ServerId) {
         let command = match (&self.question, &self.freed) {
             (Question::ForceRelease(key, _), Some(holder)) => Command::ForceRelease(ForceRelease {
@@ -152,7 +152,7 @@ impl SingleQuery {
                 Command::Inspect(Inspect { key: key.clone() })
             }
             (Question::List(pattern, cursor), _) => {
-                let (pattern, place) = (pattern.clone(), Place::of(*cursor, clustered));
+                let (pattern, place) = (pattern.clone(), WalkCursor::of(*cursor, clustered));
                 let cursor = place.cursor;
                 return (Command::List(List { pattern, cursor }), place.server);
             }
@@ -160,13 +160,13 @@ impl SingleQuery {
         (command, ServerId::ONLY)
     }
 
-    fn fell_short(&mut self, env: &mut Single, flight: Flight, failure: Failure) -> Option<Answer> {
+    fn failed(&mut self, env: &mut Single, flight: Flight, failure: Failure) -> Option<Answer> {
         self.attempt.failed(&mut env.servers, flight, &failure);
         let error = failure.into_error();
         if !error.is_transient() || self.until <= env.cx.now {
             return Some(self.question.failed(error));
         }
-        // The seed only spreads retries; the call's number does for that.
+        // The seed only spreads retries, so the call's number is random enough.
         let seed = LeaseId(u128::from(self.call.0));
         let between = retry(env.cx.settings.command_timeout);
         self.attempt.pace.back_off(env.cx.now, between, seed);
@@ -176,7 +176,7 @@ impl SingleQuery {
     }
 }
 
-impl Place {
+impl WalkCursor {
     fn of(cursor: u64, clustered: bool) -> Self {
         if !clustered {
             let server = ServerId::ONLY;
@@ -189,7 +189,7 @@ impl Place {
         }
     }
 
-    /// The same server, further on.
+    /// Returns the cursor of this server at a later position.
     fn at(self, cursor: u64) -> u64 {
         self.server.walk() | cursor
     }

@@ -1,4 +1,4 @@
-//! Giving locks back: by the holder, and after acquisitions that nobody wants any more.
+//! Releases: of held locks, and of what abandoned acquisitions may have got.
 
 use std::time::Duration;
 
@@ -19,45 +19,46 @@ use crate::protocol::{self, Command, HalfId, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// Those that are under way.
+/// The releases in progress.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Releases {
     all: Table<HalfId, Box<Release>>,
-    /// Attempts to acquire whose answer a release would like to know.
+    /// Attempts to acquire that a release has a doubt about, and whose replies may still arrive.
     doubted: Table<Serial, HalfId>,
 }
 
-/// A release is tried until the store confirms it or the lock expires.
+/// One release. It is retried until the store confirms it or the lock expires.
 #[derive(Debug)]
 struct Release {
     who: Who,
-    /// The token of the tenure that ends by it, while that is still to be emitted: its handle waits for that. Nothing
-    /// after an acquisition that never was a tenure.
+    /// The token of the tenure that this release ends, until that end is emitted; the handle waits for it.
+    /// `None` after an acquisition that never became a tenure.
     tenure: Option<FencingToken>,
-    /// The token that such an acquisition proposed, and that what it may have got is likely to have.
+    /// The token that such an acquisition proposed, which its lock is likely to have.
     proposed: Option<FencingToken>,
-    /// Who waits for it, and until when.
+    /// The call that waits for the release, and its timeout.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
-    /// For how long the store may keep the lock.
+    /// How long the store may keep the lock.
     ttl: Duration,
-    /// What may take the lock once more after it was released.
+    /// Attempts to acquire that may take the lock again after its release.
     doubt: Option<Doubt>,
-    /// That was answered while an attempt was under way: it may have been executed after this one, since a host
-    /// of several threads does not always send in order.
+    /// The doubted attempt was answered while an attempt to release was in flight. The server may have
+    /// executed the release first, since a host with several threads does not always send in order.
     unordered: bool,
     error: Option<Error>,
     attempt: Attempt,
     wake: Timestamp,
 }
 
-/// What becomes of a release.
+/// The next step of a release.
 #[derive(Copy, Clone, Debug)]
 enum Next {
     Stay,
-    /// The store freed the lock, or the lease had been lost before, as it says to an attempt of then.
+    /// The store freed the lock, or it reports that the lease was lost before, with the reason. Also the time
+    /// at which the confirmed attempt left.
     Confirmed(Option<LossReason>, Timestamp),
-    /// The lease is over, and the store has not confirmed it.
+    /// The lease expired, and the store has not confirmed its release.
     Expired,
 }
 
@@ -76,19 +77,19 @@ impl front::Releases for Releases {
 }
 
 impl Releases {
-    /// The lease that is given up, if it is one of these.
+    /// Returns the lease that this release gives up.
     pub(super) fn lease(&self, id: HalfId) -> Option<LeaseId> {
         self.all.get(&id).map(|release| release.who.lease)
     }
 
-    /// Those of locks that a condition holds for.
+    /// Returns the releases of the locks that match.
     pub(super) fn of(&self, servers: impl Fn(&LockKey) -> bool) -> Vec<HalfId> {
         let all = self.all.iter();
         let of = all.filter(|(_, release)| servers(&release.who.spec.key));
         of.map(|(id, _)| id).collect()
     }
 
-    /// Frees whatever a lease may have in the store, for up to so long, and emits nothing.
+    /// Frees whatever a lease may have in the store, for up to this time to live. Emits no event.
     pub(super) fn give_back(
         &mut self,
         env: &mut Single,
@@ -107,8 +108,8 @@ impl Releases {
         self.start(env, release);
     }
 
-    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and its place in line
-    /// is given up.
+    /// Ends an acquisition that no caller wants any more. Frees its lock and its place in the queue, if the
+    /// store may have given it either.
     pub(super) fn give_up(&mut self, env: &mut Single, who: Who, mut acquiring: Acquiring) {
         let doubt = acquiring.attempt.abandon(&mut env.servers);
         if doubt.is_some() || acquiring.may_be_known() {
@@ -117,7 +118,7 @@ impl Releases {
         }
     }
 
-    /// Frees a lock that its holder gives up.
+    /// Releases a lock for its holder.
     pub(super) fn end_tenure(
         &mut self,
         env: &mut Single,
@@ -146,13 +147,13 @@ impl Releases {
     }
 }
 
-/// What happens to them.
+/// Events of releases.
 impl Releases {
     pub(super) fn time(&mut self, env: &mut Single, handles: &mut Handles, id: HalfId) {
         self.step(env, handles, id, Release::time);
     }
 
-    /// There is a new link: what failed before is tried at once.
+    /// Takes in a new connection: a release that failed before is retried at once.
     pub(super) fn retry(&mut self, env: &mut Single, handles: &mut Handles, id: HalfId) {
         let release = self.all.get(&id);
         if release.is_some_and(|release| release.attempt.pace.failures > 0) {
@@ -160,8 +161,8 @@ impl Releases {
         }
     }
 
-    /// It has to be tried now: the lock may have been handed to a lease that nobody wants any more,
-    /// and goes on to the next.
+    /// Tries a release now. The lock may have been handed to the abandoned lease, and has to go on to the
+    /// next waiter.
     pub(super) fn hasten(&mut self, env: &mut Single, handles: &mut Handles, id: HalfId) {
         self.step(env, handles, id, Release::ask_now);
     }
@@ -177,7 +178,7 @@ impl Releases {
         });
     }
 
-    /// The answer to an attempt to take the lock has come that was in doubt.
+    /// Takes in that the reply to a doubted attempt to acquire has arrived.
     pub(super) fn resolve_doubt(
         &mut self,
         env: &mut Single,
@@ -189,7 +190,7 @@ impl Releases {
         };
         self.step(env, handles, id, |release, env| {
             release.doubt = None;
-            // Put off until what is known now: it need not wait any longer.
+            // A release put off until the end of the doubt need not wait any longer.
             if release.attempt.is_under_way() {
                 release.unordered = true;
                 return Next::Stay;
@@ -198,7 +199,7 @@ impl Releases {
         });
     }
 
-    /// The lock was taken through this handle with this token, which proves that the tenure before
+    /// Takes in that the handle acquired its lock again with this token, which proves that the earlier tenure
     /// is over in the store.
     pub(super) fn confirm(
         &mut self,
@@ -213,7 +214,8 @@ impl Releases {
         self.step(env, handles, id, |release, _| match &release.tenure {
             Some(ended) if *ended < taken => {
                 release.attempt.forget_flight();
-                // No reply has said so: what an unanswered attempt to acquire took is still to be freed.
+                // No reply confirms the release, so a doubted attempt to acquire stays in doubt, and the lock
+                // that it may have taken still has to be freed.
                 Next::Confirmed(None, Timestamp::from_nanos(0))
             }
             _ => Next::Stay,
@@ -238,7 +240,7 @@ impl Releases {
             Next::Expired => release.expired(cx, handles),
         };
         if is_over {
-            // What has not left by now would leave for nobody.
+            // An attempt that has not left yet serves no purpose any more.
             release.attempt.abandon(&mut env.servers);
             release.set_timer(cx, Timestamp::NEVER);
             if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
@@ -252,7 +254,7 @@ impl Releases {
 }
 
 impl Release {
-    /// One that nobody waits for and that emits nothing.
+    /// Creates a release that no call waits for and that emits no event.
     fn new(cx: &Ctx, who: Who) -> Self {
         Self {
             tenure: None,
@@ -273,8 +275,8 @@ impl Release {
         self.who.id()
     }
 
-    /// For how long the store may keep what nobody releases: a lock, or a place in line that is
-    /// handed the lock at its very end.
+    /// Returns how long the store may keep what nobody releases: a lock, or a place in the queue that gets
+    /// the lock at its very end.
     fn lasts(&self) -> Duration {
         self.ttl.max(line::window(self.who.spec.ttl) * 2)
     }
@@ -323,7 +325,7 @@ impl Release {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
-        // If an earlier attempt did it, its answer was lost.
+        // An earlier attempt without an answer may have released the lock.
         let is_done = self.attempt.is_in_doubt();
         let unordered = std::mem::take(&mut self.unordered);
         let lost_by = |reason| Next::Confirmed(Some(reason).filter(|_| !is_done), flight.sent);
@@ -334,7 +336,7 @@ impl Release {
             Ok((Reply::Gone | Reply::Taken, _)) if unordered => return self.ask_now(env),
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
             Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
-            // Somebody put something else in the lock's place.
+            // Another client put another type of value in the lock's place.
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 return lost_by(LossReason::Superseded);
             }
@@ -352,14 +354,14 @@ impl Release {
             .pace
             .back_off(env.cx.now, RETRY, self.who.lease);
         let error = failure.into_error();
-        // A refusal that stays is answered at once; the release is tried on all the same.
+        // A permanent refusal is answered at once. The release is retried anyway.
         if let Some((call, _)) = self.call.take_if(|_| !error.is_transient()) {
             env.cx.answer(call, Answer::Release(Err(error.clone())));
         }
         self.error = Some(error);
     }
 
-    /// Why the store has not confirmed it yet.
+    /// Returns why the store has not confirmed the release yet.
     fn why_unconfirmed(&self, servers: &mut Servers) -> Error {
         self.error.clone().unwrap_or_else(|| {
             let flight = self.attempt.under_way();
@@ -367,15 +369,16 @@ impl Release {
         })
     }
 
-    /// The store answered; `lost_by` if the lease had been lost before. Returns whether nothing is
-    /// left to do.
+    /// Ends the tenure after the store's confirmation. `lost_by` is the reason if the lease was lost before.
+    /// Returns true if nothing is left to do.
     fn confirmed(
         &mut self,
         cx: &mut Ctx,
         handles: &mut Handles,
         (lost_by, sent): (Option<LossReason>, Timestamp),
     ) -> bool {
-        // What the server could still do after it was asked, it may do after it answered.
+        // A doubted attempt that may act after this request left may also act after its answer: release once
+        // more then.
         let doubt = self.doubt.filter(|doubt| doubt.until > sent);
         if let Some(doubt) = doubt {
             self.attempt.pace = Pace::due_at(doubt.until);
@@ -389,13 +392,13 @@ impl Release {
         doubt.is_none()
     }
 
-    /// The lease is over. Returns whether nothing is left to do.
+    /// Ends the tenure after its deadline. Returns true if nothing is left to do.
     fn expired(&mut self, cx: &mut Ctx, handles: &mut Handles) -> bool {
         if self.tenure.is_none() {
             return true;
         }
-        // A renewal that was under way may have lengthened what the store has; and an attempt to
-        // acquire that was never answered may still take a place in line.
+        // A renewal in flight may have extended the lock in the store, and an acquisition attempt without an
+        // answer may still join the queue.
         let doubt = self.doubt.map(|doubt| doubt.until + self.lasts());
         self.until = (cx.now + self.ttl).max(doubt.unwrap_or(cx.now));
         self.end(cx, handles, Some(LossReason::Expired));
@@ -406,7 +409,7 @@ impl Release {
         false
     }
 
-    /// Emits the end of the tenure, whose handle does not wait for this release any more.
+    /// Emits the end of the tenure, so that the handle no longer waits for this release.
     fn end(&mut self, cx: &mut Ctx, handles: &mut Handles, lost_by: Option<LossReason>) {
         let Some(token) = self.tenure.take() else {
             return;

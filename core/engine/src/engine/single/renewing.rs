@@ -1,4 +1,4 @@
-//! A held lock at one store: its renewals, and its loss.
+//! A held lock at one store: its renewals and its loss.
 
 use std::time::Duration;
 
@@ -17,37 +17,39 @@ use crate::protocol::{Command, Durability, LeaseId, Renew, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
-/// How a tenure is kept.
+/// The state of a tenure's renewals.
 #[derive(Debug)]
 pub(in crate::engine) struct Renewing {
-    /// Of its renewals.
+    /// The attempts at the current renewal.
     pub(super) attempt: Attempt,
-    /// It was handed over, and the store knows only that it has some time to take the lock up.
+    /// True after a grant by push, until a renewal confirms it. Until then the store promises only the time
+    /// to take the lock up.
     pub(super) unconfirmed: bool,
-    /// What is under way only looks whether the store still has it, and whether that is to be asked
-    /// once more.
-    looks: bool,
-    looks_again: bool,
+    /// True if the renewal in flight only checks that the store still has the lock, and true if another check
+    /// follows it.
+    checks: bool,
+    checks_again: bool,
     pub(super) watched: Watched,
     pub(super) manual: Manual,
 }
 
 impl Tenure<Renewing> {
-    /// One that began at a local moment no earlier than the first of these, and that nobody shares yet.
+    /// Creates a tenure without leases. It began at the first of these local times or later, and its deadline
+    /// is the second.
     pub(super) fn begin(who: &Who, token: FencingToken, times: (Timestamp, Timestamp)) -> Self {
         let next = next_renewal(who.spec.ttl, who.lease, times.0);
         let kept = Renewing {
             attempt: Attempt::due_at(next),
             unconfirmed: false,
-            looks: false,
-            looks_again: false,
+            checks: false,
+            checks_again: false,
             watched: Watched::new(),
             manual: Manual::default(),
         };
         Self::new(token, times, kept)
     }
 
-    /// When `Lost` is emitted: so long before the deadline that a host which wakes a little late
+    /// Returns when `Lost` is emitted: before the deadline, by enough that a host which wakes a little late
     /// is still in time.
     pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
         self.deadline - lead(self.kept.manual.ttl(spec))
@@ -67,7 +69,7 @@ impl Tenure<Renewing> {
         !spec.fixed || self.kept.unconfirmed || self.kept.manual.is_asked()
     }
 
-    /// The answer to an attempt has come that was in doubt.
+    /// Takes in the reply to an attempt that was in doubt.
     pub(super) fn resolve_doubt(&mut self, now: Timestamp, attempt: Serial, reply: &Reply) {
         let manual = &mut self.kept.manual;
         if manual
@@ -79,16 +81,17 @@ impl Tenure<Renewing> {
         }
     }
 
-    /// What the store is to take back after it was lost, and for how long it may keep that.
+    /// Returns what a lost tenure may leave in the store, and for how long. `None` if the store keeps
+    /// nothing.
     pub(super) fn remains(
         &self,
         who: &Who,
         reason: LossReason,
     ) -> Option<(Option<Doubt>, Duration)> {
-        // The store may still have it for a while; others need not wait that long.
+        // The store may keep it for a while, and waiters should not have to wait that long.
         let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
         let doubt = self.kept.manual.doubt();
-        // Who was granted it by a push may have asked for a place in line once more meanwhile.
+        // A waiter that a push granted the lock may have asked to join the queue again meanwhile.
         let remains = doubt.is_some() || kept || self.kept.unconfirmed;
         remains.then(|| (doubt, self.kept.manual.longest_ttl(&who.spec)))
     }
@@ -105,26 +108,26 @@ impl Keeping for Renewing {
 }
 
 impl Renewing {
-    /// A push proves nothing: if the store still has the lock, it need not keep it to its expiry, so
-    /// it is given back at the loss.
+    /// Makes sure that the lock is released after a loss that a push reported. A push proves nothing: if the
+    /// store still has the lock, it need not keep it until its expiry.
     pub(super) fn doubt_push(&mut self, now: Timestamp) {
         let doubt = self.manual.doubt().unwrap_or(Doubt::until(now));
         self.manual.set_doubt(Some(doubt));
     }
 }
 
-/// What others may do to its key.
+/// Changes of the lock's key by others.
 impl Tenure<Renewing> {
-    /// From now on it is heard at once, if it is worth it.
+    /// Starts to watch the key, if that is worth it.
     pub(super) fn watch(&mut self, env: &mut Single, who: &Who) {
         let ttl = self.kept.manual.ttl(&who.spec);
         self.kept.watched.begin(env, who, (ttl, true));
     }
 
-    /// The same after a renewal: what has been held for a while is likely to be held on. But after a look more
-    /// changes may come.
-    fn watch_on(&mut self, env: &mut Single, who: &Who, looked: bool) {
-        let soon = looked || env.cx.now.since(self.began) < watch::SOON;
+    /// Watches the key again after a renewal. A lock that has been held for a while is likely to stay held,
+    /// so its key is read at once. After a check it is read a little later, because more changes may come.
+    fn watch_on(&mut self, env: &mut Single, who: &Who, checked: bool) {
+        let soon = checked || env.cx.now.since(self.began) < watch::SOON;
         if self
             .kept
             .watched
@@ -139,16 +142,16 @@ impl Tenure<Renewing> {
         self.kept.watched.read(env, who, is_written);
     }
 
-    /// Somebody else may have changed its key.
+    /// Takes in that another client may have changed the key.
     pub(super) fn changed(&mut self, env: &mut Single, who: &Who) {
         self.kept.watched.changed();
-        self.look_again(env, who);
+        self.check_again(env, who);
     }
 }
 
 /// Renewals.
 impl Tenure<Renewing> {
-    /// Time passed. Returns whether the tenure goes on.
+    /// Handles the tenure's timer.
     pub(super) fn time(&mut self, env: &mut Single, who: &Who) -> Next<Single> {
         let spec = &who.spec;
         if self.is_over(spec, env.cx.now) {
@@ -168,45 +171,46 @@ impl Tenure<Renewing> {
 
     pub(super) fn renew_by_hand(&mut self, env: &mut Single, who: &Who, renewal: Renewal) {
         let is_under_way = self.kept.attempt.is_under_way();
-        let looks = who.spec.fixed && self.kept.looks;
-        self.kept.manual.wish(renewal, is_under_way, looks);
+        let checks = who.spec.fixed && self.kept.checks;
+        self.kept.manual.request(renewal, is_under_way, checks);
         if !is_under_way {
             self.renew(env, who);
         }
     }
 
-    /// Begins the renewal that waited for the one before, which asked for another time to live.
+    /// Starts the renewal that waited for the one before it, which asked for less.
     fn renew_later(&mut self, env: &mut Single, who: &Who) {
         if self.kept.manual.begin_later() {
             self.renew(env, who);
         }
     }
 
-    /// Renews it to learn whether the store still has it. Nothing is emitted if so, and neither its
-    /// deadline nor its next renewal changes.
-    pub(super) fn look(&mut self, env: &mut Single, who: &Who) {
+    /// Renews the lock to check that the store still has it. If so, this emits nothing and changes neither
+    /// the deadline nor the time of the next renewal.
+    pub(super) fn check(&mut self, env: &mut Single, who: &Who) {
         if who.spec.fixed {
             return;
         }
-        self.look_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
+        self.check_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
     }
 
-    /// As [`look`](Self::look), also if it is fixed: it asks for no more time than it has.
-    fn look_again(&mut self, env: &mut Single, who: &Who) {
+    /// Checks the lock as [`check`](Self::check) does, and also checks fixed leases, for which it asks for no
+    /// extra time.
+    fn check_again(&mut self, env: &mut Single, who: &Who) {
         let wanted = if who.spec.fixed {
             Duration::ZERO
         } else {
             self.kept.manual.wanted_ttl(&who.spec)
         };
-        self.look_for(env, who, wanted);
+        self.check_for(env, who, wanted);
     }
 
-    fn look_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
+    fn check_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
         if self.kept.attempt.is_under_way() {
-            self.kept.looks_again = true;
+            self.kept.checks_again = true;
         } else {
             self.renew_for(env, who, ttl);
-            self.kept.looks = true;
+            self.kept.checks = true;
         }
     }
 
@@ -217,8 +221,8 @@ impl Tenure<Renewing> {
     fn renew_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
         let spec = &who.spec;
         let margin = env.servers.margin(env.servers.of(&spec.key));
-        // A shorter time to live than before, or a wider margin, must not cut short what the holder was promised: the
-        // store may act on it while the holder still counts on the rest.
+        // A shorter time to live or a wider margin must not cut short what the holder was promised: the store
+        // may act on the shorter time while the holder still counts on the rest.
         let asked = margin.covering(self.deadline.since(env.cx.now), ttl);
         self.kept.manual.asks(spec, (asked, ttl));
         let command = Command::Renew(Renew {
@@ -229,7 +233,7 @@ impl Tenure<Renewing> {
             ttl: asked,
             floor: self.kept.manual.carry_floor(),
         });
-        (self.kept.looks, self.kept.looks_again) = (false, false);
+        (self.kept.checks, self.kept.checks_again) = (false, false);
         let third = self.kept.manual.ttl(spec) / 3;
         let durability = spec.durability(self.kept.manual.ttl(spec));
         let patience = env.cx.settings.command_timeout.min(third) + Durability::time(durability);
@@ -240,7 +244,7 @@ impl Tenure<Renewing> {
         self.kept.attempt.begin_durably(env, whose, asked, give_up);
     }
 
-    /// A renewal has an outcome. Returns whether the tenure goes on.
+    /// Takes in the outcome of a renewal.
     pub(super) fn landed(&mut self, env: &mut Single, who: &Who, outcome: Outcome) -> Next<Single> {
         let Some(flight) = self.kept.attempt.land(&outcome) else {
             return Next::Stay;
@@ -256,23 +260,23 @@ impl Tenure<Renewing> {
             }
             Ok((Reply::Gone, _)) => return Next::Lose(LossReason::Deleted),
             Ok((Reply::Taken, _)) => return Next::Lose(LossReason::Superseded),
-            // Somebody put something else in the lock's place.
+            // Another client put another type of value in the lock's place.
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 return Next::Lose(LossReason::Superseded);
             }
-            // By this reply the server's clock is known anew, so asking again at once may succeed: with a wide
-            // margin `not_after` is early if the last reply is long ago.
+            // This reply corrects the anchor of the server's clock, so asking again at once may succeed. With
+            // a wide margin, `not_after` is early if the last reply is long ago.
             Ok((Reply::Late, _)) if self.kept.attempt.pace.failures == 0 => {
                 self.kept.attempt.pace.failures = 1;
-                if self.kept.looks {
-                    self.look_again(env, who);
+                if self.kept.checks {
+                    self.check_again(env, who);
                 } else {
                     self.renew(env, who);
                 }
                 return Next::Stay;
             }
             Ok((Reply::Late, _)) => Failure::late().into_error(),
-            // Done, but a failover may lose what was done.
+            // The server renewed the lock, except that a failover may undo it.
             Ok((Reply::NotDurable(error), _)) | Err(error) => error,
             Ok(_) => Failure::mismatch().into_error(),
         };
@@ -289,16 +293,16 @@ impl Tenure<Renewing> {
     ) {
         self.kept.manual.confirm_floor();
         self.kept.attempt.pace.failures = 0;
-        // Its slot may have moved to a server that this locker has not listened to.
+        // The key's slot may have moved to a server that this locker has not subscribed to.
         env.servers.want_pushes(&mut env.cx, flight.server);
-        let (looked, looks_again) = (self.kept.looks, self.kept.looks_again);
-        if !looked || self.kept.unconfirmed || self.kept.manual.is_asked() {
+        let (checked, checks_again) = (self.kept.checks, self.kept.checks_again);
+        if !checked || self.kept.unconfirmed || self.kept.manual.is_asked() {
             self.extended(env, who, flight, expiry);
         }
-        if looks_again {
-            self.look_again(env, who);
+        if checks_again {
+            self.check_again(env, who);
         }
-        self.watch_on(env, who, looked);
+        self.watch_on(env, who, checked);
     }
 
     fn extended(
@@ -328,7 +332,7 @@ impl Tenure<Renewing> {
         self.renew_later(env, who);
     }
 
-    /// A renewal failed, or will, because there is no link.
+    /// Takes in that a renewal failed, or will fail because the connection is down.
     pub(super) fn failed(
         &mut self,
         env: &mut Single,
@@ -355,9 +359,9 @@ impl Tenure<Renewing> {
     }
 }
 
-/// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
-/// one locker's leases leave together. By then less is left than the time to live less the widest
-/// drift margin.
+/// Returns the time of the next renewal: after a third of the time to live, with jitter so that lockers
+/// spread out. The time is rounded down to a grid, so that one locker's leases are renewed together. By then,
+/// less is left than the time to live reduced by the widest drift margin.
 fn next_renewal(ttl: Duration, lease: LeaseId, since: Timestamp) -> Timestamp {
     let next = since + jitter_at(ttl / 3, lease, since);
     let grid = u64::try_from(ttl.as_nanos() / 64).unwrap_or(u64::MAX);

@@ -1,5 +1,6 @@
-//! Of which locks the server is to say at once when somebody else changes them. A server says so of
-//! keys that were read, once: until the next change, or until one of the holder's own writes.
+//! The locks whose keys the server watches, so that it reports at once when another client changes them. Each
+//! read of a key lets the server report one change, the next. A write by the holder itself ends the watch
+//! without a report.
 
 use std::time::Duration;
 
@@ -10,35 +11,35 @@ use crate::engine::timers::Timed;
 use crate::protocol::{HalfId, LockKey};
 use crate::time::Timestamp;
 
-/// Leases that live for less are renewed often enough.
+/// The shortest time to live to watch. Shorter leases are renewed often enough.
 pub(super) const LEAST_TTL: Duration = Duration::from_secs(1);
 
-/// How often a lease is looked at from one renewal to the next. Who waits for a lock may change its
-/// key, too, and the holder must not do much for that.
-pub(crate) const MOST_LOOKS: u8 = 3;
+/// The most checks of a lease between two renewals. Waiters may change the key too, and the holder must not
+/// do much work for that.
+pub(crate) const MOST_CHECKS: u8 = 3;
 
-/// So long after its beginning the key of a lease is read. What is released sooner costs nothing, and the
-/// keys of many are read together.
+/// How long after its start a lease's key is read. A lock that is released sooner costs nothing, and the keys
+/// of many locks are read together.
 pub(super) const SOON: Duration = Duration::from_millis(30);
 
-/// The most keys that are read in one command.
+/// The most keys in one read.
 pub(crate) const MOST_KEYS: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// The servers that say of what is read when it changes.
+    /// The servers that report changes of the keys that they were asked to read.
     servers: Vec<ServerId>,
-    /// Whose keys are to be read next. They may have been given up by then.
+    /// The leases whose keys are to be read next. Some may have ended by then.
     due: Vec<HalfId>,
-    /// When.
+    /// The time of the next read.
     pub(super) wake: Timestamp,
-    /// Whose key was read last, of each key.
+    /// The lease that read each key last.
     read: Table<KeyId, HalfId>,
-    /// What is being read.
+    /// The keys that the next [`Output::Watch`] of each server names.
     reading: Vec<(ServerId, Vec<LockKey>)>,
 }
 
-/// A hash. If two keys have the same one, only of the later is heard at once.
+/// A hash of a key. If two keys share a hash, only changes of the later one are noticed at once.
 #[derive(Copy, Clone, Debug)]
 struct KeyId(u64);
 
@@ -55,19 +56,19 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// This server says so from now on.
+    /// Records that this server reports changes from now on.
     pub(super) fn begin(&mut self, server: ServerId) {
         if !self.servers.contains(&server) {
             self.servers.push(server);
         }
     }
 
-    /// Whether this server says so.
+    /// True if this server reports changes.
     pub(super) fn is_told(&self, server: ServerId) -> bool {
         self.servers.contains(&server)
     }
 
-    /// The key of this lease is read soon.
+    /// Schedules a read of this lease's key.
     pub(super) fn want(&mut self, cx: &mut Ctx, id: HalfId) {
         self.due.push(id);
         if self.wake == Timestamp::NEVER {
@@ -75,19 +76,19 @@ impl Watch {
         }
     }
 
-    /// Whose keys are to be read now.
+    /// Returns the leases whose keys are to be read now.
     pub(super) fn take_due(&mut self, cx: &mut Ctx) -> Vec<HalfId> {
         cx.timers
             .set(Timed::Watch, &mut self.wake, Timestamp::NEVER);
         std::mem::take(&mut self.due)
     }
 
-    /// This lease is to hear of changes of its key, once that is [read](Self::read).
+    /// Notes that this lease is to learn of changes of its key, once the key is [read](Self::read).
     pub(super) fn hear(&mut self, key: &LockKey, id: HalfId) {
         self.read.insert(KeyId::new(key), id);
     }
 
-    /// Reads a key, together with others, at [`flush`](Self::flush) at the latest.
+    /// Adds a key to the next read, which is sent by [`flush`](Self::flush) at the latest.
     pub(super) fn read(&mut self, cx: &mut Ctx, (server, key): (ServerId, &LockKey)) {
         let place = self.reading.iter().position(|(to, _)| *to == server);
         let place = place.unwrap_or_else(|| {
@@ -110,18 +111,18 @@ impl Watch {
         }
     }
 
-    /// Who is to look because this key has changed.
+    /// Returns the lease that has to check its lock because this key has changed.
     pub(super) fn changed(&mut self, key: &LockKey) -> Option<HalfId> {
         self.read.take(&KeyId::new(key))
     }
 
-    /// Who is to look because everything has changed.
+    /// Returns all leases that have to check their locks because any key may have changed.
     pub(super) fn all_changed(&mut self) -> Vec<HalfId> {
         let read = std::mem::take(&mut self.read);
         read.values().copied().collect()
     }
 
-    /// This lease is over.
+    /// Forgets a lease that has ended.
     pub(super) fn forget(&mut self, key: &LockKey, id: HalfId) {
         let key = KeyId::new(key);
         if self.read.get(&key) == Some(&id) {
@@ -129,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// How many keys there are whose changes are heard.
+    /// The number of watched keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.read.len()
@@ -137,7 +138,7 @@ impl Watch {
 }
 
 impl KeyId {
-    /// FNV-1a.
+    /// Hashes the key with FNV-1a.
     fn new(key: &LockKey) -> Self {
         let bytes = key.lock().bytes();
         Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

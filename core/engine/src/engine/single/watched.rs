@@ -1,19 +1,20 @@
-//! Hearing at once that somebody else changed a held lock, instead of at its next renewal.
+//! The watch of one held lock, which notices at once if another client changes it. Without it the holder
+//! notices at its next renewal.
 
 use std::time::Duration;
 
 use super::{Single, watch};
 use crate::engine::front::Who;
 
-/// How far that is, of one tenure.
+/// The state of the watch on one tenure's key.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// Its key is to be read soon.
+    /// The key is to be read soon.
     to_read: bool,
-    /// Its key was read, so that the next change is heard.
+    /// The key was read, so the server reports the next change.
     is_read: bool,
-    /// How often it may look until its next renewal because of a change.
-    looks_left: u8,
+    /// The number of checks left until the next renewal.
+    checks_left: u8,
 }
 
 impl Watched {
@@ -21,24 +22,25 @@ impl Watched {
         Self {
             to_read: false,
             is_read: false,
-            looks_left: watch::MOST_LOOKS,
+            checks_left: watch::MOST_CHECKS,
         }
     }
 
-    /// It was renewed.
+    /// Allows the full number of checks again after a renewal.
     pub(super) fn renewed(&mut self) {
-        self.looks_left = watch::MOST_LOOKS;
+        self.checks_left = watch::MOST_CHECKS;
     }
 
-    /// Its own write ended the watch, or it has just begun to live for so long: its key is to be read, soon if
-    /// it may be released before. Returns whether it is to be read now.
+    /// Starts or restarts the watch if the lease lives long enough. The holder's own writes end a watch. With
+    /// `soon`, the key is read after a delay, because the lock may be released before. Returns true if the
+    /// caller should read the key now.
     pub(super) fn begin(
         &mut self,
         env: &mut Single,
         who: &Who,
         (ttl, soon): (Duration, bool),
     ) -> bool {
-        let is_worth_it = self.looks_left > 0 && ttl >= watch::LEAST_TTL;
+        let is_worth_it = self.checks_left > 0 && ttl >= watch::LEAST_TTL;
         if !is_worth_it || !env.watch.is_told(env.servers.of(&who.spec.key)) {
             return false;
         }
@@ -48,8 +50,8 @@ impl Watched {
         !soon
     }
 
-    /// The time has come to read its key, if that was not done yet; but not while it is being written, after
-    /// which it begins anew.
+    /// Reads the key if that is still to be done. Skips it while a renewal writes the key, since the watch
+    /// restarts after that.
     pub(super) fn read(&mut self, env: &mut Single, who: &Who, is_written: bool) {
         if std::mem::take(&mut self.to_read) && !is_written {
             let key = &who.spec.key;
@@ -60,13 +62,14 @@ impl Watched {
         }
     }
 
-    /// Somebody else may have changed its key. No more is heard until it is read again.
+    /// Records that another client may have changed the key. No more changes are noticed until the key is
+    /// read again.
     pub(super) fn changed(&mut self) {
         self.is_read = false;
-        self.looks_left = self.looks_left.saturating_sub(1);
+        self.checks_left = self.checks_left.saturating_sub(1);
     }
 
-    /// It is over.
+    /// Ends the watch with its tenure.
     pub(super) fn end(&self, env: &mut Single, who: &Who) {
         if self.is_read {
             env.watch.forget(&who.spec.key, who.id());

@@ -1,11 +1,11 @@
-//! What a locker counts while it works: numbers in one array, so that counting never allocates and a host
-//! in another language reads all of them at once.
+//! The counters of a locker in one array, so that counting never allocates and a host in another language can
+//! read them all at once.
 
 use crate::event::LeaseEvent;
 use crate::time::Timestamp;
 
-/// The counters of an engine, all in one array, in the order of the fields of [`Stats`](crate::Stats); of a
-/// histogram the sum in microseconds and then its buckets. For hosts in other languages.
+/// The counters of an engine in one array, for hosts in other languages. Their order is that of the fields of
+/// [`Stats`](crate::Stats). A histogram is the sum in microseconds, followed by its buckets.
 ///
 /// ```
 /// use leasehold_engine::engine::{Engine, Settings, Stats};
@@ -18,8 +18,8 @@ use crate::time::Timestamp;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts(pub(super) [u64; LEN]);
 
-/// Where each number is. Those from [`SCRIPT_CALLS`](at::SCRIPT_CALLS) on are of servers, all before of
-/// locks.
+/// The index of each number. Those from [`SCRIPT_CALLS`](at::SCRIPT_CALLS) on are about servers, and those
+/// before about locks.
 pub(super) mod at {
     use super::BUCKETS;
 
@@ -29,7 +29,7 @@ pub(super) mod at {
     pub(in super::super) const BUSY: usize = 3;
     pub(in super::super) const FAILED: usize = 4;
     pub(in super::super) const RELEASED: usize = 5;
-    /// One for each reason, in their order.
+    /// One number for each reason, in the order of [`LossReason`].
     pub(in super::super) const LOST: usize = 6;
     pub(in super::super) const RENEWALS: usize = 11;
     pub(in super::super) const RENEWAL_FAILURES: usize = 12;
@@ -45,7 +45,7 @@ pub(super) mod at {
 const LEN: usize = at::ROUND_TRIPS + 1 + BUCKETS;
 pub(super) const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// What goes into each bucket of a histogram but the last, at the most: microseconds.
+/// The upper bound of each bucket except the last, in microseconds.
 pub(super) const BOUNDS: [u32; 21] = [
     100,
     250,
@@ -71,7 +71,7 @@ pub(super) const BOUNDS: [u32; 21] = [
 ];
 
 impl Counts {
-    /// All of them.
+    /// Returns all numbers.
     pub fn numbers(&self) -> &[u64] {
         &self.0
     }
@@ -79,7 +79,7 @@ impl Counts {
 
 /// Counting.
 impl Counts {
-    /// Of all numbers.
+    /// Creates counts from all their numbers.
     #[cfg(test)]
     pub(in crate::engine) fn of(numbers: &[u64]) -> Self {
         let mut counts = Self::new();
@@ -111,12 +111,12 @@ impl Counts {
         self.add(what, 1);
     }
 
-    /// Somebody wants a lock from now on.
+    /// Counts the start of an acquisition.
     pub(in crate::engine) fn wanted(&mut self) {
         self.add(at::WAITING, 1);
     }
 
-    /// Somebody does not want it any more, or has had it since then.
+    /// Counts the end of an acquisition, or of a tenure that began at `held_since`.
     pub(in crate::engine) fn over(&mut self, now: Timestamp, held_since: Option<Timestamp>) {
         match held_since {
             Some(began) => {
@@ -127,17 +127,17 @@ impl Counts {
         }
     }
 
-    /// A call got the lock that asked for it then.
+    /// Counts a call that got its lock, for which it asked at `asked`.
     pub(in crate::engine) fn got(&mut self, now: Timestamp, asked: Timestamp) {
         self.took(at::WAITING_TIMES, now, asked);
     }
 
-    /// A call did not get it.
+    /// Counts a call that did not get its lock.
     pub(in crate::engine) fn got_none(&mut self, failed: bool) {
         self.add(if failed { at::FAILED } else { at::BUSY }, 1);
     }
 
-    /// So many operations left together.
+    /// Counts a batch with this number of operations.
     pub(in crate::engine) fn sent(&mut self, operations: usize) {
         self.add(at::SCRIPT_CALLS, 1);
         self.add(at::OPERATIONS, operations as u64);
@@ -151,22 +151,22 @@ impl Counts {
         self.add(at::PUSHES, 1);
     }
 
-    /// There is a reply to what was sent then.
+    /// Counts a reply to a request that left at `sent`.
     pub(in crate::engine) fn replied(&mut self, now: Timestamp, sent: Timestamp) {
         self.took(at::ROUND_TRIPS, now, sent);
     }
 
-    /// The last bucket has no bound.
+    /// Adds a duration to a histogram, whose last bucket has no bound.
     fn took(&mut self, histogram: usize, now: Timestamp, since: Timestamp) {
         let micros = now.as_nanos().saturating_sub(since.as_nanos()) / 1_000;
-        // Most times are short: this ends soon.
+        // Most times are short, so this ends soon.
         let is_below = |bound: &&u32| u64::from(**bound) < micros;
         let below = BOUNDS.iter().take_while(is_below).count();
         self.add(histogram, micros);
         self.add(histogram + 1 + below, 1);
     }
 
-    // Without an index that could be wrong, for which a browser would load what then is to be said.
+    // Uses `get_mut`, because a browser would have to load the panic message of an index out of bounds.
     fn add(&mut self, at: usize, more: u64) {
         if let Some(number) = self.0.get_mut(at) {
             *number = number.saturating_add(more);
@@ -179,7 +179,7 @@ impl Counts {
         }
     }
 
-    /// What these have counted of their servers is counted here, too.
+    /// Returns these counts with those of the other engines' servers added.
     pub(in crate::engine) fn with<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Self {
         let mut all = self.clone();
         for other in others {

@@ -1,4 +1,4 @@
-//! The counters as Prometheus reads them.
+//! The statistics in the Prometheus text format.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::{Histogram, Stats};
 use crate::error::Error;
 use crate::event::LossReason;
 
-/// What a metric is called, what it says, and its value.
+/// The name of a metric, its help text, and its value.
 pub(crate) type Metric<T> = (&'static str, &'static str, T);
 
 impl Stats {
-    /// The text that Prometheus scrapes (`text/plain; version=0.0.4`), with these labels on each line; the
-    /// values of labels are escaped. [`ErrorKind::Config`] for a name that is none of a label, or is there
-    /// already.
+    /// Returns the text for Prometheus to scrape (`text/plain; version=0.0.4`), with these labels on each
+    /// line. Values of labels are escaped. Fails with [`ErrorKind::Config`] if a label's name is invalid,
+    /// reserved or given twice.
     ///
     /// | metric | |
     /// |---|---|
@@ -42,7 +42,7 @@ impl Stats {
                 let rule = format!("cannot have the name {name:?}");
                 return Err(Error::bad_option("a label of metrics", rule));
             }
-            // Here and below: writing to a string does not fail.
+            // Here and below, writing to a string cannot fail.
             let _ = write!(shown, "{name}=\"{}\",", escaped(value));
         }
         let mut page = Page {
@@ -72,7 +72,7 @@ impl Stats {
 
 /// All metrics.
 impl Stats {
-    /// Has the label `reason`.
+    /// The metric that has the label `reason`.
     #[doc(hidden)]
     pub const LOST: (&'static str, &'static str) =
         ("leasehold_lost_total", "Tenures that were lost.");
@@ -83,7 +83,7 @@ impl Stats {
             ("leasehold_held", "Tenures that are held.", self.held),
             (
                 "leasehold_waiting",
-                "Acquisitions that are under way.",
+                "Acquisitions in progress.",
                 self.waiting,
             ),
         ]
@@ -99,7 +99,7 @@ impl Stats {
             ),
             (
                 "leasehold_busy_total",
-                "Calls that did not get the lock because somebody else has it.",
+                "Calls that did not get the lock because another holder has it.",
                 self.busy,
             ),
             (
@@ -114,27 +114,27 @@ impl Stats {
             ),
             (
                 "leasehold_renewals_total",
-                "Renewals that lengthened a lease.",
+                "Renewals that extended a lease.",
                 self.renewals,
             ),
             (
                 "leasehold_renewal_failures_total",
-                "Renewals that failed, and warnings that the store is away.",
+                "Renewals that failed, and warnings that the store cannot be reached.",
                 self.renewal_failures,
             ),
             (
                 "leasehold_script_calls_total",
-                "Calls of the script.",
+                "Script calls.",
                 self.script_calls,
             ),
             (
                 "leasehold_operations_total",
-                "Operations in calls of the script.",
+                "Operations in script calls.",
                 self.operations,
             ),
             (
                 "leasehold_timeouts_total",
-                "Script calls that were not answered in time.",
+                "Script calls without a reply in time.",
                 self.timeouts,
             ),
             (
@@ -150,7 +150,7 @@ impl Stats {
         [
             (
                 "leasehold_waiting_seconds",
-                "How long calls waited that got a lock.",
+                "How long calls waited for the lock that they got.",
                 &self.waiting_times,
             ),
             (
@@ -169,7 +169,7 @@ impl Stats {
 
 struct Page {
     text: String,
-    /// Those of all lines, each with a comma behind it.
+    /// The labels of all lines, each followed by a comma.
     labels: String,
 }
 
@@ -187,7 +187,7 @@ impl Page {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 
-    /// Its buckets count what the ones before do, too.
+    /// Writes a histogram. Each bucket also counts the durations of the buckets before it.
     fn histogram(&mut self, name: &str, histogram: &Histogram) {
         let bucket = format!("{name}_bucket");
         let mut count = 0;
@@ -203,7 +203,7 @@ impl Page {
     }
 }
 
-/// Whether it may be the name of a label, and is not one of ours or of Prometheus itself.
+/// True if this is a valid name for a label and reserved neither by these metrics nor by Prometheus.
 fn is_label(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes
@@ -239,10 +239,9 @@ mod tests {
         assert!(twice.is_err());
     }
 
-    /// Catches buckets that are not cumulative, a line of another form, and a metric that says nothing of
-    /// its kind.
+    /// Catches buckets that are not cumulative, a malformed line, and a metric without a type.
     #[test]
-    fn the_text_is_of_the_format() {
+    fn the_text_has_the_prometheus_format() {
         let mut counts = Counts::new();
         let at = crate::time::Timestamp::from_nanos;
         for micros in [50, 100, 101, 9_000_000_000] {

@@ -1,4 +1,4 @@
-//! Getting the lock, or not.
+//! Acquisitions that get the lock, and those that do not.
 
 use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
 use crate::engine::{Answer, Wait};
@@ -26,14 +26,14 @@ fn a_caller_that_does_not_wait_is_told_busy_by_the_first_answer() {
     assert_eq!(
         host.ops(),
         ["acquire"],
-        "nothing was in doubt, nothing is given back"
+        "without a doubt, nothing is given back"
     );
-    assert_eq!(host.told(), [""; 0], "it did not wait");
+    assert_eq!(host.told(), [""; 0], "the caller did not wait");
     assert!(host.engine.is_idle());
 }
 
 #[test]
-fn a_caller_that_waits_until_then_is_told_busy_exactly_then() {
+fn a_caller_with_a_timeout_is_told_busy_exactly_at_it() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let until = host.now + ms(1_234);
@@ -41,14 +41,18 @@ fn a_caller_that_waits_until_then_is_told_busy_exactly_then() {
     host.advance(TTL);
     assert_eq!(host.outcome(call), &Answer::Acquire(Ok(None)));
     assert_eq!(host.answered(call), until);
-    assert_eq!(host.told(), ["waiting 1"], "told once, not at each answer");
-    assert_eq!(host.count("release"), 1, "it leaves the line");
+    assert_eq!(
+        host.told(),
+        ["waiting 1"],
+        "reported once, not at each answer"
+    );
+    assert_eq!(host.count("release"), 1, "the caller leaves the queue");
     assert_eq!(host.waiting(LOCK), 0);
     assert!(host.engine.is_idle());
 }
 
-/// Catches the poll of four times a second that was there before the line, and a waiter that
-/// hears of the lock's end only at its next heartbeat.
+/// Catches a waiter that polls several times a second, and one that learns of the lock's expiry only at its
+/// next heartbeat.
 #[test]
 fn a_waiter_asks_rarely_and_once_at_the_holders_expiry() {
     let mut host = Host::new();
@@ -65,12 +69,12 @@ fn a_waiter_asks_rarely_and_once_at_the_holders_expiry() {
     assert_eq!(
         host.times_of("acquire"),
         [start, start, expiry],
-        "to get in line, when the channel is heard, and when the holder is over"
+        "to join the queue, when the channel is subscribed, and at the holder's expiry"
     );
     assert_eq!(host.told(), ["waiting 1", "acquired 2"]);
 }
 
-/// Catches a handoff that waits for anybody's next question.
+/// Catches a handoff that waits for another client's next request.
 #[test]
 fn a_waiter_gets_the_lock_at_the_moment_it_is_released() {
     let mut host = Host::new();
@@ -83,7 +87,7 @@ fn a_waiter_gets_the_lock_at_the_moment_it_is_released() {
     assert_eq!(host.answered(call), host.now);
 }
 
-/// Without pushes it asks every second.
+/// Without pushes the waiter polls every second.
 #[test]
 fn a_waiter_that_hears_nothing_gets_the_lock_soon_after_it_was_released() {
     let mut host = Host::new();
@@ -102,7 +106,7 @@ fn without_an_answer_a_caller_that_does_not_wait_fails_and_the_lock_is_given_bac
     let mut host = Host::on(Net::LoseReplies);
     let start = host.now;
     let call = host.acquire(LOCK, Wait::Never);
-    assert!(host.is_taken(LOCK), "the store did act");
+    assert!(host.is_taken(LOCK), "the store acted");
     host.advance(TIMEOUT);
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.answered(call), start + TIMEOUT);
@@ -136,13 +140,13 @@ fn a_store_that_falls_silent_after_busy_makes_the_end_of_the_wait_an_error() {
     assert_eq!(
         host.error(call),
         ErrorKind::Timeout,
-        "whether it is still busy is unknown"
+        "the lock may be free by now"
     );
     assert_eq!(host.answered(call), until);
 }
 
 #[test]
-fn one_that_waits_for_ever_fails_when_patience_with_a_silent_store_is_over() {
+fn a_caller_without_a_timeout_fails_when_patience_with_a_silent_store_ends() {
     let mut host = Host::on(Net::LoseRequests);
     let start = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
@@ -170,28 +174,28 @@ fn an_answer_in_between_renews_the_patience() {
 }
 
 #[test]
-fn what_cannot_succeed_fails_at_once() {
+fn an_acquisition_that_cannot_succeed_fails_at_once() {
     for kind in [ErrorKind::WrongType, ErrorKind::Auth] {
         let (mut host, call) = Host::asking();
         host.refuse_next(kind);
         assert_eq!(host.error(call), kind);
         assert!(
             host.engine.is_idle(),
-            "the store refused, there is nothing to give back"
+            "the store refused, so there is nothing to give back"
         );
         assert_eq!(host.ops(), ["acquire"]);
     }
 }
 
 #[test]
-fn what_may_have_acted_and_cannot_succeed_is_given_back() {
+fn a_failed_acquisition_that_may_have_acted_is_given_back() {
     let (mut host, call) = Host::asking();
     host.fail_next(ErrorKind::Store);
     assert_eq!(host.error(call), ErrorKind::Store);
     assert_eq!(host.ops(), ["acquire", "release"]);
 }
 
-/// The server was replaced by one whose clock is ahead, and nobody told.
+/// The server was replaced by one whose clock is ahead, and no reply has shown that yet.
 #[test]
 fn a_request_that_came_late_is_repeated_at_once_with_the_new_clock() {
     let mut host = Host::new();
@@ -211,10 +215,10 @@ fn requests_that_always_come_late_end_as_a_timeout() {
         host.answer_next();
     }
     assert_eq!(host.error(call), ErrorKind::Timeout);
-    assert!(!host.is_taken(LOCK), "what came late did nothing");
+    assert!(!host.is_taken(LOCK), "the late requests did nothing");
 }
 
-/// A fresh lease id in the retry would wait for its own first attempt until it expires.
+/// A retry with a fresh lease ID would wait until its own first attempt expires.
 #[test]
 fn a_retry_after_a_lost_answer_finds_its_own_lease_and_token() {
     let mut host = Host::on(Net::LoseReplies);
@@ -232,7 +236,7 @@ fn a_retry_after_a_lost_answer_finds_its_own_lease_and_token() {
     assert_eq!(leases, [host.grant(call).lease; 2]);
 }
 
-/// It would be held for no time at all, and be lost at once.
+/// The lease would last no time at all and be lost at once.
 #[test]
 fn an_answer_that_took_longer_than_the_lease_lives_does_not_make_it_held() {
     let mut host = Host::new();
@@ -250,7 +254,7 @@ fn an_answer_that_took_longer_than_the_lease_lives_does_not_make_it_held() {
     assert_eq!(
         host.told().first().map(String::as_str),
         Some("acquired 2"),
-        "a new tenure"
+        "the lock begins a new tenure"
     );
 }
 
@@ -262,7 +266,7 @@ fn an_answer_after_the_attempt_was_given_up_is_ignored() {
     host.reply(&sent, Ok(reply));
     assert!(
         host.is_open(call),
-        "its deadline would count from the wrong request"
+        "the deadline would count from the wrong request"
     );
     host.net = Net::Up;
     host.answer_all();

@@ -1,4 +1,4 @@
-//! What leaves together, and when.
+//! Batching: which operations share a batch, and when it leaves.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::engine::servers::{
 };
 use crate::engine::{Input, LockId, Output, Wait};
 
-/// A host whose requests stay under way, on a link of this length.
+/// Returns a host whose requests stay in flight, with this round-trip time.
 fn at(round_trip: Duration) -> Host {
     let mut host = Host::unconnected();
     host.net = Net::Hold;
@@ -20,7 +20,7 @@ fn at(round_trip: Duration) -> Host {
     host
 }
 
-/// So many more locks are asked for, one after the other.
+/// Asks for this many more locks, one after the other.
 fn ask(host: &mut Host, count: usize) {
     for _ in 0..count {
         let lock = LockId(host.next_call().0);
@@ -28,12 +28,12 @@ fn ask(host: &mut Host, count: usize) {
     }
 }
 
-/// Catches a call of the script for every operation, and a store that stands idle while much waits.
+/// Catches a script call for every operation, and a store that idles while many operations are pending.
 #[test]
-fn while_batches_are_under_way_operations_leave_when_they_are_half_of_all() {
+fn while_batches_are_in_flight_half_of_the_callers_leave_together() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 3);
-    assert_eq!(host.sizes(), [1, 1, 1], "so few wait for nothing");
+    assert_eq!(host.sizes(), [1, 1, 1], "the first batches leave at once");
     ask(&mut host, 1);
     assert_eq!(host.sizes(), [1, 1, 1]);
     ask(&mut host, 1);
@@ -47,7 +47,7 @@ fn while_batches_are_under_way_operations_leave_when_they_are_half_of_all() {
 
 /// Catches halves that leave so late that the store waits for them.
 #[test]
-fn of_many_callers_a_few_are_enough_to_leave() {
+fn with_many_callers_a_few_operations_are_enough_for_a_batch() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 5 + 2 * MAX_BATCH);
     while host.pending.len() > 1 {
@@ -61,7 +61,7 @@ fn of_many_callers_a_few_are_enough_to_leave() {
 }
 
 #[test]
-fn only_so_many_batches_are_under_way() {
+fn the_number_of_batches_in_flight_is_bounded() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 5 + MAX_IN_FLIGHT * MAX_BATCH + 40);
     assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
@@ -72,16 +72,20 @@ fn only_so_many_batches_are_under_way() {
     }
     for left in (FEW_IN_FLIGHT..MAX_IN_FLIGHT).rev() {
         host.answer_next();
-        assert_eq!(host.sizes(), vec![MAX_BATCH; left], "only full ones left");
+        assert_eq!(
+            host.sizes(),
+            vec![MAX_BATCH; left],
+            "only full batches left"
+        );
     }
     host.sleep(APART);
     host.answer_next();
     assert_eq!(host.sizes(), [MAX_BATCH, MAX_BATCH, MAX_BATCH, 40]);
 }
 
-/// Catches callers who wait for the replies to others for as long as for their own, where that is long.
+/// Catches callers on a slow network that wait for the replies to others as long as for their own.
 #[test]
-fn on_a_long_way_nothing_waits_for_a_reply() {
+fn on_a_slow_network_nothing_waits_for_a_reply() {
     for (times, at_once) in [(3, 4), (6, 7), (7, 8), (60, 8)] {
         let mut host = at(NEAR * times);
         ask(&mut host, MANY - 1);
@@ -89,9 +93,9 @@ fn on_a_long_way_nothing_waits_for_a_reply() {
     }
 }
 
-/// Catches a link that is taken for what the one before it was.
+/// Catches a connection that inherits the round-trip time of the one before.
 #[test]
-fn the_length_of_the_way_is_measured_anew_on_each_link() {
+fn the_round_trip_is_measured_anew_on_each_connection() {
     for (first, then) in [(NEAR * 8, NEAR / 2), (NEAR / 2, NEAR * 8)] {
         let mut host = at(first);
         host.connect(0);
@@ -103,21 +107,25 @@ fn the_length_of_the_way_is_measured_anew_on_each_link() {
     }
 }
 
-/// Catches a store that hangs, and is found out the later for it; and one caller who does not take in
-/// its reply, and holds up all others.
+/// Catches a store that hangs and is found out later than necessary, and one stuck caller that holds up all
+/// others.
 #[test]
-fn nothing_waits_for_a_reply_that_is_late() {
+fn nothing_waits_for_a_late_reply() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 6);
     host.advance(LATE.saturating_sub(Duration::from_nanos(1)));
     assert_eq!(host.sizes(), [1, 1, 1, 2]);
     host.advance(Duration::from_nanos(1));
-    assert_eq!(host.sizes(), [1, 1, 1, 2, 1], "without a further input");
+    assert_eq!(
+        host.sizes(),
+        [1, 1, 1, 2, 1],
+        "the last batch leaves without another input"
+    );
     ask(&mut host, MANY);
     assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
 }
 
-/// The question of a host of one locker, as it asks before it sends.
+/// Asks for a lock, and returns what a host checks before it sends: true if more operations are expected.
 fn begins(host: &mut Host, lock: u64) -> bool {
     let (call, spec) = (host.next_call(), host.spec(LockId(lock)).into());
     let input = Input::Acquire {
@@ -132,34 +140,39 @@ fn begins(host: &mut Host, lock: u64) -> bool {
     host.engine.expects_more()
 }
 
-/// Catches batches of one and of all others that take turns, and a lone caller that waits for nobody.
+/// Catches batches that alternate between one operation and all others, and a lone caller that waits for no
+/// one.
 #[test]
-fn more_is_expected_after_several_left_together() {
+fn more_operations_are_expected_after_a_batch_of_several() {
     let mut host = at(NEAR / 2);
     for lock in 1..5 {
-        assert!(!begins(&mut host, lock), "it is alone");
+        assert!(!begins(&mut host, lock), "the caller is alone");
         host.settle();
         host.answer_next();
     }
     for lock in 11..16 {
         assert!(
             !begins(&mut host, lock),
-            "it leaves at once, or cannot leave yet"
+            "the operation leaves at once, or cannot leave yet"
         );
         host.settle();
     }
     assert_eq!(host.sizes(), [1, 1, 1, 2]);
     for left in (0..4).rev() {
         let (first, now) = (host.pending.pop_front(), host.now);
-        let first = first.expect("it is under way");
+        let first = first.expect("the batch is in flight");
         let reply = host.execute(&first);
         host.engine
             .handle(now, Input::reply(first.request, Ok(reply)));
-        assert_eq!(host.engine.expects_more(), left == 0, "of who was answered");
+        assert_eq!(
+            host.engine.expects_more(),
+            left == 0,
+            "the answered callers may ask again"
+        );
         while !matches!(host.engine.poll_unsent(), Output::Wait { .. }) {}
     }
     assert!(begins(&mut host, 21) && begins(&mut host, 22));
-    assert!(!begins(&mut host, 23), "the half is there");
+    assert!(!begins(&mut host, 23), "half of the callers are pending");
     host.settle();
     assert_eq!(host.sizes(), [3]);
     host.answer_next();
@@ -170,13 +183,14 @@ fn more_is_expected_after_several_left_together() {
         expects
     };
     let waits: Vec<_> = (31..50).map(expects).collect();
-    assert!(waits[0], "others may come as before");
-    assert!(!waits[18], "the last were alone");
+    assert!(waits[0], "other callers may come as before");
+    assert!(!waits[18], "the last callers were alone");
 }
 
-/// Catches a store and a host that wait for one another: what leaves at once is answered at once.
+/// Catches a store and a host that wait for each other: operations that leave all at once are answered all at
+/// once.
 #[test]
-fn of_many_callers_that_ask_at_once_each_half_leaves_while_the_other_is_answered() {
+fn when_many_callers_ask_at_once_one_half_leaves_while_the_other_is_answered() {
     let half = MANY;
     let mut host = at(NEAR / 2);
     let all_ask = |host: &mut Host, locks: Range<u64>| {
@@ -186,19 +200,19 @@ fn of_many_callers_that_ask_at_once_each_half_leaves_while_the_other_is_answered
         host.settle();
     };
     all_ask(&mut host, 1..1 + 2 * half as u64);
-    assert_eq!(host.sizes(), [half], "the others wait");
+    assert_eq!(host.sizes(), [half], "the other half waits");
     host.answer_next();
-    assert_eq!(host.sizes(), [half], "until the reply");
+    assert_eq!(host.sizes(), [half], "the other half leaves at the reply");
     all_ask(&mut host, 101..101 + half as u64);
-    assert_eq!(host.sizes(), [half], "these would come with those");
+    assert_eq!(host.sizes(), [half], "two batches would arrive together");
     host.sleep(APART);
     all_ask(&mut host, 201..202);
     assert_eq!(host.sizes(), [half, half + 1]);
 }
 
-/// Catches calls that are paid for and gain nothing: where the way is long, and where few take turns.
+/// Catches calls that cost more than they gain: on a slow network, and with few callers in turn.
 #[test]
-fn callers_leave_together_where_halves_gain_nothing() {
+fn all_callers_share_a_batch_where_halves_gain_nothing() {
     for (way, callers) in [(NEAR * 3, 4 * MANY), (NEAR / 2, 2 * LEAST_HALF - 2)] {
         let mut host = at(way);
         for lock in 1..=callers {

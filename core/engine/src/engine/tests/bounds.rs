@@ -1,4 +1,4 @@
-//! Nothing grows without end, and nothing spins.
+//! Nothing grows without a bound, and nothing spins.
 
 use super::host::{FAR, Host, LOCK, Net, PATIENCE, Sent, TTL, kind, ms};
 use crate::engine::servers::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 use crate::name::Name;
 use crate::time::Timestamp;
 
-/// The operations that leave when the store answers at last.
+/// Returns the operations that leave when the store finally answers.
 fn first_batch(host: &mut Host) -> Vec<&'static str> {
     host.net = Net::Hold;
     host.forget();
@@ -29,25 +29,25 @@ fn without_the_servers_clock_attempts_do_not_pile_up() {
 }
 
 #[test]
-fn the_outbox_itself_keeps_nothing_that_was_given_up() {
+fn the_outbox_keeps_no_operation_that_was_given_up() {
     let mut host = Host::connecting(Net::Hold);
     host.acquire(LOCK, Wait::Until(host.now + TTL * 20));
     for _ in 0..20 {
         host.advance(PATIENCE);
         host.inspect(LOCK);
     }
-    let probe = host.pending.pop_back().expect("a probe is under way");
+    let probe = host.pending.pop_back().expect("a probe is in flight");
     host.forget();
     host.answer(&probe);
     let mut ops = host.ops();
     ops.sort_unstable();
     assert!(
         ops.len() <= 2,
-        "one attempt of each that somebody waits for: {ops:?}"
+        "one attempt of each call that still waits: {ops:?}"
     );
 }
 
-/// Each leaves a compensation, which ends when its lock would have expired.
+/// Each acquisition leaves a release, which ends when its lock would have expired.
 #[test]
 fn acquisitions_that_come_and_go_leave_a_bounded_number_of_releases() {
     let mut host = Host::connecting(Net::LoseRequests);
@@ -66,9 +66,9 @@ fn acquisitions_that_come_and_go_leave_a_bounded_number_of_releases() {
     assert!(host.engine.is_idle());
 }
 
-/// What never left cannot have acted, so there is nothing to give back.
+/// An operation that was never sent cannot have acted, so there is nothing to give back.
 #[test]
-fn what_was_never_sent_needs_no_release() {
+fn an_acquisition_that_was_never_sent_needs_no_release() {
     let mut host = Host::connecting(Net::LoseRequests);
     for _ in 0..5 {
         let call = host.acquire(LOCK, Wait::Forever);
@@ -79,7 +79,7 @@ fn what_was_never_sent_needs_no_release() {
 }
 
 #[test]
-fn a_batch_is_split_when_much_waits_for_the_servers_clock() {
+fn a_batch_is_split_when_many_operations_wait_for_the_servers_clock() {
     let mut host = Host::connecting(Net::Hold);
     for id in 0..1_000 {
         host.acquire(LockId(id), Wait::Forever);
@@ -125,7 +125,7 @@ fn a_wait_that_is_over_already_ends_with_the_next_tick() {
     assert!(host.engine.is_idle());
 }
 
-/// While a few batches are under way what comes next waits, and leaves together.
+/// While a few batches are in flight, new operations wait and then leave together.
 #[test]
 fn under_load_operations_leave_together() {
     let mut host = Host::new();
@@ -135,7 +135,7 @@ fn under_load_operations_leave_together() {
         host.acquire(LockId(lock as u64), Wait::Forever);
     }
     let first = vec![1; MAX_IN_FLIGHT];
-    assert_eq!(host.sizes(), first, "the first wait for nothing");
+    assert_eq!(host.sizes(), first, "the first batches leave at once");
     host.sleep(FAR);
     for expected in [MAX_BATCH, MAX_BATCH, 40] {
         host.answer_next();
@@ -161,9 +161,9 @@ fn a_batch_is_bounded_in_bytes_too() {
     );
 }
 
-/// Catches an operation that was queued behind others and forgotten there.
+/// Catches an operation that is forgotten behind others.
 #[test]
-fn what_waits_behind_others_is_given_up_in_time() {
+fn an_operation_behind_others_is_given_up_in_time() {
     let mut host = Host::on(Net::Hold);
     for lock in 1..=MAX_IN_FLIGHT + 6 {
         host.acquire(LockId(lock as u64), Wait::Forever);
@@ -174,13 +174,13 @@ fn what_waits_behind_others_is_given_up_in_time() {
     assert_eq!(
         host.pending.len(),
         MAX_IN_FLIGHT,
-        "what was never sent needs no release"
+        "an operation that was never sent needs no release"
     );
 }
 
-/// Catches answers that never come and keep everybody else from sending.
+/// Catches answers that never arrive and block all other operations.
 #[test]
-fn a_host_that_never_answers_holds_nobody_up_for_longer_than_an_attempt() {
+fn a_host_that_never_answers_blocks_others_for_one_attempt_at_most() {
     let (mut host, _) = Host::holding();
     host.net = Net::Hold;
     for lock in 2..2 + MAX_IN_FLIGHT as u64 {
@@ -188,11 +188,20 @@ fn a_host_that_never_answers_holds_nobody_up_for_longer_than_an_attempt() {
     }
     let unanswered = host.pending.len();
     let call = host.inspect(LOCK);
-    assert_eq!(host.pending.len(), unanswered, "too many are under way");
+    assert_eq!(
+        host.pending.len(),
+        unanswered,
+        "too many batches are in flight"
+    );
     host.advance(ms(300));
     let inspects =
         |sent: &&Sent| matches!(sent.batch.last(), Some(op) if kind(&op.command) == "inspect");
-    let next = host.pending.iter().find(inspects).expect("it left").clone();
+    let next = host
+        .pending
+        .iter()
+        .find(inspects)
+        .expect("the operation left")
+        .clone();
     host.answer(&next);
     assert!(!host.is_open(call));
 }

@@ -1,14 +1,14 @@
-//! More is asked for at once than the store does in the time that one attempt has.
+//! Bursts: more operations at once than the store executes within one attempt's time.
 
 use super::host::{FAR, Host, LOCK, Net, PATIENCE, TIMEOUT, TTL, ms};
 use crate::engine::servers::{MAX_BATCH, MAX_IN_FLIGHT};
 use crate::engine::{CallId, LockId, Wait};
 use crate::error::ErrorKind;
 
-/// The first to ask leave one by one, and the next batches are full.
+/// The operations in flight: the first ones leave one by one, and the next batches are full.
 const UNDER_WAY: usize = MAX_IN_FLIGHT;
 
-/// So many locks are asked for, of which those that are under way stay there.
+/// Asks for this many locks. The first batches stay in flight.
 fn burst(host: &mut Host, count: usize, wait: Wait) -> Vec<CallId> {
     host.net = Net::Hold;
     host.subscribes = false;
@@ -16,15 +16,19 @@ fn burst(host: &mut Host, count: usize, wait: Wait) -> Vec<CallId> {
     locks.map(|lock| host.acquire(lock, wait)).collect()
 }
 
-/// Catches a queue whose end never comes: who waited in vain for its turn began at the end again.
+/// Catches a queue without an end: an operation that waited in vain started again at the end.
 #[test]
-fn what_did_not_leave_in_time_keeps_its_turn() {
+fn an_operation_that_did_not_leave_in_time_keeps_its_place() {
     let mut host = Host::new();
     let calls = burst(&mut host, UNDER_WAY + 12 * MAX_BATCH, Wait::Forever);
-    // What left first is lost, and all else waits for longer than an attempt has.
+    // The first batches are lost, and the rest waits longer than one attempt's time.
     host.advance(TIMEOUT);
     host.pending.drain(..UNDER_WAY);
-    assert_eq!(host.pending.len(), MAX_IN_FLIGHT, "the next leave at once");
+    assert_eq!(
+        host.pending.len(),
+        MAX_IN_FLIGHT,
+        "the next batches leave at once"
+    );
     host.advance(ms(500));
     host.answer_all();
     host.net = Net::Up;
@@ -33,12 +37,12 @@ fn what_did_not_leave_in_time_keeps_its_turn() {
         host.grant(*call);
     }
     let again = host.ops().len() - calls.len();
-    assert_eq!(again, UNDER_WAY, "all else was asked for once");
+    assert_eq!(again, UNDER_WAY, "the others were sent once");
 }
 
-/// Catches leases that are over when they come, because their time began in the queue.
+/// Catches leases that are over on arrival, because their time began in the queue.
 #[test]
-fn the_time_of_a_lease_begins_when_the_question_leaves() {
+fn the_time_of_a_lease_begins_when_the_request_leaves() {
     let mut host = Host::new();
     host.ttl = ms(1_500);
     let calls = burst(&mut host, UNDER_WAY + 1, Wait::Forever);
@@ -51,7 +55,7 @@ fn the_time_of_a_lease_begins_when_the_question_leaves() {
 }
 
 #[test]
-fn a_store_that_says_nothing_is_waited_for_no_longer_than_the_patience() {
+fn a_silent_store_is_waited_for_no_longer_than_the_patience() {
     let mut host = Host::new();
     let calls = burst(&mut host, UNDER_WAY + 5 * MAX_BATCH, Wait::Forever);
     host.advance(PATIENCE.saturating_sub(ms(1)));
@@ -62,7 +66,8 @@ fn a_store_that_says_nothing_is_waited_for_no_longer_than_the_patience() {
     }
 }
 
-/// What does not wait has its answer in the time of one attempt; and what never left is in no doubt.
+/// A call that does not wait gets its answer within one attempt's time. An operation that never left leaves
+/// no doubt.
 #[test]
 fn a_try_that_did_not_leave_fails_after_one_attempt_and_did_nothing() {
     let mut host = Host::new();
@@ -71,19 +76,19 @@ fn a_try_that_did_not_leave_fails_after_one_attempt_and_did_nothing() {
     let last = calls[UNDER_WAY + 1];
     assert_eq!(host.error(last), ErrorKind::Timeout);
     let error = host.failure(last).to_string();
-    assert!(error.contains("did nothing"), "{error}");
+    assert!(error.contains("before it was sent"), "{error}");
     host.net = Net::Up;
     host.forget();
     host.advance(TTL);
     assert!(
         host.ops().len() <= UNDER_WAY,
-        "nothing is given back that never left"
+        "an operation that never left needs no release"
     );
 }
 
-/// Catches leases that are lost since their renewals stand behind a burst of acquisitions.
+/// Catches leases that are lost because their renewals wait behind a burst of acquisitions.
 #[test]
-fn a_renewal_goes_before_what_was_asked_for_earlier() {
+fn a_renewal_leaves_before_operations_that_were_queued_earlier() {
     let mut host = Host::new();
     host.back = FAR;
     let lease = host.hold(LOCK).lease;
@@ -95,9 +100,9 @@ fn a_renewal_goes_before_what_was_asked_for_earlier() {
     assert!(host.outcome(renewal).error().is_none());
 }
 
-/// A release waits for its turn as well, and tells no error of it.
+/// A release also keeps its place, and reports no error for it.
 #[test]
-fn a_release_that_did_not_leave_in_time_keeps_its_turn() {
+fn a_release_that_did_not_leave_in_time_keeps_its_place() {
     let mut host = Host::new();
     host.back = FAR;
     let lease = host.hold(LOCK).lease;

@@ -1,4 +1,4 @@
-//! Acquisitions that nobody wants any more leave nothing behind.
+//! Cancelled acquisitions leave nothing behind.
 
 use super::host::{Host, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 
@@ -25,9 +25,9 @@ fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
     assert_eq!(host.told(), [""; 0]);
 }
 
-/// The release overtook the acquisition, which then took the lock for nobody.
+/// The release overtook the acquisition, which then took a lock that no one wants.
 #[test]
-fn an_acquisition_that_may_still_act_is_given_back_again_when_it_cannot_any_more() {
+fn an_acquisition_that_may_still_act_is_given_back_again_once_it_cannot() {
     let mut host = Host::on(Net::Hold);
     let start = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
@@ -44,10 +44,10 @@ fn an_acquisition_that_may_still_act_is_given_back_again_when_it_cannot_any_more
     assert!(host.engine.is_idle());
 }
 
-/// Catches a lock that nobody has until its time to live ends: a host of several threads sent the release
-/// first, and heard of it last.
+/// Catches a lock without a holder until its time to live ends: a host with several threads sent the release
+/// first, and received its reply last.
 #[test]
-fn it_is_given_back_again_if_the_release_overtook_it() {
+fn a_lock_is_given_back_again_if_the_release_overtook_the_acquisition() {
     let (mut host, call) = Host::asking();
     host.cancel(call);
     let [acquire, release] = [host.take(), host.take()];
@@ -63,7 +63,7 @@ fn it_is_given_back_again_if_the_release_overtook_it() {
 }
 
 #[test]
-fn it_is_given_back_once_if_the_answer_came_in_between() {
+fn a_lock_is_given_back_once_if_the_answer_came_in_between() {
     let (mut host, call) = Host::asking();
     host.cancel(call);
     host.answer_all();
@@ -72,9 +72,9 @@ fn it_is_given_back_once_if_the_answer_came_in_between() {
     assert_eq!(host.ops(), ["acquire", "release"]);
 }
 
-/// The answer to the last attempt says nothing of the ones before.
+/// The answer to the last attempt does not settle the doubt about earlier ones.
 #[test]
-fn an_earlier_attempt_without_an_answer_keeps_it_in_doubt() {
+fn an_earlier_attempt_without_an_answer_keeps_the_doubt() {
     let (mut host, call) = Host::asking();
     let ghost = host.take();
     host.connect(0);
@@ -90,9 +90,9 @@ fn an_earlier_attempt_without_an_answer_keeps_it_in_doubt() {
     assert!(!host.is_taken(LOCK));
 }
 
-/// Catches a place that stays in line, and a release that is sent twice though every answer came.
+/// Catches an entry that stays in the queue, and a release that is sent twice although every answer arrived.
 #[test]
-fn a_waiter_that_is_cancelled_between_its_questions_leaves_the_line_and_sends_nothing_more() {
+fn a_waiter_cancelled_between_requests_leaves_the_queue_and_sends_nothing_more() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);
@@ -123,7 +123,7 @@ fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
 }
 
 #[test]
-fn the_other_callers_of_a_cancelled_one_go_on() {
+fn cancelling_one_caller_leaves_the_others_waiting() {
     let (mut host, first) = Host::asking();
     let second = host.acquire(LOCK, Wait::Forever);
     host.cancel(first);
@@ -132,11 +132,14 @@ fn the_other_callers_of_a_cancelled_one_go_on() {
     assert_eq!(host.ops(), ["acquire"]);
     host.net = Net::Up;
     host.release(lease);
-    assert!(!host.is_taken(LOCK), "the cancelled one has no share in it");
+    assert!(
+        !host.is_taken(LOCK),
+        "the cancelled call has no share in the tenure"
+    );
 }
 
 #[test]
-fn whoever_asks_again_after_a_cancelled_one_gets_a_tenure_of_its_own() {
+fn an_acquisition_after_a_cancelled_one_gets_its_own_tenure() {
     let (mut host, first) = Host::asking();
     host.cancel(first);
     let second = host.acquire(LOCK, Wait::Never);
@@ -145,11 +148,14 @@ fn whoever_asks_again_after_a_cancelled_one_gets_a_tenure_of_its_own() {
     assert_eq!(host.grant(second).token.get(), 2);
     host.net = Net::Up;
     host.advance(TTL);
-    assert!(host.is_held(LOCK), "the ghost's release is not its own");
+    assert!(
+        host.is_held(LOCK),
+        "the ghost's release does not free this tenure"
+    );
 }
 
 #[test]
-fn a_cancelled_renewal_changes_nothing_but_that_nobody_is_answered() {
+fn a_cancelled_renewal_still_extends_the_lease() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.renew(lease);
@@ -159,9 +165,9 @@ fn a_cancelled_renewal_changes_nothing_but_that_nobody_is_answered() {
     assert_eq!(host.told(), ["acquired 1", "renewed"]);
 }
 
-/// A compensation is not tried for ever: the lock expires by itself.
+/// A release after a cancellation is not retried forever, because the lock expires by itself.
 #[test]
-fn a_compensation_that_never_arrives_ends_when_the_lock_would_have_expired() {
+fn a_release_that_never_arrives_ends_when_the_lock_would_have_expired() {
     let mut host = Host::on(Net::LoseRequests);
     let call = host.acquire(LOCK, Wait::Forever);
     host.cancel(call);
@@ -170,7 +176,7 @@ fn a_compensation_that_never_arrives_ends_when_the_lock_would_have_expired() {
     assert_eq!(host.wake, None);
 }
 
-/// A host with a tenure whose first attempt is still on its way to the store.
+/// Returns a tenure whose acquisition has an earlier attempt still on its way to the store.
 fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
@@ -180,7 +186,7 @@ fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
     (ghost, host.grant(call).lease)
 }
 
-/// The first attempt arrives after the second one's lock was given back.
+/// The first attempt arrives after the lock of the second was released.
 #[test]
 fn an_attempt_that_outlives_its_tenure_is_given_back_too() {
     let mut host = Host::new();
@@ -189,13 +195,13 @@ fn an_attempt_that_outlives_its_tenure_is_given_back_too() {
     host.execute(&ghost);
     assert!(host.is_taken(LOCK));
     host.advance(TIMEOUT + SOON);
-    assert!(!host.is_taken(LOCK), "nobody holds it");
+    assert!(!host.is_taken(LOCK), "no one holds the lock");
     assert!(host.engine.is_idle());
 }
 
-/// The first attempt arrives after the second one's lock was lost: nobody may rely on it.
+/// The first attempt arrives after the lock of the second was lost. No holder may rely on what it takes.
 #[test]
-fn an_attempt_that_takes_the_lock_anew_does_not_hide_a_loss() {
+fn an_attempt_that_takes_the_lock_again_does_not_hide_a_loss() {
     let mut host = Host::new();
     let (ghost, _) = with_a_ghost(&mut host);
     host.pushes = Pushes::Drop;

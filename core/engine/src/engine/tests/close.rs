@@ -1,10 +1,10 @@
-//! Locks that the program has no handle on any more.
+//! Locks whose handle the program has dropped.
 
 use super::host::{Host, LEAD, LOCK, Net, TTL, ms};
 use crate::engine::{LockId, Wait};
 
 #[test]
-fn a_lock_that_does_nothing_closes_at_once() {
+fn an_idle_lock_closes_at_once() {
     let mut host = Host::new();
     host.close(LOCK);
     assert_eq!(host.closed, [LOCK]);
@@ -47,13 +47,13 @@ fn a_release_without_an_answer_closes_the_lock_at_the_deadline() {
 }
 
 #[test]
-fn a_cancelled_acquisition_closes_once_and_nothing_is_told_after() {
+fn a_cancelled_acquisition_closes_once_and_emits_nothing_after() {
     let (mut host, call) = Host::asking();
     host.close(LOCK);
     assert!(host.closed.is_empty());
     host.cancel(call);
     assert_eq!(host.closed, [LOCK]);
-    assert!(!host.engine.is_idle(), "its release is under way");
+    assert!(!host.engine.is_idle(), "its release is in flight");
     host.net = Net::Up;
     host.answer_all();
     host.advance(TTL * 2);
@@ -65,7 +65,7 @@ fn a_cancelled_acquisition_closes_once_and_nothing_is_told_after() {
 }
 
 #[test]
-fn a_lock_that_is_acquired_again_stays_open_over_the_release_before() {
+fn a_lock_that_is_acquired_again_stays_open_after_its_earlier_release() {
     let mut host = Host::new();
     let first = host.hold(LOCK).lease;
     host.net = Net::Hold;
@@ -81,7 +81,7 @@ fn a_lock_that_is_acquired_again_stays_open_over_the_release_before() {
 }
 
 #[test]
-fn a_shutdown_closes_what_was_to_be_closed() {
+fn a_shutdown_closes_the_locks_that_were_dropped() {
     let (mut host, _) = Host::holding();
     host.hold(LockId(2));
     host.close(LOCK);

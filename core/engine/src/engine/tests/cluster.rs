@@ -1,4 +1,4 @@
-//! What differs for clusters, whose servers have some of the keys and a clock of their own each.
+//! Clusters, whose servers each have some of the keys and their own clock.
 
 use super::host::{CLIENT, Host, LOCK, Net, key, ms};
 use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
@@ -15,16 +15,16 @@ pub(super) fn clustered() -> Settings {
     }
 }
 
-/// Catches a batch whose keys are on two servers: it would be refused as a whole.
+/// Catches a batch whose keys are on two servers, which would refuse it as a whole.
 #[test]
-fn operations_of_several_slots_leave_one_by_one() {
+fn operations_of_different_slots_leave_one_by_one() {
     for clustered in [true, false] {
         let mut host = Host::new();
         host.engine.single_mut().env.cx.settings.clustered = clustered;
         host.hold(LOCK);
         host.hold(OTHER);
         host.forget();
-        // Everything is asked again at once after a reconnect.
+        // After a reconnect, all operations are retried at once.
         host.connect(0);
         host.advance(ms(100));
         let most = host.log.iter().map(|sent| sent.batch.len()).max();
@@ -32,9 +32,9 @@ fn operations_of_several_slots_leave_one_by_one() {
     }
 }
 
-/// Catches a deadline that is told by another server's clock.
+/// Catches a deadline that uses another server's clock.
 #[test]
-fn a_lock_that_was_handed_over_is_asked_for_again() {
+fn a_lock_that_was_handed_over_is_requested_again() {
     for clustered in [true, false] {
         let mut host = Host::new();
         host.engine.single_mut().env.cx.settings.clustered = clustered;
@@ -51,7 +51,7 @@ fn a_lock_that_was_handed_over_is_asked_for_again() {
 
 /// Catches a host with a thousand locks that sends a cluster a thousand calls at once.
 #[test]
-fn only_so_many_operations_are_under_way() {
+fn the_number_of_operations_in_flight_is_bounded() {
     let mut host = Host::new();
     host.engine.single_mut().env.cx.settings.clustered = true;
     host.net = Net::Hold;
@@ -68,7 +68,7 @@ fn only_so_many_operations_are_under_way() {
 
 /// Catches locks of one slot that cost the cluster a call each.
 #[test]
-fn what_is_of_one_slot_leaves_together() {
+fn operations_of_one_slot_leave_together() {
     let mut host = Host::new();
     host.engine.single_mut().env.cx.settings.clustered = true;
     host.net = Net::Hold;
@@ -91,11 +91,11 @@ fn what_is_of_one_slot_leaves_together() {
     assert_eq!(sizes.collect::<Vec<_>>(), [2, 1]);
 }
 
-/// Catches locks of several slots that cost a host a call each that could send them together; copies that
-/// are waited for in a call of several slots, which may be for several connections; and an answer to a part of
-/// what left that is taken for that to another part, or for that to all of it.
+/// Catches three faults: locks of several slots that cost a call each although the host could send them
+/// together; a call of several slots that waits for copies, since such a call may use several connections;
+/// and a partial reply that is taken for another part or for all of the request.
 #[test]
-fn what_left_together_may_be_answered_in_parts() {
+fn a_batch_may_be_answered_in_parts() {
     let settings = Settings {
         mixed: true,
         ..clustered()
@@ -104,9 +104,9 @@ fn what_left_together_may_be_answered_in_parts() {
     host.net = Net::Hold;
     let locks = [LOCK, OTHER, LockId(3), LockId(4)];
     let calls = locks.map(|lock| host.acquire(lock, Wait::Forever));
-    // The clock is asked for.
+    // The request for the clock.
     host.answer_next();
-    let sent = host.pending.pop_front().expect("all of it");
+    let sent = host.pending.pop_front().expect("the whole batch was sent");
     assert_eq!(sent.batch.len(), 4);
     assert!(host.pending.is_empty());
     let reply = host.execute(&sent);
@@ -125,10 +125,13 @@ fn what_left_together_may_be_answered_in_parts() {
     }
     let held = locks.map(|lock| host.is_held(lock));
     assert_eq!(held, [true, false, true, true]);
-    assert!(!host.done.contains_key(&calls[1]), "it waits for its part");
+    assert!(
+        !host.done.contains_key(&calls[1]),
+        "the call waits for its part of the reply"
+    );
     host.input(Input::reply(request, Ok(part(&[1]))));
     assert!(host.is_held(OTHER));
-    // All of it was answered.
+    // All operations are answered by now.
     for places in [vec![0], vec![7]] {
         let result = Ok(part(&[0]));
         host.input(Input::Part {
@@ -155,7 +158,7 @@ fn what_left_together_may_be_answered_in_parts() {
     assert_eq!(sizes.collect::<Vec<_>>(), [1, 1]);
 }
 
-/// Catches a first call to a node that has to wait until the node's clock was asked for.
+/// Catches a first call to a node that has to wait for a request for the node's clock.
 #[test]
 fn a_server_that_can_be_asked_by_itself_is_asked_at_once() {
     for addressed in [true, false] {
@@ -172,7 +175,7 @@ fn a_server_that_can_be_asked_by_itself_is_asked_at_once() {
     }
 }
 
-/// Catches a walk that asks one server of the cluster for the locks of another, or again from its start.
+/// Catches a walk that asks one server of the cluster for the locks of another, or starts over.
 #[test]
 fn a_walk_stays_at_its_server() {
     let (now, server) = (Timestamp::from_nanos(0), ServerId(3));
@@ -197,7 +200,7 @@ fn a_walk_stays_at_its_server() {
         }),
     };
     let Some(Output::Send { request, .. }) = feed(Input::Connected { server }) else {
-        panic!("its clock is not asked for");
+        panic!("the engine did not ask for the clock");
     };
     feed(replied(request, None));
     for (call, cursor) in [(CallId(1), server.walk()), (CallId(2), server.walk() + 77)] {
@@ -214,10 +217,10 @@ fn a_walk_stays_at_its_server() {
             ..
         }) = asked
         else {
-            panic!("it is not asked: {asked:?}");
+            panic!("the engine did not ask the server: {asked:?}");
         };
         let Some(Command::List(list)) = batch.first().map(|op| &op.command) else {
-            panic!("it is no walk: {batch:?}");
+            panic!("the batch is no walk: {batch:?}");
         };
         assert_eq!((at, list.cursor), (server, cursor - server.walk()));
         let cursor = Some(list.cursor + 1);
@@ -228,16 +231,16 @@ fn a_walk_stays_at_its_server() {
             ..
         }) = answer
         else {
-            panic!("it is not answered: {answer:?}");
+            panic!("the walk has no answer: {answer:?}");
         };
         assert_eq!(listing.cursor, cursor.map(|cursor| server.walk() + cursor));
     }
 }
 
-/// Catches what waits for a server that does not have its keys any more; and what is lost sight of
-/// on its way to another, so that a lock is given back that nobody can have.
+/// Catches operations that wait for a server which no longer has their keys. Also catches operations that are
+/// lost on the way to another server, so that a lock is given back that no one can have.
 #[test]
-fn what_has_not_left_goes_where_its_keys_are() {
+fn pending_operations_go_to_the_server_that_has_their_keys() {
     for given_up in [false, true] {
         let mut host = Host::with(clustered(), 4);
         host.net = Net::Hold;
@@ -245,7 +248,11 @@ fn what_has_not_left_goes_where_its_keys_are() {
         let (slots, server) = (0..=LockKey::SLOTS - 1, ServerId(3));
         host.input(Input::Slots { slots, server });
         let probes = host.log.iter().map(|sent| sent.batch.len());
-        assert_eq!(probes.collect::<Vec<_>>(), [1, 1], "of both clocks");
+        assert_eq!(
+            probes.collect::<Vec<_>>(),
+            [1, 1],
+            "the engine asks for both clocks"
+        );
         if given_up {
             host.cancel(call);
         }

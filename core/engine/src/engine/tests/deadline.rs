@@ -1,4 +1,4 @@
-//! Deadlines, and the moments past which the store does nothing.
+//! Deadlines, and the times after which the store does nothing.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn a_renewed_deadline_counts_from_before_the_renewal() {
     assert_eq!(host.last_told().deadline, Some(sent_at + TTL - TTL / 500));
 }
 
-/// The retry got the lock anew; the first attempt's start is of no use any more.
+/// The retry got the lock, so the first attempt's start does not count.
 #[test]
 fn the_deadline_counts_from_the_attempt_that_was_answered() {
     let mut host = Host::on(Net::LoseReplies);
@@ -56,7 +56,7 @@ type Ask = fn(&mut Host, LeaseId) -> CallId;
 
 /// Whatever the delays, the store reaches `not_after` no later than the host gives up.
 #[test]
-fn each_operation_says_until_when_it_is_wanted() {
+fn each_operation_has_a_not_after_within_its_callers_time() {
     let asks: [(Ask, Duration); 6] = [
         (|host, _| host.acquire(LockId(2), Wait::Never), TIMEOUT),
         (
@@ -83,7 +83,10 @@ fn each_operation_says_until_when_it_is_wanted() {
             let sent = &host.pending[0];
             let not_after = sent.batch[0].not_after;
             assert_eq!(sent.give_up, host.now + wanted);
-            assert!(not_after <= wanted_until, "later than it is wanted");
+            assert!(
+                not_after <= wanted_until,
+                "the server may act after the caller's timeout"
+            );
             let margin = answer_after + (wanted + ms(100)) / 500;
             let far_too_early = not_after + margin + ms(1) < wanted_until;
             assert!(!far_too_early);
@@ -99,7 +102,7 @@ fn a_short_lease_is_not_asked_for_longer_than_it_lives() {
     assert_eq!(host.pending[0].give_up, host.now + ms(900));
 }
 
-/// The ghost of a command that the host gave up on.
+/// A request that the host gave up on arrives late.
 #[test]
 fn a_request_that_is_delayed_past_its_time_changes_nothing_in_the_store() {
     let mut host = Host::on(Net::Hold);
@@ -112,9 +115,9 @@ fn a_request_that_is_delayed_past_its_time_changes_nothing_in_the_store() {
     assert!(!host.is_taken(LOCK));
 }
 
-/// Catches a last try without the time to be done that hides why those before it failed.
+/// Catches a last attempt without enough time that hides why the earlier ones failed.
 #[test]
-fn a_call_that_ends_is_told_what_the_store_said() {
+fn a_call_that_ends_gets_the_stores_last_error() {
     let mut host = Host::on(Net::Hold);
     let call = host.acquire(LOCK, Wait::Until(host.now + ms(700)));
     let full = Error::new(ErrorKind::Unavailable, "OOM command not allowed");
@@ -153,7 +156,7 @@ fn a_clock_that_goes_back_is_harmless() {
     let deadline = host.grant(call).deadline;
     assert!(
         deadline >= latest + TTL - TTL / 500,
-        "it counts from the latest time that was seen"
+        "the deadline counts from the latest time seen"
     );
     assert!(host.is_held(LOCK));
     host.now = latest;

@@ -1,4 +1,4 @@
-//! Clocks that run apart.
+//! Clocks whose rates differ.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::event::LeaseEvent;
 use crate::protocol::ClientId;
 use crate::time::{ServerTime, Timestamp};
 
-/// What chrony slews by unless it is told otherwise, in parts per million.
+/// The rate at which chrony slews by default, in parts per million.
 const SLEWING: u64 = 83_333;
 
-/// Whose clock the store's gains on; a lock of half a second sees to it that there is traffic.
+/// Returns a host with regular traffic: it renews a lock of half a second.
 fn busy() -> Host {
     let mut host = Host::new();
     host.back = Duration::from_micros(200);
@@ -22,6 +22,7 @@ fn busy() -> Host {
     host
 }
 
+/// Lets time pass while the store's clock runs fast.
 fn slew(host: &mut Host, time: Duration) {
     let end = host.now + time;
     while host.now < end {
@@ -30,25 +31,25 @@ fn slew(host: &mut Host, time: Duration) {
     }
 }
 
-/// The server's time at a later local moment, if it goes on so.
+/// The server's time at a later local time, at the current rates.
 fn server_at(host: &Host, moment: Timestamp) -> ServerTime {
     let left = moment.since(host.now);
     let nanos = u64::try_from(left.as_nanos()).expect("a short time");
     host.server_now() + left + Duration::from_nanos(nanos * SLEWING / 1_000_000)
 }
 
-/// Catches a margin that stays what it was, and holders who count on what they were promised by it:
-/// the store would free their lock two seconds before they stop to use it.
+/// Catches a margin that stays the same, and holders that count on its promises: the store would free their
+/// lock two seconds before they stop using it.
 #[test]
-fn what_is_held_ends_before_the_store_frees_it_once_slewing_was_noticed() {
+fn once_slewing_is_noticed_leases_end_before_the_store_frees_them() {
     let mut host = busy();
     let is_safe = |host: &Host| {
-        server_at(host, host.held_until(LOCK)) <= host.expiry(LOCK).expect("it is held")
+        server_at(host, host.held_until(LOCK)) <= host.expiry(LOCK).expect("the lock is held")
     };
     host.advance(TTL / 2);
     assert!(host.notices.is_empty());
     slew(&mut host, ms(100));
-    assert!(!is_safe(&host), "nobody can know yet");
+    assert!(!is_safe(&host), "no one can know yet");
     slew(&mut host, ms(1_900));
     assert_eq!(host.notices.len(), 1, "{:?}", host.notices);
     assert!(is_safe(&host));
@@ -57,7 +58,7 @@ fn what_is_held_ends_before_the_store_frees_it_once_slewing_was_noticed() {
     assert!(is_safe(&host) && host.is_held(LOCK));
 }
 
-/// Another server's clock may be anywhere, and its rate as well.
+/// Another server's clock may show any time, and run at another rate.
 #[test]
 fn the_clocks_of_a_cluster_are_not_compared() {
     let mut host = Host::new();
@@ -80,7 +81,7 @@ fn a_margin_out_of_bounds_is_refused_with_its_name_and_the_bounds() {
     for margin in [0, 999, 250_001, u32::MAX] {
         let mut settings = Settings::new(ClientId(7));
         settings.drift_margin = margin;
-        let error = settings.checked().expect_err("it is out of bounds");
+        let error = settings.checked().expect_err("the margin is out of bounds");
         assert!(error.is_config());
         let says = error.to_string();
         assert!(
@@ -90,9 +91,9 @@ fn a_margin_out_of_bounds_is_refused_with_its_name_and_the_bounds() {
     }
 }
 
-/// Catches an event that a reader misses for good since it came later, or was slow.
+/// Catches an event that a reader misses for good because it subscribed later, or was slow.
 #[test]
-fn readers_of_all_locks_are_told_whenever_they_begin() {
+fn readers_of_all_locks_are_told_whenever_they_subscribe() {
     let (one, all, late) = (ReaderId(1), ReaderId(2), ReaderId(3));
     let mut host = busy();
     let mut hub = Hub::<()>::default();

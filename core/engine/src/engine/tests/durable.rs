@@ -1,4 +1,4 @@
-//! Locks that count only with their copies.
+//! Locks that count only once their copies exist.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::protocol::Durability;
 
 const OTHER: LockId = LockId(2);
 
-/// Its locks need two replicas, which they get.
+/// Returns a host whose locks need two replicas, and get them.
 fn host() -> Host {
     let mut host = Host::new();
     host.durability = Some(Durability {
@@ -22,9 +22,9 @@ fn host() -> Host {
     host
 }
 
-/// Catches a lock that counts with too few copies, and one that is kept then.
+/// Catches a lock that counts with too few copies, and one that is kept in that case.
 #[test]
-fn too_few_copies_are_told_and_the_lock_is_given_back() {
+fn too_few_copies_are_reported_and_the_lock_is_given_back() {
     let mut host = host();
     host.hold(LOCK);
     host.copies = Ok([1, 1]);
@@ -41,9 +41,9 @@ fn too_few_copies_are_told_and_the_lock_is_given_back() {
     assert!(host.is_held(LOCK));
 }
 
-/// Catches a server that is asked for another thing than its disk, and numbers that are taken for others.
+/// Catches a server that is asked for something other than its disk, and swapped numbers.
 #[test]
-fn each_copy_is_asked_for_and_weighed() {
+fn each_kind_of_copy_is_requested_and_weighed() {
     let replicas = Durability {
         replicas: 1,
         timeout: 10,
@@ -60,7 +60,7 @@ fn each_copy_is_asked_for_and_weighed() {
     };
     assert_eq!(replicas.command(), ["WAIT", "1", "10"]);
     let short = replicas.within(Duration::ZERO);
-    assert_eq!(short.command()[2], "1", "0 would be for ever");
+    assert_eq!(short.command()[2], "1", "0 would wait forever");
     assert_eq!(disk.command(), ["WAITAOF", "1", "0", "70"]);
     assert_eq!(both.command(), ["WAITAOF", "1", "1", "70"]);
     let cases: [(_, &[u64], _); 9] = [
@@ -93,7 +93,7 @@ fn each_copy_is_asked_for_and_weighed() {
 
 /// Catches a lock that stays taken because the server refuses to wait.
 #[test]
-fn a_refusal_to_wait_is_told_and_the_lock_is_given_back() {
+fn a_refusal_to_wait_is_reported_and_the_lock_is_given_back() {
     let refusals = [
         (ErrorKind::Store, ErrorKind::Unsupported),
         (ErrorKind::Auth, ErrorKind::Auth),
@@ -107,9 +107,9 @@ fn a_refusal_to_wait_is_told_and_the_lock_is_given_back() {
     }
 }
 
-/// Catches an acquisition that is given up because nobody knows of its copies, and one with a new id.
+/// Catches an acquisition that is given up because its copies are not known, and a retry with a new lease ID.
 #[test]
-fn an_unknown_outcome_is_asked_for_again() {
+fn an_acquisition_with_an_unknown_outcome_is_retried() {
     let mut host = host();
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
@@ -119,12 +119,12 @@ fn an_unknown_outcome_is_asked_for_again() {
     host.reply(&sent, Err(lost));
     host.net = Net::Up;
     host.advance(ms(100));
-    assert_eq!(host.grant(call).token.get(), 1, "it is the same tenure");
+    assert_eq!(host.grant(call).token.get(), 1, "the tenure is the same");
 }
 
-/// Catches batches that wait behind one another, or hold up what has nothing to do with them.
+/// Catches batches that wait for each other, or that hold up unrelated operations.
 #[test]
-fn one_batch_waits_at_a_time_and_all_else_leaves_without_it() {
+fn one_batch_waits_for_copies_at_a_time_and_the_rest_leaves_without_it() {
     let mut host = host();
     host.net = Net::Hold;
     let first = host.acquire(LOCK, Wait::Never);
@@ -147,9 +147,9 @@ fn one_batch_waits_at_a_time_and_all_else_leaves_without_it() {
     }
 }
 
-/// Catches copies of one kind that are asked for another kind of lock, in the same batch.
+/// Catches a batch that mixes locks which need different kinds of copies.
 #[test]
-fn what_needs_other_copies_leaves_apart() {
+fn operations_that_need_different_copies_leave_apart() {
     let mut host = host();
     host.net = Net::Hold;
     host.acquire(LOCK, Wait::Never);
@@ -165,9 +165,9 @@ fn what_needs_other_copies_leaves_apart() {
     host.grant(third);
 }
 
-/// Catches a connection that is replaced because what came behind a `WAIT` was late.
+/// Catches a connection that is replaced because replies behind a `WAIT` were late.
 #[test]
-fn what_is_late_behind_it_says_nothing_of_the_connection() {
+fn late_replies_behind_a_wait_do_not_make_the_connection_suspect() {
     let mut host = host();
     let late = |host: &mut Host| {
         host.durability = None;
@@ -183,12 +183,12 @@ fn what_is_late_behind_it_says_nothing_of_the_connection() {
     assert!(host.suspected.is_empty(), "{:?}", host.suspected);
     host.answer_all();
     late(&mut host);
-    assert!(!host.suspected.is_empty(), "now it says something");
+    assert!(!host.suspected.is_empty(), "now the timeouts count");
 }
 
-/// Catches a lock that counts because a push says so, of which no replica has heard yet.
+/// Catches a lock that counts because of a push, although no replica has heard of it yet.
 #[test]
-fn a_lock_that_is_handed_over_is_asked_for() {
+fn a_durable_lock_that_is_handed_over_is_requested() {
     let mut host = host();
     let call = in_line(&mut host);
     host.net = Net::Hold;
@@ -203,25 +203,28 @@ fn a_lock_that_is_handed_over_is_asked_for() {
     host.answer_next();
     assert_eq!(host.grant(call).token.get(), 2);
     let until = host.held_until(LOCK);
-    assert!(until + ms(100) >= host.now + TTL, "for its time to live");
+    assert!(
+        until + ms(100) >= host.now + TTL,
+        "the lease has its full time to live"
+    );
 
     let mut host = self::host();
     let call = in_line(&mut host);
     host.copies = Ok([1, 0]);
     host.stranger_releases(LOCK);
     assert_eq!(host.error(call), ErrorKind::NotReplicated);
-    assert!(!host.is_taken(LOCK), "it was given back");
+    assert!(!host.is_taken(LOCK), "the lock was given back");
 }
 
 /// Catches a deadline that is later than what the copies know.
 #[test]
 fn a_renewal_with_too_few_copies_does_not_extend() {
-    for looks in [false, true] {
+    for by_hand in [false, true] {
         let mut host = host();
         let lease = host.hold(LOCK);
         host.copies = Ok([1, 1]);
         host.forget();
-        if looks {
+        if by_hand {
             let call = host.renew(lease.lease);
             assert_eq!(host.error(call), ErrorKind::NotReplicated);
         }
@@ -239,13 +242,13 @@ fn a_renewal_with_too_few_copies_does_not_extend() {
         let told = host.told();
         assert_eq!(told.last().map(String::as_str), Some("lost: expired"));
         assert_eq!(host.last_told().at, until - LEAD);
-        assert!(!host.is_taken(LOCK), "it was given back");
+        assert!(!host.is_taken(LOCK), "the lock was given back");
     }
 }
 
-/// Catches leases that spend most of their time with waiting.
+/// Catches leases that spend most of their time waiting for copies.
 #[test]
-fn a_lease_waits_for_a_third_of_its_time_at_the_most() {
+fn a_lease_waits_for_copies_for_a_third_of_its_time_at_most() {
     let mut host = host();
     host.ttl = ms(300);
     host.hold(LOCK);
@@ -256,9 +259,9 @@ fn a_lease_waits_for_a_third_of_its_time_at_the_most() {
     assert!(timeouts.iter().all(|timeout| *timeout == 100));
 }
 
-/// Catches a release, or a question, that waits for copies which nobody needs.
+/// Catches a release or a query that waits for copies without a need.
 #[test]
-fn only_what_takes_or_keeps_a_lock_waits() {
+fn only_acquisitions_and_renewals_wait_for_copies() {
     let mut host = host();
     let lease = host.hold(LOCK);
     host.renew(lease.lease);

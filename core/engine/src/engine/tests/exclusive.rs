@@ -11,9 +11,9 @@ fn exclusive() -> Host {
     host
 }
 
-/// Catches a handle that is one owner: all would have it at once.
+/// Catches a handle that acts as one owner, so that all its acquisitions would hold the lock at once.
 #[test]
-fn acquisitions_of_one_handle_have_the_lock_one_after_the_other() {
+fn acquisitions_of_one_handle_hold_the_lock_one_after_the_other() {
     let mut host = exclusive();
     let calls = [(); 4].map(|()| host.acquire(LOCK, Wait::Forever));
     let refused = host.acquire(LOCK, Wait::Never);
@@ -47,9 +47,9 @@ fn a_cancelled_acquisition_leaves_the_others_of_its_handle_alone() {
     assert_eq!(host.grant(calls[2]).token.get(), 2);
 }
 
-/// Catches a search through all of a handle's acquisitions for each, and a question for each.
+/// Catches a search through all of a handle's acquisitions for each one, and a request for each.
 #[test]
-fn many_acquisitions_of_one_handle_ask_for_no_more_than_those_of_many_handles() {
+fn many_acquisitions_of_one_handle_send_no_more_than_those_of_many_handles() {
     let asked = |lock_of: fn(u64) -> LockId| {
         let mut host = exclusive();
         let mut calls = Vec::new();
@@ -66,7 +66,7 @@ fn many_acquisitions_of_one_handle_ask_for_no_more_than_those_of_many_handles() 
     assert_eq!(asked(|_| LOCK), asked(|number| LockId(number + 1)));
 }
 
-/// The store forgot who had the lock, so two of one handle believe that they have it.
+/// The store lost the holder, so two acquisitions of one handle believe that they hold the lock.
 #[test]
 fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
     let mut host = exclusive();
@@ -88,7 +88,11 @@ fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
         .told()
         .into_iter()
         .filter(|told| told.starts_with("lost"));
-    assert_eq!(lost.count(), 1, "the first is gone, the second is renewed");
+    assert_eq!(
+        lost.count(),
+        1,
+        "the first lease is lost, and the second is renewed"
+    );
     assert_eq!(host.engine.held(host.now, LOCK).count(), 1);
     let gone = host.release(leases[0]);
     assert_eq!(host.error(gone), ErrorKind::NotHeld);
@@ -96,9 +100,9 @@ fn a_reader_of_a_handle_sees_all_its_leases_and_the_loss_of_each() {
     assert_eq!(host.engine.held(host.now, LOCK).count(), 0);
 }
 
-/// Catches an end of the events before the last of them.
+/// Catches a stream that ends before its last event.
 #[test]
-fn a_handle_is_closed_after_the_last_of_its_releases() {
+fn a_handle_is_closed_after_its_last_release() {
     let mut host = exclusive();
     let first = host.acquire(LOCK, Wait::Never);
     host.servers[0].flush();
@@ -117,7 +121,7 @@ fn a_handle_is_closed_after_the_last_of_its_releases() {
     assert!(host.engine.is_idle());
 }
 
-/// It would mix up two tenures.
+/// A reused lease ID would mix up two tenures.
 #[test]
 fn a_lease_id_that_is_in_use_is_refused() {
     let (mut host, lease) = Host::holding();

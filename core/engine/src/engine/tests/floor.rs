@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId, Op, Renew};
 use crate::token::FencingToken;
 
-/// Greater than any token by the clock of the tests' server, at least by this.
+/// Returns a token above all tokens by the test server's clock, by at least `more`.
 fn floor(more: u64) -> FencingToken {
     FencingToken::new(FencingToken::MAX.get() / 2 + more).expect("a valid token")
 }
@@ -16,7 +16,7 @@ impl Host {
         self.servers[0].last_token(self.server_now(), &key(LOCK))
     }
 
-    /// What the renewals had that were sent.
+    /// The floors of the renewals that were sent.
     fn floors(&self) -> Vec<Option<FencingToken>> {
         let ops = self.log.iter().flat_map(|sent| &sent.batch);
         let floor = |op: &Op| match &op.command {
@@ -41,16 +41,16 @@ fn the_next_token_is_greater_and_the_tenures_own_stays() {
     assert_eq!(floors[0], Some(floor(1)));
     assert!(
         floors.len() > 2 && floors[1..].iter().all(Option::is_none),
-        "once is enough: {floors:?}"
+        "one confirmed floor is enough: {floors:?}"
     );
     host.release(own.lease);
     assert_eq!(host.hold(LOCK).token, floor(2));
 }
 
-/// Catches a floor that is forgotten with the call, and one that is taken for raised because the
-/// store may have heard of it.
+/// Catches a floor that is forgotten with its call, and one that counts as raised although the store may not
+/// have received it.
 #[test]
-fn every_renewal_has_it_until_one_succeeds() {
+fn every_renewal_carries_the_floor_until_one_succeeds() {
     for net in [Net::LoseRequests, Net::LoseReplies] {
         let (mut host, lease) = Host::holding();
         host.net = net;
@@ -64,12 +64,16 @@ fn every_renewal_has_it_until_one_succeeds() {
         host.forget();
         host.advance(TTL);
         let floors = host.floors();
-        assert_eq!(floors[..2], [Some(floor(2)), None], "the highest, once");
+        assert_eq!(
+            floors[..2],
+            [Some(floor(2)), None],
+            "the highest floor is sent once"
+        );
         assert_eq!(host.last_token(), Some(floor(2).get()));
     }
 }
 
-/// Catches an answer to a renewal that had a lower floor, or none, that is taken for one to this.
+/// Catches the answer to a renewal with a lower floor, or none, that is taken for the answer to this one.
 #[test]
 fn a_call_waits_for_a_renewal_that_has_its_floor() {
     let (mut host, lease) = Host::holding();
@@ -97,9 +101,9 @@ fn a_call_waits_for_a_renewal_that_has_its_floor() {
     assert_eq!(host.last_token(), Some(floor(3).get()));
 }
 
-/// What only looks whether the lock is still there has it too, but may have left before.
+/// A check carries the floor too, except that it may have left before the call.
 #[test]
-fn a_call_does_not_take_a_look_for_its_renewal() {
+fn a_call_does_not_take_a_check_for_its_renewal() {
     for fixed in [false, true] {
         let mut host = Host::new();
         host.fixed = fixed;

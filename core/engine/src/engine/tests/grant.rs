@@ -1,4 +1,4 @@
-//! The deadline of a lock that was handed over: what the clocks tell of it.
+//! The deadline of a lock that was handed over, as bounded by the clocks.
 
 use std::time::Duration;
 
@@ -10,20 +10,19 @@ use crate::protocol::{Grant, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
-/// For so long the store gives a lock to whom it has not heard of.
+/// How long a pushed grant keeps the lock for its waiter.
 const PROMISED: Duration = Duration::from_secs(WINDOW.as_secs() / 2);
 
-/// One grant, told late, by clocks that are not what they were when they were compared.
+/// One grant that is reported late, after the clocks changed since they were compared.
 struct Case {
-    /// How long the question took whose answer the clocks were compared by, to the store and
-    /// back.
+    /// How long the request and its reply took by which the clocks were compared.
     latency: (Duration, Duration),
-    /// How long ago that was when the lock was granted, and how long the push took.
+    /// How long before the grant that was, and how long the push took.
     age: Duration,
     delay: Duration,
-    /// By how many parts in a million the server's clock is fast.
+    /// By how many parts per million the server's clock is fast.
     rate: i64,
-    /// By how many milliseconds it was set in between.
+    /// By how many milliseconds the server's clock was set in between.
     step: i64,
 }
 
@@ -59,17 +58,17 @@ impl Case {
         ages.into_iter().flat_map(per_age)
     }
 
-    /// Lets time pass for both clocks, in steps so that the store's differs by its rate.
+    /// Lets time pass for both clocks, in steps, so that the store's clock differs by its rate.
     fn pass(&self, host: &mut Host, time: Duration) {
         host.sleep(time);
         let millis = i64::try_from(time.as_millis()).expect("a short time");
         host.epoch = host.epoch.saturating_add_signed(millis * self.rate / 1_000);
     }
 
-    /// When the lock was granted, and the call that waited for it.
+    /// Returns when the lock was granted, and the call that waited for it.
     fn play(&self, host: &mut Host) -> (Timestamp, CallId) {
         let call = in_line(host);
-        // An answer from long before would say more of the clocks than a slow one.
+        // An answer from long before would give better bounds on the clocks than a slow one.
         host.net = Net::Hold;
         host.connect(0);
         let probe = host.take();
@@ -91,8 +90,8 @@ impl Case {
     }
 }
 
-/// Catches a deadline that counts from the push's arrival, or from clocks that nobody compares:
-/// two would hold the lock.
+/// Catches a deadline that counts from the push's arrival, or from clocks that were not compared: two holders
+/// would have the lock.
 #[test]
 fn the_deadline_of_a_grant_is_never_later_than_the_stores_expiry() {
     let (mut held, mut asked) = (0, 0);
@@ -122,21 +121,21 @@ fn the_deadline_of_a_grant_is_never_later_than_the_stores_expiry() {
         if step != 0 {
             continue;
         }
-        // A clock that is fast by a thousandth ends it so much sooner.
+        // A clock that is fast by a thousandth ends the lease sooner by that much.
         let true_end = granted + PROMISED - PROMISED / 1_000 * u32::from(rate > 0);
         assert!(
             deadline <= true_end,
             "{story}: {deadline:?} and {true_end:?}"
         );
         assert!(host.grant(call).began <= granted, "{story}");
-        // It is not needlessly early either.
+        // Nor is the deadline needlessly early.
         let slack = latency.0 + latency.1 + (age + delay + PROMISED) * 4 / 1_000 + ms(2);
         assert!(deadline + slack >= true_end, "{story}: {deadline:?}");
     }
     assert!(held > 200 && asked > 100, "{held} held, {asked} asked");
 }
 
-/// Steady clocks and a push in time: it is held, whatever the rest.
+/// With steady clocks and a push in time, the lock is held, whatever the other conditions.
 #[test]
 fn a_grant_in_time_is_held_at_once() {
     let in_time = |case: &Case| case.step == 0 && case.delay < ms(1_000) && case.age < ms(2_000);

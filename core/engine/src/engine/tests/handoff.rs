@@ -1,4 +1,4 @@
-//! The lock is handed to a waiter, which hears of it by a push.
+//! Handing the lock to a waiter, which hears of it by a push.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use super::line::{handed, in_line};
 use crate::engine::{Acquired, Answer, CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
-/// What a claim with [`TTL`] has to take the lock up.
+/// The time that a claim with [`TTL`] has to take the lock up.
 pub(super) const WINDOW: Duration = Duration::from_secs(12);
-/// What a grant says at the most.
+/// The most that a grant promises.
 pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
-/// The waiter's lease.
+/// Returns the waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {
-    host.engine.acquiring().expect("one waits")
+    host.engine.acquiring().expect("a waiter is in the queue")
 }
 
-/// A waiter's question is under way, unexecuted; it was in line before.
+/// Returns a waiter in the queue whose next request is in flight and not executed yet.
 fn with_a_question_under_way(host: &mut Host) -> CallId {
     let call = in_line(host);
     host.net = Net::Hold;
@@ -38,7 +38,10 @@ fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     let (now, grant) = (host.now, host.grant(call));
     assert_eq!(host.answered(call), now);
     assert_eq!(grant.token.get(), 2);
-    assert!(grant.deadline <= now + PROMISE, "what the store told it");
+    assert!(
+        grant.deadline <= now + PROMISE,
+        "the deadline is within the grant's promise"
+    );
     assert!(grant.deadline >= now + PROMISE - ms(100));
     assert_eq!(grant.waited, now.since(asked));
     assert!(grant.began <= now && grant.began + ms(50) >= now);
@@ -54,14 +57,14 @@ fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     assert_eq!(
         host.ops(),
         ["renew"],
-        "the next comes after a third of its time"
+        "the next renewal comes after a third of the time to live"
     );
     host.advance(ms(5_000));
     assert_eq!(host.ops(), ["renew", "renew"]);
 }
 
-/// Catches a fixed lock that lives only for as long as it had to take the lock up, and one that
-/// is renewed for ever.
+/// Catches a fixed lock that lives only as long as it had to take the lock up, and one that is renewed
+/// forever.
 #[test]
 fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     let mut host = Host::new();
@@ -77,10 +80,9 @@ fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     assert_eq!(host.last_told().at, deadline - LEAD);
 }
 
-/// Catches a grant that is not confirmed and of which nobody hears, and a fixed lock that tries
-/// once.
+/// Catches a missing confirmation that is not reported, and a fixed lock that tries only once to confirm.
 #[test]
-fn without_a_confirmation_it_is_at_risk_and_lost_when_the_promise_ends() {
+fn without_a_confirmation_a_lock_is_at_risk_and_lost_when_the_promise_ends() {
     for fixed in [true, false] {
         let mut host = Host::new();
         host.fixed = fixed;
@@ -98,7 +100,7 @@ fn without_a_confirmation_it_is_at_risk_and_lost_when_the_promise_ends() {
     }
 }
 
-/// The renewal of a fixed lock stops when it was confirmed, not before.
+/// The renewal of a fixed lock stops once the store confirms it, and not before.
 #[test]
 fn a_fixed_lock_is_confirmed_after_a_reconnect() {
     let mut host = Host::new();
@@ -117,10 +119,10 @@ fn a_fixed_lock_is_confirmed_after_a_reconnect() {
     assert_eq!(host.ops(), ["renew"]);
 }
 
-/// Its time to live is shorter than its window, and the push took longer: the store still keeps
-/// the lock for it.
+/// The time to live is shorter than the window, and the push took longer than that: the store still keeps the
+/// lock for the waiter.
 #[test]
-fn a_grant_that_comes_too_late_is_asked_about_and_may_still_be_had() {
+fn a_late_grant_is_checked_and_may_still_be_valid() {
     let mut host = Host::new();
     (host.ttl, host.pushes) = (ms(200), Pushes::Hold);
     let call = in_line(&mut host);
@@ -133,9 +135,9 @@ fn a_grant_that_comes_too_late_is_asked_about_and_may_still_be_had() {
     assert_eq!(host.told(), ["acquired 2"]);
 }
 
-/// The machine slept over the window, and somebody else has the lock since.
+/// The machine slept through the window, and another client has the lock since.
 #[test]
-fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
+fn a_waiter_whose_grant_comes_after_its_window_rejoins_the_queue() {
     let (mut host, call) = handed();
     host.sleep(WINDOW + ms(1));
     host.stranger_acquires(LOCK, TTL);
@@ -148,9 +150,9 @@ fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
     assert_eq!(host.grant(call).token.get(), 4);
 }
 
-/// After a reconnect the server may be another one, and its clock is not known.
+/// After a reconnect the server may be a different one, and its clock is not known.
 #[test]
-fn a_grant_without_a_known_clock_is_asked_about() {
+fn a_grant_without_a_known_clock_is_checked() {
     let (mut host, call) = handed();
     host.net = Net::Hold;
     host.connect(0);
@@ -164,7 +166,7 @@ fn a_grant_without_a_known_clock_is_asked_about() {
 }
 
 #[test]
-fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
+fn a_grant_without_a_connection_is_checked_after_a_reconnect() {
     let (mut host, call) = handed();
     host.disconnect();
     host.push_next();
@@ -173,9 +175,9 @@ fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
     assert_eq!(host.grant(call).token.get(), 2);
 }
 
-/// The push comes by another connection than the answers, and may overtake them.
+/// The push and the answers use different connections, so the push may arrive first.
 #[test]
-fn the_late_answer_to_a_question_from_before_the_grant_changes_nothing() {
+fn a_late_answer_to_a_request_from_before_the_grant_changes_nothing() {
     for granted_first in [false, true] {
         let mut host = Host::new();
         let call = with_a_question_under_way(&mut host);
@@ -201,14 +203,18 @@ fn the_late_answer_to_a_question_from_before_the_grant_changes_nothing() {
         host.release(grant.lease);
         host.advance(TTL);
         let ops = host.ops();
-        assert_eq!(ops, ["acquire", "renew", "release"], "nothing was in doubt");
+        assert_eq!(
+            ops,
+            ["acquire", "renew", "release"],
+            "the acquisition left no doubt"
+        );
         assert!(!host.is_taken(LOCK) && host.engine.is_idle());
     }
 }
 
-/// The question from before the grant arrives at the store after the release.
+/// The request from before the grant arrives at the store after the release.
 #[test]
-fn a_question_that_outlives_the_tenure_leaves_no_ghost_in_the_line() {
+fn a_request_that_outlives_the_tenure_leaves_no_ghost_in_the_queue() {
     for next in [false, true] {
         let mut host = Host::new();
         let call = with_a_question_under_way(&mut host);
@@ -231,7 +237,7 @@ fn a_question_that_outlives_the_tenure_leaves_no_ghost_in_the_line() {
     }
 }
 
-/// The release of a waiter that was cancelled was on its way when the lock was handed to it.
+/// The release of a cancelled waiter was in flight when the lock was handed to it.
 #[test]
 fn a_grant_after_a_cancel_goes_on_to_the_next() {
     let mut host = Host::new();
@@ -247,13 +253,12 @@ fn a_grant_after_a_cancel_goes_on_to_the_next() {
     assert_eq!(
         host.stranger_leaves(LOCK, 1),
         Reply::Released,
-        "it had the lock"
+        "the lease had the lock"
     );
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// A late question took the place again that was given up; it is handed the lock, which others
-/// wait for.
+/// A late request took the queue entry again that was given up. It gets the lock, for which others wait.
 #[test]
 fn a_grant_to_a_ghost_is_given_back_at_once() {
     let mut host = Host::new();
@@ -267,20 +272,24 @@ fn a_grant_to_a_ghost_is_given_back_at_once() {
     host.forget();
     let start = host.now;
     host.stranger_releases(LOCK);
-    assert_eq!(host.times_of("release"), [start], "not when the doubt ends");
+    assert_eq!(
+        host.times_of("release"),
+        [start],
+        "the release does not wait for the end of the doubt"
+    );
     assert_eq!(
         host.stranger_leaves(LOCK, 1),
         Reply::Released,
-        "it had the lock"
+        "the lease had the lock"
     );
     host.advance(TTL);
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
     assert_eq!(host.told(), [""; 0]);
 }
 
-/// Catches a wait that is counted for the acquisition and not for each caller.
+/// Catches a wait that is measured for the acquisition instead of for each caller.
 #[test]
-fn each_caller_is_told_how_long_it_waited_itself() {
+fn each_caller_is_told_its_own_waiting_time() {
     let mut host = Host::new();
     let start = host.now;
     let first = in_line(&mut host);
@@ -298,9 +307,9 @@ fn each_caller_is_told_how_long_it_waited_itself() {
     assert!(host.is_taken(LOCK), "three leases share it");
 }
 
-/// An answer's tenure began when its question was sent, or later.
+/// A tenure from an answer began when its request was sent, or later.
 #[test]
-fn a_tenure_from_an_answer_began_with_its_question() {
+fn a_tenure_from_an_answer_began_with_its_request() {
     let mut host = Host::on(Net::Hold);
     let sent = host.now;
     let call = host.acquire(LOCK, Wait::Forever);
@@ -310,7 +319,7 @@ fn a_tenure_from_an_answer_began_with_its_question() {
     assert_eq!((grant.began, grant.waited), (sent, ms(300)));
 }
 
-/// The same push again, as after a proxy's retry.
+/// A repeated push, as after a proxy's retry.
 #[test]
 fn a_grant_that_is_told_twice_counts_once() {
     let (mut host, call) = handed();
@@ -325,9 +334,9 @@ fn a_grant_that_is_told_twice_counts_once() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// Nothing is lost with a reply that says who is next.
+/// Losing a reply that names the next waiter loses nothing.
 #[test]
-fn a_handover_whose_reply_is_lost_is_found_out() {
+fn a_handover_whose_reply_is_lost_is_noticed() {
     let mut host = Host::new();
     let first = host.hold(LOCK);
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
@@ -340,16 +349,16 @@ fn a_handover_whose_reply_is_lost_is_found_out() {
     assert_eq!(
         host.outcome(release),
         &Answer::Release(Ok(())),
-        "its retry finds it taken"
+        "the retry finds the lock taken"
     );
     assert!(host.is_held(LockId(2)));
     host.release(lease);
     assert!(!host.is_taken(LOCK));
 }
 
-/// No push is needed, and no renewal: the reply to the release gives the whole time to live.
+/// The waiter needs neither a push nor a renewal: the reply to the release grants the whole time to live.
 #[test]
-fn a_release_hands_over_to_the_next_of_the_same_locker_by_its_reply() {
+fn the_reply_to_a_release_hands_the_lock_to_a_waiter_of_the_same_locker() {
     let mut host = Host::new();
     host.pushes = Pushes::Drop;
     let first = host.hold(LOCK);
@@ -364,7 +373,7 @@ fn a_release_hands_over_to_the_next_of_the_same_locker_by_its_reply() {
     assert!(host.held_until(LockId(2)) <= host.now + TTL);
 }
 
-/// Who had the lock, who is next in line for it, and the release, which has not arrived yet.
+/// Returns the holder's tenure, the next waiter's call, and the release, which has not arrived yet.
 fn released_with_one_in_line(host: &mut Host) -> (Acquired, CallId, Sent) {
     let first = host.hold(LOCK);
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
@@ -373,13 +382,13 @@ fn released_with_one_in_line(host: &mut Host) -> (Acquired, CallId, Sent) {
     (first, other, host.take())
 }
 
-/// A stale reply hands over nothing: the server said later that somebody else has the lock.
+/// A stale reply hands over nothing: the server later reported another holder.
 #[test]
-fn a_handover_that_is_old_news_is_not_believed() {
+fn an_outdated_handover_is_not_trusted() {
     let mut host = Host::new();
     let (_, other, release) = released_with_one_in_line(&mut host);
     let handed = host.execute(&release);
-    // Somebody frees it by force, and a stranger takes it, before the reply is here.
+    // Another client frees the lock by force, and a stranger takes it, before the reply arrives.
     host.stranger_force_releases(LOCK);
     host.stranger_acquires(LOCK, TTL);
     host.advance(TTL / 5);
@@ -390,7 +399,7 @@ fn a_handover_that_is_old_news_is_not_believed() {
     assert!(host.is_open(other));
 }
 
-/// A renewal that finds the lock gone says so: nobody holds on to a grant that was not kept.
+/// The renewal finds the lock gone, so the waiter does not keep a grant that the store did not keep.
 #[test]
 fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     let mut host = Host::new();
@@ -403,10 +412,10 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     assert_eq!(host.told(), ["acquired 2", "lost: deleted"]);
 }
 
-/// The release was given up by then, and its request forgotten; who is next in line learns of it all
-/// the same, and asks, because nobody knows when the request left.
+/// The release was given up by then, and its request forgotten. The next waiter learns of the handover
+/// anyway. It asks, because the time at which the request left is no longer known.
 #[test]
-fn a_handover_that_comes_late_is_taken_up() {
+fn a_late_handover_is_taken_up() {
     let mut host = Host::new();
     let (first, other, release) = released_with_one_in_line(&mut host);
     host.net = Net::Up;

@@ -1,4 +1,4 @@
-//! Adds to the host what only the engine's own tests need: a look inside, and other programs.
+//! The parts of the test host that only the engine's own tests need: access to internals, and other programs.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::protocol::{
 pub(super) use crate::testing::*;
 use crate::token::FencingToken;
 
-/// The lead by which a lease of half a second or more is lost before its deadline.
+/// How long before its deadline a lease of half a second or more is lost.
 pub(super) const LEAD: Duration = Duration::from_millis(50);
-/// A time in which any renewal or retry has come.
+/// A time that is long enough for any renewal or retry.
 pub(super) const SOON: Duration = Duration::from_millis(300);
-/// The leases of other programs, by number; the first of them is the stranger's.
+/// The lease IDs of other programs, by number. The first one is the stranger's.
 const STRANGERS: u128 = 0xdead << 64;
 
-/// A look inside.
+/// Access to internals.
 impl Engine {
-    /// Returns the number of contenders, and that number with the releases under way.
+    /// Returns the number of contenders, and the number of contenders and releases.
     pub(super) fn tables(&self) -> (usize, usize) {
         match &self.0 {
             Kind::Single(single) => (single.locks.contenders.len(), single.locks.len()),
@@ -36,7 +36,7 @@ impl Engine {
         match &self.0 {
             Kind::Single(single) => single,
             #[cfg(feature = "quorum")]
-            Kind::Quorum(_) => panic!("it is of several servers"),
+            Kind::Quorum(_) => panic!("this engine has several servers"),
         }
     }
 
@@ -44,11 +44,11 @@ impl Engine {
         match &mut self.0 {
             Kind::Single(single) => single,
             #[cfg(feature = "quorum")]
-            Kind::Quorum(_) => panic!("it is of several servers"),
+            Kind::Quorum(_) => panic!("this engine has several servers"),
         }
     }
 
-    /// Returns the lease id of a contender that wants a lock, if there is one.
+    /// Returns the lease ID of a contender that is acquiring, if there is one.
     pub(super) fn acquiring(&self) -> Option<LeaseId> {
         let mut contenders = self.single().locks.contenders.values();
         let acquiring = contenders.find(|contender| contender.is_acquiring());
@@ -90,7 +90,7 @@ impl Input {
 
 /// Other programs.
 impl Host {
-    /// Another program asks for the lock, and does not wait.
+    /// Lets another program ask for the lock without waiting.
     pub(super) fn stranger_acquires(&mut self, lock: LockId, ttl: Duration) -> Reply {
         self.ask(Command::Acquire(Acquire {
             key: key(lock),
@@ -100,7 +100,7 @@ impl Host {
         }))
     }
 
-    /// Another program gives up the lock, which it has.
+    /// Lets another program release the lock that it holds.
     pub(super) fn stranger_releases(&mut self, lock: LockId) {
         let reply = self.ask(Command::Release(Release {
             key: key(lock),
@@ -110,7 +110,7 @@ impl Host {
         assert_eq!(reply, Reply::Released);
     }
 
-    /// One more program, which is told nothing, takes its place in line or confirms it.
+    /// Lets one more program, which hears no pushes, join the queue or confirm its place.
     pub(super) fn stranger_waits(&mut self, lock: LockId, number: u128) -> Reply {
         self.ask(Command::Acquire(Acquire {
             key: key(lock),
@@ -120,7 +120,7 @@ impl Host {
         }))
     }
 
-    /// It does not wait any longer, or gives up the lock that it was handed.
+    /// Lets that program leave the queue, or release the lock that it was handed.
     pub(super) fn stranger_leaves(&mut self, lock: LockId, number: u128) -> Reply {
         self.ask(Command::Release(Release {
             key: key(lock),
@@ -129,7 +129,7 @@ impl Host {
         }))
     }
 
-    /// Returns true if anybody holds the lock at the first server.
+    /// Returns true if the first server has a holder for the lock.
     pub(super) fn is_taken(&self, lock: LockId) -> bool {
         self.servers[0]
             .tenure(self.server_now(), &key(lock))
@@ -138,9 +138,9 @@ impl Host {
 }
 
 impl Host {
-    /// Another program frees the lock of whoever has it.
+    /// Lets another program free the lock by force.
     pub(super) fn stranger_force_releases(&mut self, lock: LockId) {
-        let token = self.token_of(lock).expect("somebody has it");
+        let token = self.token_of(lock).expect("the lock has a holder");
         let key = key(lock);
         let reply = self.ask(Command::ForceRelease(ForceRelease { key, token }));
         assert_eq!(reply, Reply::Released);

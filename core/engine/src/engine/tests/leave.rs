@@ -1,4 +1,4 @@
-//! Leaving the line: nobody keeps a place that nobody waits in.
+//! Leaving the queue: no entry stays behind without a waiter.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
 use super::line::{LONG, assert_nobody_waits, claims, in_line};
@@ -19,9 +19,9 @@ fn a_waiter_that_is_cancelled_gives_up_exactly_its_claim() {
     assert_nobody_waits(&host);
 }
 
-/// The heartbeat was under way when the waiter was cancelled, and may act after its release.
+/// The heartbeat was in flight when the waiter was cancelled, and may act after the release.
 #[test]
-fn a_question_of_unknown_outcome_makes_it_leave_twice() {
+fn a_heartbeat_with_an_unknown_outcome_makes_the_waiter_leave_twice() {
     let mut host = Host::new();
     let call = in_line(&mut host);
     host.net = Net::Hold;
@@ -39,10 +39,10 @@ fn a_question_of_unknown_outcome_makes_it_leave_twice() {
     assert!(host.engine.is_idle());
 }
 
-/// The heartbeat's answer settles it; but the heartbeat may have been executed after the release, which is
-/// why that is sent once more.
+/// The heartbeat's answer settles the doubt. The server may have executed the heartbeat after the release, so
+/// the release is sent again.
 #[test]
-fn a_question_that_is_answered_after_all_makes_it_leave_once_more() {
+fn a_heartbeat_that_is_answered_late_makes_the_waiter_leave_once_more() {
     let mut host = Host::new();
     let call = in_line(&mut host);
     host.net = Net::Hold;
@@ -56,9 +56,9 @@ fn a_question_that_is_answered_after_all_makes_it_leave_once_more() {
     assert!(host.engine.is_idle());
 }
 
-/// A claim whose first answer was lost may be in line though nobody was told a place.
+/// A claim whose first answer was lost may be in the queue although its caller never got a position.
 #[test]
-fn a_waiter_that_was_never_told_its_place_leaves_it_too() {
+fn a_waiter_that_was_never_told_its_position_leaves_the_queue_too() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::LoseReplies;
@@ -73,7 +73,7 @@ fn a_waiter_that_was_never_told_its_place_leaves_it_too() {
 }
 
 #[test]
-fn a_call_whose_time_is_over_leaves_the_line_at_that_moment() {
+fn a_call_leaves_the_queue_at_its_timeout() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     let until = host.now + ms(7_000);
@@ -90,7 +90,7 @@ fn a_call_whose_time_is_over_leaves_the_line_at_that_moment() {
 }
 
 #[test]
-fn a_shutdown_leaves_the_line_and_waits_for_it() {
+fn a_shutdown_leaves_the_queue_and_waits_for_the_confirmation() {
     let mut host = Host::new();
     let waiter = in_line(&mut host);
     host.net = Net::Hold;
@@ -103,7 +103,7 @@ fn a_shutdown_leaves_the_line_and_waits_for_it() {
     assert_eq!(host.waiting(LOCK), 0);
 }
 
-/// A patience that ends while the store is silent ends the place as well.
+/// When the patience with a silent store ends, the queue entry ends too.
 #[test]
 fn a_waiter_that_gives_up_on_a_silent_store_leaves_when_it_can() {
     let mut host = Host::new();
@@ -118,9 +118,9 @@ fn a_waiter_that_gives_up_on_a_silent_store_leaves_when_it_can() {
     assert_eq!(host.waiting(LOCK), 0);
 }
 
-/// Catches a place that nobody waits in any more: the last caller did not want one.
+/// Catches a queue entry without a waiter: the last caller did not want one.
 #[test]
-fn the_place_goes_with_the_last_who_wanted_it() {
+fn the_queue_entry_ends_with_the_last_caller_that_waits() {
     let mut host = Host::new();
     let waiter = in_line(&mut host);
     host.net = Net::Hold;
@@ -132,10 +132,10 @@ fn the_place_goes_with_the_last_who_wanted_it() {
     assert!(host.engine.is_idle());
 }
 
-/// The one who waited is gone, and the question that ends the story asked for no place: the one
-/// from before is left all the same.
+/// The caller that waited is gone, and the last request did not ask to join the queue. The earlier entry is
+/// given up anyway.
 #[test]
-fn a_question_without_a_place_does_not_forget_the_one_before() {
+fn a_request_without_a_queue_entry_does_not_forget_the_earlier_entry() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     let waiter = host.acquire(LOCK, Wait::Until(host.now + ms(5_100)));
@@ -152,9 +152,9 @@ fn a_question_without_a_place_does_not_forget_the_one_before() {
     assert!(host.engine.is_idle());
 }
 
-/// Catches a caller that does not wait and takes the place of those who do along.
+/// Catches a caller that does not wait and takes the entry of the waiting callers along.
 #[test]
-fn a_caller_that_does_not_wait_joins_and_leaves_the_place_alone() {
+fn a_caller_that_does_not_wait_keeps_the_queue_entry_of_others() {
     let mut host = Host::new();
     let waiter = in_line(&mut host);
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Waiting in line: what is told of it, and when the store is asked again.
+//! The queue of waiters: which positions callers see, and when the waiter asks again.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::error::ErrorKind;
 use crate::protocol::{Claim, Command, Release, Reply};
 use crate::time::Timestamp;
 
-/// Longer than any of these stories.
+/// A time longer than any of these tests takes.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
-/// A host in line for a lock that a stranger has, with nothing logged.
+/// Returns a call that waits in the queue for a lock that a stranger holds, with an empty log.
 pub(super) fn in_line(host: &mut Host) -> CallId {
     host.stranger_acquires(LOCK, LONG);
     let call = host.acquire(LOCK, Wait::Until(host.now + LONG));
@@ -20,7 +20,7 @@ pub(super) fn in_line(host: &mut Host) -> CallId {
     call
 }
 
-/// A host that was handed the lock in line, and has not heard of it.
+/// Returns a host that was handed the lock and has not heard of it yet.
 pub(super) fn handed() -> (Host, CallId) {
     let mut host = Host::new();
     host.pushes = Pushes::Hold;
@@ -29,7 +29,7 @@ pub(super) fn handed() -> (Host, CallId) {
     (host, call)
 }
 
-/// Catches an index that keeps what nobody waits for any more.
+/// Checks that no acquisition is left.
 pub(super) fn assert_nobody_waits(host: &Host) {
     assert!(host.engine.acquiring().is_none());
 }
@@ -47,9 +47,9 @@ pub(super) fn claims(host: &Host) -> (Vec<&Claim>, Vec<&Claim>) {
     (asked, left)
 }
 
-/// Catches an event for each answer, and places that are never told.
+/// Catches an event for each answer, and positions that are never reported.
 #[test]
-fn the_place_is_told_when_it_changes_and_only_then() {
+fn the_position_is_reported_when_it_changes_and_only_then() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.stranger_waits(LOCK, 1);
@@ -71,10 +71,10 @@ fn the_place_is_told_when_it_changes_and_only_then() {
     assert_nobody_waits(&host);
 }
 
-/// Catches a stampede at the expiry of a holder that died, and a line that waits for its first,
-/// who died too.
+/// Catches a stampede when a dead holder's lock expires, and a queue that waits for its first waiter, which
+/// died too.
 #[test]
-fn at_the_holders_expiry_each_asks_so_much_later_as_it_stands_behind() {
+fn at_the_holders_expiry_waiters_ask_staggered_by_their_positions() {
     for place in 1..=4 {
         let mut host = Host::new();
         host.stranger_acquires(LOCK, ms(2_000));
@@ -86,13 +86,13 @@ fn at_the_holders_expiry_each_asks_so_much_later_as_it_stands_behind() {
         host.forget();
         host.advance(ms(4_000));
         let turn = start + ms(2_001) + ms(100) * (u32::try_from(place).expect("few") - 1);
-        assert_eq!(host.times_of("acquire")[0], turn, "place {place}");
+        assert_eq!(host.times_of("acquire")[0], turn, "position {place}");
     }
 }
 
-/// Those far behind ask as often as ever, however late their turn would be.
+/// Waiters far behind keep their heartbeat, however late their staggered time is.
 #[test]
-fn whoever_stands_far_behind_keeps_its_place_by_its_heartbeat() {
+fn a_waiter_far_behind_keeps_its_heartbeat() {
     let mut host = Host::new();
     host.ttl = ms(2_000);
     host.stranger_acquires(LOCK, ms(500));
@@ -112,7 +112,7 @@ pub(super) fn gaps(times: &[Timestamp]) -> Vec<Duration> {
         .collect()
 }
 
-/// Catches a heartbeat that does not follow the time to live, and one without jitter.
+/// Catches a heartbeat that ignores the time to live, and one without jitter.
 #[test]
 fn a_waiter_asks_at_its_heartbeat_with_jitter() {
     let cases = [
@@ -144,7 +144,7 @@ fn a_waiter_asks_at_its_heartbeat_with_jitter() {
     }
 }
 
-/// Catches a window that is shorter than what the heartbeat needs.
+/// Catches a window that is too short for two lost heartbeats.
 #[test]
 fn the_claim_counts_as_alive_for_more_than_two_heartbeats() {
     for (ttl, window) in [
@@ -161,7 +161,7 @@ fn the_claim_counts_as_alive_for_more_than_two_heartbeats() {
     }
 }
 
-/// Whether the waiter counts as alive all the time, though some of its questions are lost.
+/// Returns true if the waiter counts as alive all the time, although some of its requests are lost.
 fn stays_alive(host: &mut Host, lost: usize) -> bool {
     host.net = Net::LoseRequests;
     for _ in 0..2_000 {
@@ -170,7 +170,7 @@ fn stays_alive(host: &mut Host, lost: usize) -> bool {
             host.net = Net::Up;
         }
         let line = host.servers[0].line_value(host.server_now(), &key(LOCK));
-        let (members, _) = line.expect("one waits");
+        let (members, _) = line.expect("a waiter is in the queue");
         if members[0].2 < host.server_now() {
             return false;
         }
@@ -178,9 +178,9 @@ fn stays_alive(host: &mut Host, lost: usize) -> bool {
     true
 }
 
-/// Catches an attempt that waits for its answer for so long that the place is lost meanwhile.
+/// Catches an attempt that waits for its answer so long that its place in the queue expires.
 #[test]
-fn a_lost_question_does_not_cost_the_place() {
+fn a_lost_heartbeat_does_not_cost_the_place() {
     for ttl in [500, 1_000, 2_000, 2_500, 4_000, 30_000] {
         for subscribes in [true, false] {
             let mut host = Host::new();
@@ -191,8 +191,8 @@ fn a_lost_question_does_not_cost_the_place() {
     }
 }
 
-/// Catches a waiter that trusts pushes which do not come any more, and one that goes on asking
-/// every second though they do again.
+/// Catches a waiter that trusts pushes which no longer arrive, and one that keeps polling every second
+/// although they arrive again.
 #[test]
 fn losing_and_regaining_the_channel_changes_the_pace() {
     let mut host = Host::new();
@@ -219,9 +219,9 @@ fn losing_and_regaining_the_channel_changes_the_pace() {
     }
 }
 
-/// What was granted while nobody listened was said to nobody.
+/// The server sent the grant while the channel had no subscriber.
 #[test]
-fn what_was_missed_is_asked_for_when_the_channel_is_heard_again() {
+fn missed_grants_are_found_when_the_channel_is_heard_again() {
     let mut host = Host::new();
     let call = in_line(&mut host);
     host.servers[0].unsubscribe(super::host::CLIENT);
@@ -232,18 +232,18 @@ fn what_was_missed_is_asked_for_when_the_channel_is_heard_again() {
     assert_eq!(host.ops(), ["acquire"]);
 }
 
-/// Its answer may be from before the subscription, so the grant in between would be missed.
+/// The answer may be from before the subscription, so a grant in between would be missed.
 #[test]
-fn a_question_under_way_when_the_channel_is_subscribed_is_asked_once_more() {
+fn a_request_in_flight_at_the_subscription_is_repeated() {
     let mut host = Host::new();
     (host.subscribes, host.net) = (false, Net::Hold);
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);
     let (first, reply) = host.take_reply();
-    // The grant reaches nobody.
+    // The grant has no subscriber.
     host.stranger_releases(LOCK);
     host.subscribe();
-    assert_eq!(host.count("acquire"), 1, "one is under way");
+    assert_eq!(host.count("acquire"), 1, "one request is in flight");
     host.reply(&first, Ok(reply));
     host.advance(ms(0));
     assert_eq!(host.count("acquire"), 2);
@@ -251,9 +251,9 @@ fn a_question_under_way_when_the_channel_is_subscribed_is_asked_once_more() {
     assert_eq!(host.grant(call).token.get(), 2);
 }
 
-/// Catches a question that repeats itself for ever after one subscription.
+/// Catches a request that repeats forever after one subscription.
 #[test]
-fn it_is_asked_only_once_more() {
+fn a_request_in_flight_at_the_subscription_is_repeated_only_once() {
     let mut host = Host::new();
     host.subscribes = false;
     host.stranger_acquires(LOCK, LONG);
@@ -269,7 +269,7 @@ fn it_is_asked_only_once_more() {
 
 /// Catches a subscription for programs that never need one, and one for each lock.
 #[test]
-fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
+fn the_host_is_asked_to_subscribe_once_and_only_if_needed() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.acquire(LOCK, Wait::Never);
@@ -277,7 +277,7 @@ fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
     assert_eq!(
         host.asked_to_subscribe.len(),
         0,
-        "no push could be about anything"
+        "no push could concern this locker"
     );
     host.acquire(LOCK, Wait::Forever);
     assert_eq!(host.asked_to_subscribe.len(), 1);
@@ -291,9 +291,9 @@ fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
     assert_eq!(host.asked_to_subscribe.len(), 1, "a holder may be revoked");
 }
 
-/// A waiter whose pushes are all lost, though the store counts somebody as having heard them.
+/// All pushes to the waiter are lost, although the store counts them as heard.
 #[test]
-fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_token() {
+fn a_waiter_that_misses_its_push_gets_the_lock_and_token_at_its_next_request() {
     let mut host = Host::new();
     host.pushes = Pushes::Drop;
     let call = in_line(&mut host);
@@ -303,7 +303,11 @@ fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_to
     assert!(host.is_open(call) && host.is_taken(LOCK));
     host.advance(ms(5_000));
     let grant = host.grant(call);
-    assert_eq!(grant.token.get(), 2, "the one that the store gave it");
+    assert_eq!(
+        grant.token.get(),
+        2,
+        "the token is the one that the store granted"
+    );
     assert!(grant.began > granted && grant.began <= granted + ms(5_000));
     assert_eq!(host.told(), ["acquired 2"]);
     assert_nobody_waits(&host);
@@ -312,7 +316,7 @@ fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_to
 const FULL: Reply = Reply::Full { waiting: 65_536 };
 
 #[test]
-fn a_line_that_is_full_fails_the_call_visibly() {
+fn a_full_queue_fails_the_call_visibly() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
@@ -324,9 +328,9 @@ fn a_line_that_is_full_fails_the_call_visibly() {
     assert_nobody_waits(&host);
 }
 
-/// The store did nothing, and said so.
+/// The store did nothing and said so.
 #[test]
-fn a_line_that_is_full_leaves_nothing_to_give_back() {
+fn a_full_queue_leaves_nothing_to_give_back() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
@@ -338,10 +342,10 @@ fn a_line_that_is_full_leaves_nothing_to_give_back() {
     assert!(host.engine.is_idle());
 }
 
-/// Catches a caller that shares the question of one who does not wait, and so has no place in
-/// line until its next heartbeat.
+/// Catches a caller that shares the request of one that does not wait, and so joins the queue only at its
+/// next heartbeat.
 #[test]
-fn a_caller_that_joins_one_who_does_not_wait_gets_in_line_at_once() {
+fn a_caller_that_joins_one_that_does_not_wait_joins_the_queue_at_once() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
@@ -358,15 +362,15 @@ fn a_caller_that_joins_one_who_does_not_wait_gets_in_line_at_once() {
     );
 }
 
-/// Redis lets a key live through the millisecond it expires in; whoever asks in that very
-/// millisecond is told of an expiry that is not later than now.
+/// Redis keeps a key alive through the millisecond in which it expires. A request in that millisecond gets an
+/// expiry that is not later than now.
 #[test]
-fn whoever_asks_in_the_millisecond_of_the_expiry_asks_again_soon() {
+fn a_waiter_that_asks_in_the_millisecond_of_the_expiry_asks_again_soon() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, ms(2_000));
     host.epoch += 300;
     host.advance(ms(2_000));
-    assert!(host.is_taken(LOCK), "its last millisecond");
+    assert!(host.is_taken(LOCK), "the lock is in its last millisecond");
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(ms(200));
     assert_eq!(host.grant(call).token.get(), 2);
@@ -374,7 +378,7 @@ fn whoever_asks_in_the_millisecond_of_the_expiry_asks_again_soon() {
 
 /// Two owners of one name in one locker wait like two programs.
 #[test]
-fn owners_of_one_locker_stand_in_line_in_the_order_of_their_calls() {
+fn owners_of_one_locker_queue_in_the_order_of_their_calls() {
     let mut host = Host::new();
     let held = host.hold(LOCK);
     let calls = [2, 3, 4].map(|id| host.acquire_as(LockId(id), LOCK, Wait::Forever));

@@ -31,7 +31,7 @@ fn only_an_empty_probe_is_sent_before_the_servers_clock_is_known() {
     assert!(host.log[0].batch.is_empty());
     host.answer_next();
     assert_eq!(host.ops(), ["acquire", "acquire"]);
-    assert_eq!(host.log.len(), 2, "what waited leaves together");
+    assert_eq!(host.log.len(), 2, "pending operations leave together");
     host.answer_next();
     host.grant(call);
     host.grant(other);
@@ -42,7 +42,7 @@ fn a_probe_that_failed_is_sent_again_with_pauses() {
     let mut host = Host::connecting(Net::Hold);
     for _ in 0..10 {
         host.fail_next(ErrorKind::Unavailable);
-        assert!(host.pending.is_empty(), "not at once");
+        assert!(host.pending.is_empty(), "the probe is not repeated at once");
         host.advance(ms(1_000));
         assert_eq!(host.pending.len(), 1);
     }
@@ -57,15 +57,15 @@ fn a_probe_that_failed_is_sent_again_with_pauses() {
     );
 }
 
-/// Catches a wrong password that is told as a time-out.
+/// Catches a wrong password that is reported as a timeout.
 #[test]
-fn a_probe_that_is_refused_tells_those_who_wait_for_it() {
+fn a_refused_probe_fails_the_calls_that_wait_for_it() {
     let mut host = Host::connecting(Net::Hold);
     let call = host.acquire(LOCK, Wait::Forever);
     host.fail_next(ErrorKind::Auth);
     assert_eq!(host.error(call), ErrorKind::Auth);
     host.advance(ms(1_000));
-    assert_eq!(host.pending.len(), 1, "it is asked again all the same");
+    assert_eq!(host.pending.len(), 1, "the engine probes again anyway");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_holder_learns_at_once_that_the_store_cannot_be_reached() {
     assert_eq!(host.told(), ["acquired 1", "at risk"]);
 }
 
-/// The server may have lost its data, or be another one.
+/// The server may have lost its data, or may be a different one.
 #[test]
 fn every_lease_is_renewed_after_a_reconnect() {
     let (mut host, _) = Host::holding();
@@ -149,7 +149,7 @@ fn an_unanswered_request_is_repeated_when_the_connection_was_replaced() {
     assert_eq!(host.grant(call).token.get(), 1);
 }
 
-/// It would hand the anchor of one server to another.
+/// A late answer would give the new server the old one's anchor.
 #[test]
 fn answers_from_before_a_reconnect_are_ignored() {
     let (mut host, call) = Host::asking();
@@ -178,9 +178,9 @@ fn the_answer_to_a_probe_from_before_a_disconnect_is_ignored() {
     assert_eq!(host.ops(), [""; 0]);
 }
 
-/// A timer of a link that is down would spin the host or send into nowhere.
+/// A timer without a connection would make the host spin or send into nowhere.
 #[test]
-fn without_a_link_an_idle_engine_wants_no_time() {
+fn without_a_connection_an_idle_engine_sets_no_timer() {
     let mut host = Host::unconnected();
     assert_eq!(host.wake, None);
     host.net = Net::Hold;
@@ -194,7 +194,7 @@ fn without_a_link_an_idle_engine_wants_no_time() {
 }
 
 #[test]
-fn an_answer_to_a_request_that_never_was_is_ignored() {
+fn an_answer_to_an_unknown_request_is_ignored() {
     let (mut host, call) = Host::asking();
     let mut sent = host.take();
     let reply = host.execute(&sent);
@@ -208,12 +208,12 @@ fn an_answer_to_a_request_that_never_was_is_ignored() {
     assert_eq!(
         host.told(),
         ["acquired 1"],
-        "nor does an answer count twice"
+        "an answer does not count twice"
     );
 }
 
 #[test]
-fn an_answer_that_is_too_short_or_of_another_kind_is_an_error() {
+fn an_answer_that_is_too_short_or_does_not_match_is_an_error() {
     let mut host = Host::on(Net::Hold);
     let short = host.acquire(LOCK, Wait::Never);
     let sent = host.take();
@@ -231,9 +231,9 @@ fn an_answer_that_is_too_short_or_of_another_kind_is_an_error() {
     assert_eq!(host.error(wrong), ErrorKind::Store);
 }
 
-/// Nothing pins an engine to its host's call numbers but the calls themselves.
+/// The engine only knows its host's call numbers from the calls themselves.
 #[test]
-fn cancelling_what_is_not_known_does_nothing() {
+fn cancelling_an_unknown_call_does_nothing() {
     let mut host = Host::new();
     let of = None;
     host.input(Input::Cancel {
@@ -248,8 +248,8 @@ fn cancelling_what_is_not_known_does_nothing() {
     assert_eq!(host.ops(), ["acquire"]);
 }
 
-/// The answer is old by the time it took. An anchor made of it alone would make every request
-/// of the next moments come late, though an older answer knew better.
+/// A slow answer is old when it arrives. An anchor made of it alone would make the next requests late,
+/// although an older answer had better bounds.
 #[test]
 fn a_slow_answer_does_not_make_the_next_request_come_late() {
     let mut host = Host::on(Net::Hold);
@@ -265,9 +265,9 @@ fn a_slow_answer_does_not_make_the_next_request_come_late() {
     host.grant(next);
 }
 
-/// Else the program's own lease, which it had given up, stands in its way.
+/// Otherwise the program's own released lease blocks its acquisition.
 #[test]
-fn after_a_reconnect_what_was_released_goes_before_what_is_wanted() {
+fn after_a_reconnect_releases_leave_before_acquisitions() {
     let mut host = Host::new();
     let grant = host.hold(LOCK);
     host.disconnect();
@@ -279,7 +279,7 @@ fn after_a_reconnect_what_was_released_goes_before_what_is_wanted() {
     assert_eq!(
         host.told(),
         ["released 1", "acquired 2"],
-        "and nobody else was waited for"
+        "the acquisition did not wait for another holder"
     );
     host.grant(call);
 }

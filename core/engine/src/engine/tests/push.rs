@@ -1,4 +1,4 @@
-//! What the store tells without being asked: losses, and what is about nobody.
+//! Pushes: losses, grants, and messages that concern no lease of this locker.
 
 use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, key, ms};
 use super::line::in_line;
@@ -48,19 +48,22 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
         let release = host.release(grant.lease);
         assert_eq!(host.error(release), ErrorKind::NotHeld);
         host.advance(TTL);
-        assert_eq!(host.ops(), ["release"], "it is not renewed any more");
+        assert_eq!(host.ops(), ["release"], "the lost lease is not renewed");
         assert!(host.engine.is_idle());
     }
 }
 
-/// Catches a loss that was told though the store still has the lock, which then nobody frees: others
-/// would wait for the rest of its time.
+/// Catches a reported loss that leaves the lock in the store, where waiters would wait for the rest of its
+/// time.
 #[test]
-fn what_is_lost_by_a_push_is_given_back() {
+fn a_lock_lost_by_a_push_is_given_back() {
     for overtakes in [false, true] {
         let (mut host, call) = Host::asking();
         let (sent, reply) = host.take_reply();
-        let lease = host.engine.acquiring().expect("it asks");
+        let lease = host
+            .engine
+            .acquiring()
+            .expect("an acquisition is in progress");
         let push = Input::push(revoked(lease, token(1)));
         host.net = Net::Up;
         if overtakes {
@@ -78,15 +81,15 @@ fn what_is_lost_by_a_push_is_given_back() {
     }
 }
 
-/// Catches a push that is believed by half of a lease id: who may publish and listen everywhere, but
-/// not read the lock's key, knows that much of it.
+/// Catches a push that is trusted by half of a lease ID. A user with pub/sub rights but no key access knows
+/// that half.
 #[test]
-fn what_a_stranger_publishes_is_not_believed() {
+fn a_strangers_message_is_not_trusted() {
     let mut host = Host::new();
     host.pushes = Pushes::Hold;
     let held = host.hold(LockId(2));
     let call = in_line(&mut host);
-    let waits = host.engine.acquiring().expect("one waits");
+    let waits = host.engine.acquiring().expect("a waiter is in the queue");
     host.forget();
     let half = |lease: LeaseId| LeaseId(lease.0 + 1);
     for forged in [
@@ -98,7 +101,7 @@ fn what_a_stranger_publishes_is_not_believed() {
     ] {
         host.input(Input::push(forged));
     }
-    // Another's message, with what it says changed.
+    // A copied message with changed contents.
     let mut overheard = granted(&host, waits);
     if let News::Granted { grant, .. } = &mut overheard.news {
         grant.token = FencingToken::MAX;
@@ -106,16 +109,16 @@ fn what_a_stranger_publishes_is_not_believed() {
     host.input(Input::push(overheard));
     assert!(host.is_open(call) && host.is_held(LockId(2)));
     assert!(host.log.is_empty() && host.events.is_empty());
-    // The control: the store's own.
+    // The control: the store's own message.
     host.stranger_releases(LOCK);
     host.push_next();
     host.grant(call);
 }
 
-/// Anybody may publish on the channel, and an old message may come late: only the very tenure
-/// ends.
+/// Anybody may publish on the channel, and an old message may arrive late. Only the tenure with that lease
+/// and token ends.
 #[test]
-fn a_loss_of_another_lease_or_another_token_is_nobodys() {
+fn a_loss_of_another_lease_or_another_token_is_ignored() {
     let mut host = Host::new();
     let grant = host.hold(LOCK);
     host.hold(LockId(2));
@@ -133,7 +136,7 @@ fn a_loss_of_another_lease_or_another_token_is_nobodys() {
     assert!(host.log.is_empty() && host.events.is_empty() && host.done.is_empty());
 }
 
-/// It ends one lock's tenure and no other's.
+/// A revocation ends the tenure of its own lock only.
 #[test]
 fn a_revocation_leaves_the_other_locks_alone() {
     let mut host = Host::new();
@@ -144,12 +147,12 @@ fn a_revocation_leaves_the_other_locks_alone() {
     assert_eq!(locks.map(|lock| host.is_held(lock)), [true, false, true]);
 }
 
-/// The token of its claim is not known to a waiter, and nothing of it is held.
+/// A waiter does not know the token yet, and holds nothing.
 #[test]
-fn a_loss_is_nothing_to_one_who_waits() {
+fn a_loss_does_not_concern_a_waiter() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    let lease = host.engine.acquiring().expect("one waits");
+    let lease = host.engine.acquiring().expect("a waiter is in the queue");
     let token = token(1);
     host.input(Input::push(revoked(lease, token)));
     host.input(Input::push(superseded(lease, token)));
@@ -158,16 +161,19 @@ fn a_loss_is_nothing_to_one_who_waits() {
     host.grant(call);
 }
 
-/// The answer and the push come by two connections. Catches a holder that learns only at its next
-/// renewal, and one that loses a later tenure of the same acquisition.
+/// The answer and the push use different connections. Catches a holder that learns of the loss only at its
+/// next renewal, and one that loses a later tenure of the same acquisition.
 #[test]
-fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
+fn a_loss_that_overtakes_the_acquisitions_answer_is_reported_with_it() {
     for regained in [false, true] {
         let (mut host, call) = Host::asking();
         let sent = host.take();
         let mut reply = host.execute(&sent);
         host.stranger_force_releases(LOCK);
-        let lease = host.engine.acquiring().expect("it asks");
+        let lease = host
+            .engine
+            .acquiring()
+            .expect("an acquisition is in progress");
         let token = token(1);
         host.input(Input::push(revoked(lease, token)));
         assert!(host.is_open(call) && host.events.is_empty());
@@ -183,7 +189,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
     }
 }
 
-/// Catches a grant of nobody's that makes something held, or that sends something.
+/// Catches a grant without a waiter that makes a lock held, or that causes a request.
 #[test]
 fn a_grant_to_a_lease_that_does_not_wait_does_nothing() {
     let mut host = Host::new();
@@ -227,7 +233,7 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
     assert!(host.engine.is_idle());
 }
 
-/// Another locker's process with the same owner, as after a restart.
+/// The new holder is another process of the same owner, as after a restart.
 #[test]
 fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
     let mut host = Host::new();
@@ -256,7 +262,7 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
     assert!(host.is_taken(LOCK));
 }
 
-/// A renewal that was under way must not bring it back, nor tell the loss twice.
+/// A renewal in flight must neither revive the tenure nor report the loss twice.
 #[test]
 fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
     for executed_before in [true, false] {
@@ -277,10 +283,9 @@ fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
     }
 }
 
-/// Freed by force while others wait, the lock goes to the first of them, who is another owner of
-/// the same locker here.
+/// A lock that is freed by force goes to the first waiter, which is another owner of the same locker here.
 #[test]
-fn a_force_release_hands_the_lock_to_the_first_in_line() {
+fn a_force_release_hands_the_lock_to_the_first_waiter() {
     let (mut host, _) = Host::holding();
     let waiter = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     host.force_release(LOCK);
@@ -300,10 +305,10 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
     );
 }
 
-/// The first subscription comes a little after the first acquisition, and each later one after a
-/// gap. Catches a holder that learns at its next renewal of what happened before.
+/// The first subscription comes a little after the first acquisition, and each later one after a gap. Catches
+/// a holder that learns of earlier events only at its next renewal.
 #[test]
-fn a_holder_looks_at_once_when_it_can_be_told_again() {
+fn a_holder_checks_its_lock_at_once_when_pushes_arrive_again() {
     for (taken, reason) in [(false, "lost: deleted"), (true, "lost: superseded")] {
         let mut host = Host::new();
         host.subscribes = false;
@@ -313,7 +318,7 @@ fn a_holder_looks_at_once_when_it_can_be_told_again() {
         if taken {
             host.stranger_acquires(LOCK, TTL);
         }
-        assert!(host.is_held(LOCK), "nobody told it");
+        assert!(host.is_held(LOCK), "no push reached the holder");
         host.subscribe();
         assert_eq!(host.told(), ["acquired 1", reason]);
         assert_eq!(host.ops(), ["acquire", "renew"]);
@@ -321,7 +326,7 @@ fn a_holder_looks_at_once_when_it_can_be_told_again() {
 }
 
 #[test]
-fn a_look_that_finds_all_well_changes_nothing_for_the_program() {
+fn a_check_that_finds_the_lock_changes_nothing_for_the_program() {
     let mut host = Host::new();
     host.subscribes = false;
     host.hold(LOCK);
@@ -332,7 +337,7 @@ fn a_look_that_finds_all_well_changes_nothing_for_the_program() {
     assert_eq!(host.ops(), ["acquire", "renew"]);
     assert_eq!(host.told(), ["acquired 1"]);
     assert_eq!((host.held_until(LOCK), host.wake), (deadline, next));
-    // As of any renewal, no answer is a risk, and is asked for again.
+    // As for any renewal, a missing answer is reported as a risk and retried.
     host.net = Net::LoseReplies;
     host.subscribe();
     host.advance(TIMEOUT);
@@ -342,9 +347,9 @@ fn a_look_that_finds_all_well_changes_nothing_for_the_program() {
     assert_eq!(host.told(), ["acquired 1", "at risk", "renewed"]);
 }
 
-/// A renewal by hand that joins a look is one.
+/// A manual renewal that joins a check counts as a renewal.
 #[test]
-fn a_renewal_that_joins_a_look_extends_the_lease() {
+fn a_renewal_that_joins_a_check_extends_the_lease() {
     let mut host = Host::new();
     host.subscribes = false;
     let lease = host.hold(LOCK).lease;
@@ -360,9 +365,9 @@ fn a_renewal_that_joins_a_look_extends_the_lease() {
     assert_eq!(host.ops(), ["acquire", "renew"]);
 }
 
-/// What was under way may have been answered before the gap was over.
+/// The server may have answered the renewal in flight before the subscription.
 #[test]
-fn a_renewal_that_was_under_way_is_followed_by_a_look() {
+fn a_renewal_in_flight_is_followed_by_a_check() {
     let mut host = Host::new();
     host.subscribes = false;
     let lease = host.hold(LOCK).lease;
@@ -377,9 +382,9 @@ fn a_renewal_that_was_under_way_is_followed_by_a_look() {
     assert_eq!(host.told(), ["acquired 1", "renewed", "lost: deleted"]);
 }
 
-/// It ends by itself, and a renewal would have others wait for longer.
+/// A fixed lease ends by itself, and a renewal would make waiters wait longer.
 #[test]
-fn a_fixed_lease_does_not_look() {
+fn a_fixed_lease_is_not_checked() {
     let mut host = Host::new();
     (host.subscribes, host.fixed) = (false, true);
     host.hold(LOCK);
@@ -388,9 +393,9 @@ fn a_fixed_lease_does_not_look() {
     assert_eq!(host.ops(), ["acquire"]);
 }
 
-/// A revocation that comes after the lease's own end is no second end.
+/// A revocation after the lease has ended is not a second end.
 #[test]
-fn a_loss_is_told_once() {
+fn a_loss_is_reported_once() {
     let mut host = Host::new();
     host.pushes = Pushes::Hold;
     let grant = host.hold(LOCK);
@@ -404,12 +409,15 @@ fn a_loss_is_told_once() {
     assert_eq!(host.told(), told);
     host.hold(LOCK);
     host.input(Input::push(revoked(lease, token)));
-    assert!(host.is_held(LOCK), "the next tenure is another one");
+    assert!(
+        host.is_held(LOCK),
+        "the revocation does not concern the next tenure"
+    );
 }
 
-/// An attempt that was never answered may take the lock again, after it was taken away.
+/// An attempt that was never answered may take the lock again after the revocation.
 #[test]
-fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
+fn a_revoked_tenure_gives_back_what_a_doubted_attempt_may_take() {
     let mut host = Host::on(Net::Hold);
     host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
@@ -424,8 +432,8 @@ fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
     assert!(host.engine.is_idle());
 }
 
-/// Catches a search through all that is held for each push. Whoever may publish could keep a large
-/// locker busy with pushes about nothing, and a mass reclaim would never end.
+/// Catches a search through all held locks for each push. Otherwise anyone with publish rights could keep a
+/// large locker busy, and a mass reclaim would never end.
 #[test]
 fn a_push_costs_the_same_however_much_is_held() {
     let cost = |held: u64| {
@@ -440,7 +448,7 @@ fn a_push_costs_the_same_however_much_is_held() {
             }
             begin.elapsed()
         };
-        // The least of several, because the machine may stand still in the others.
+        // The least of several, because the machine may pause during the others.
         (0..10).map(round).min().expect("there were rounds")
     };
     let (few, many) = (cost(100), cost(20_000));

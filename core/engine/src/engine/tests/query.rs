@@ -1,4 +1,4 @@
-//! Looking at locks, and freeing other people's.
+//! Inspecting locks, and force-releasing those of others.
 
 use super::host::{Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
 use crate::engine::{Answer, HolderInfo, Input, Inspection};
@@ -30,7 +30,7 @@ fn inspecting_tells_the_holder_the_token_and_the_time_that_is_left() {
     } = inspection(host.outcome(call))
         .holder
         .clone()
-        .expect("it is held");
+        .expect("the lock is held");
     assert_eq!((token, owner.label()), (grant.token, "host"));
     assert_eq!(remaining, ms(26_000));
 
@@ -44,7 +44,7 @@ fn inspecting_tells_the_holder_the_token_and_the_time_that_is_left() {
 }
 
 #[test]
-fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
+fn force_releasing_frees_a_strangers_lock_and_names_its_holder() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.force_release(LOCK);
@@ -58,7 +58,7 @@ fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
 }
 
 #[test]
-fn force_releasing_a_token_spares_whoever_has_another() {
+fn force_releasing_a_token_spares_a_holder_with_another() {
     let mut host = Host::new();
     let Reply::Held(grant) = host.stranger_acquires(LOCK, TTL) else {
         panic!("it is free")
@@ -86,7 +86,7 @@ fn ones_own_lease_is_lost_at_once_after_a_force_release() {
     assert!(!host.is_held(LOCK) && host.engine.is_idle());
 }
 
-/// The push is a hint; the renewal decides.
+/// The push was not heard, so the next renewal finds the loss.
 #[test]
 fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release_that_was_not_heard() {
     for subscribes in [true, false] {
@@ -100,7 +100,7 @@ fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release_that_was_not
 }
 
 #[test]
-fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
+fn a_query_without_an_answer_is_repeated_until_the_patience_ends() {
     let mut host = Host::on(Net::LoseRequests);
     let start = host.now;
     let lost = host.inspect(LOCK);
@@ -118,13 +118,13 @@ fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
     assert_eq!(host.wake, None);
 }
 
-/// Catches a forced release that gives up though it could be tried again: it hits nobody else.
+/// Catches a forced release that gives up although a retry is safe: it ends no other tenure.
 #[test]
 fn a_force_release_without_an_answer_is_repeated_until_the_patience_ends() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let stranger = host.token_of(LOCK);
-    // The first question, the first forced release and its first answer are lost.
+    // The first inspection, the first forced release and its first answer are lost.
     host.net = Net::LoseRequests;
     let call = host.force_release(LOCK);
     host.advance(TIMEOUT);
@@ -146,8 +146,8 @@ fn a_force_release_without_an_answer_is_repeated_until_the_patience_ends() {
     assert_eq!(host.answered(silent), start + PATIENCE);
 }
 
-/// Catches a forced release that is aimed at whoever has the lock by then: the second holder would
-/// be thrown out for the first.
+/// Catches a forced release that ends whichever tenure holds the lock by then: the second holder would be
+/// thrown out instead of the first.
 #[test]
 fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
     let mut host = Host::new();
@@ -156,13 +156,13 @@ fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
     host.net = Net::Hold;
     let call = host.force_release(LOCK);
     host.answer_next();
-    // It frees the lock, its answer is lost, and somebody else acquires.
+    // The forced release frees the lock, its answer is lost, and another client acquires.
     let frees = host.take();
     host.execute(&frees);
     host.stranger_acquires(LOCK, TTL);
     let second = host.token_of(LOCK);
     assert_ne!(first, second);
-    // A proxy delivers it once more, and the engine repeats it.
+    // A proxy delivers it once more, and the engine retries it.
     host.execute(&frees);
     host.advance(TIMEOUT + SOON);
     host.answer_all();
@@ -174,7 +174,7 @@ fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
 }
 
 #[test]
-fn without_a_link_a_question_waits_for_one() {
+fn without_a_connection_a_query_waits_for_one() {
     let mut host = Host::new();
     host.disconnect();
     let answered = host.inspect(LOCK);
@@ -190,7 +190,7 @@ fn without_a_link_a_question_waits_for_one() {
 }
 
 #[test]
-fn a_question_that_cannot_be_answered_fails_at_once() {
+fn a_query_that_cannot_be_answered_fails_at_once() {
     let mut host = Host::on(Net::Hold);
     for kind in [ErrorKind::WrongType, ErrorKind::Auth, ErrorKind::Store] {
         let call = host.inspect(LOCK);
@@ -200,7 +200,7 @@ fn a_question_that_cannot_be_answered_fails_at_once() {
 }
 
 #[test]
-fn a_question_that_came_late_is_repeated() {
+fn a_query_that_came_late_is_repeated() {
     let mut host = Host::new();
     host.epoch += 60_000_000;
     let call = host.force_release(LOCK);
@@ -210,7 +210,7 @@ fn a_question_that_came_late_is_repeated() {
 }
 
 #[test]
-fn a_cancelled_question_is_not_answered() {
+fn a_cancelled_query_is_not_answered() {
     let mut host = Host::on(Net::Hold);
     let call = host.inspect(LOCK);
     host.input(Input::Cancel { call, of: None });
@@ -220,9 +220,9 @@ fn a_cancelled_question_is_not_answered() {
     assert_eq!(host.wake, None);
 }
 
-/// The store did answer: that it is loading. And nothing may be asked for when nobody waits.
+/// The store answered that it is loading. After the call's end, no request may follow.
 #[test]
-fn when_the_patience_ends_the_last_error_is_told_and_nothing_more_is_sent() {
+fn when_the_patience_ends_the_last_error_is_reported_and_nothing_more_is_sent() {
     let mut host = Host::on(Net::Hold);
     let start = host.now;
     let call = host.inspect(LOCK);
@@ -230,7 +230,7 @@ fn when_the_patience_ends_the_last_error_is_told_and_nothing_more_is_sent() {
         if !host.pending.is_empty() {
             host.fail_next(ErrorKind::Unavailable);
         }
-        let next = host.wake.expect("it goes on");
+        let next = host.wake.expect("the engine has a timer");
         host.advance_to(next);
     }
     assert_eq!(host.answered(call), start + PATIENCE);

@@ -1,4 +1,4 @@
-//! An owner takes its lock back from its former self.
+//! An owner takes its lock back from its earlier process.
 
 use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, ms, stranger};
 use crate::engine::Wait;
@@ -6,14 +6,14 @@ use crate::error::ErrorKind;
 use crate::name::Owner;
 use crate::protocol::{Acquire, Claim, ClientId, Command, Reclaim, Reply};
 
-/// A host whose owner may take its locks back.
+/// Returns a host whose owner may reclaim its locks.
 fn job() -> Host {
     let mut host = Host::new();
     host.owner = Owner::reclaimable("job-7").expect("a short owner is valid");
     host
 }
 
-/// The same owner at another client, by one acquisition of so many.
+/// An acquisition by the same owner at another client.
 fn former(host: &Host, number: u128, waits: bool) -> Command {
     let claim = Claim {
         owner: host.owner.clone(),
@@ -33,17 +33,17 @@ fn an_owner_takes_over_the_tenure_that_it_was_told_of() {
     for wait in [Wait::Never, Wait::Forever] {
         let mut host = job();
         host.ask(former(&host, 1, false));
-        let old = host.token_of(LOCK).expect("it is held");
+        let old = host.token_of(LOCK).expect("the lock is held");
         let call = host.acquire(LOCK, wait);
         assert!(host.grant(call).token > old);
         assert_eq!(host.ops(), ["acquire", "acquire"]);
     }
 }
 
-/// Catches a ghost that reclaims: the first attempt is stuck, the second acquires and releases, and
+/// Catches a late attempt that reclaims: the first attempt is stuck, the second acquires and releases, and
 /// another client of the same owner has the lock when the first arrives.
 #[test]
-fn an_attempt_that_comes_late_takes_nothing_over() {
+fn a_late_attempt_takes_nothing_over() {
     let mut host = job();
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
@@ -58,27 +58,30 @@ fn an_attempt_that_comes_late_takes_nothing_over() {
     let newer = host.token_of(LOCK);
     host.execute(&stuck);
     assert_eq!(host.token_of(LOCK), newer);
-    assert!(stuck.at + TIMEOUT > host.now, "it was not too late");
+    assert!(
+        stuck.at + TIMEOUT > host.now,
+        "the stuck attempt was not too late"
+    );
 }
 
-/// Catches a claim in line that takes the lock from its own owner, whose turn came before.
+/// Catches a queued claim that takes the lock from its own owner, whose turn came first.
 #[test]
-fn who_found_a_stranger_at_first_waits_behind_its_own_owner() {
+fn a_claim_that_first_found_a_stranger_waits_behind_its_own_owner() {
     let mut host = job();
     host.stranger_acquires(LOCK, TTL);
     host.ask(former(&host, 1, true));
     let call = host.acquire(LOCK, Wait::Forever);
     host.stranger_releases(LOCK);
     let first = host.token_of(LOCK);
-    // It asks at its heartbeat, while the grant, of which nobody heard, still lasts.
+    // It asks at its heartbeat, while the grant that it did not hear still lasts.
     host.advance(ms(5_500));
-    assert!(host.ops().len() > 1, "it asked again");
+    assert!(host.ops().len() > 1, "the waiter asked again");
     assert!(host.is_open(call));
     assert_eq!(host.token_of(LOCK), first);
 }
 
-/// Catches a takeover from whoever has the lock by then, and a claim that is lost between the two
-/// questions.
+/// Catches a takeover from whichever tenure holds the lock by then, and a claim that is lost between the two
+/// requests.
 #[test]
 fn a_tenure_that_ended_meanwhile_is_not_replaced_by_the_next() {
     let mut host = job();
@@ -87,8 +90,8 @@ fn a_tenure_that_ended_meanwhile_is_not_replaced_by_the_next() {
     let call = host.acquire(LOCK, Wait::Forever);
     host.answer_next();
     let named = host.take();
-    // Another of the owner's takes over first.
-    let old = host.token_of(LOCK).expect("it is held");
+    // Another client of the owner takes over first.
+    let old = host.token_of(LOCK).expect("the lock is held");
     let Command::Acquire(rival) = former(&host, 2, false) else {
         unreachable!("it acquires");
     };
@@ -111,9 +114,9 @@ fn a_tenure_that_ended_meanwhile_is_not_replaced_by_the_next() {
     assert_eq!((host.token_of(LOCK), host.is_open(call)), (newer, true));
 }
 
-/// Catches an engine that asks for ever, as fast as it is answered.
+/// Catches an engine that keeps asking as fast as it is answered.
 #[test]
-fn a_server_that_offers_again_what_was_named_is_not_believed() {
+fn a_server_that_repeats_its_offer_is_not_trusted() {
     let mut host = job();
     host.ask(former(&host, 1, false));
     host.net = Net::Hold;

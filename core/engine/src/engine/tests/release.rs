@@ -1,4 +1,4 @@
-//! Giving the lock back.
+//! Releases.
 
 use super::host::{FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms};
 use crate::engine::{Answer, CallId, Input, Wait};
@@ -19,7 +19,7 @@ fn a_release_is_confirmed_by_the_store() {
 }
 
 #[test]
-fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
+fn a_dropped_lease_is_released_although_no_call_waits() {
     let (mut host, lease) = Host::holding();
     host.input(Input::Release { call: None, lease });
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
@@ -43,7 +43,7 @@ fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
     host.net = Net::LoseReplies;
     let call = host.release(lease);
     assert!(!host.is_taken(LOCK));
-    // Somebody else may have it by then, which is as good.
+    // Another client may have the lock by then, which is fine.
     host.stranger_acquires(LOCK, TTL);
     host.advance(TIMEOUT);
     host.net = Net::Up;
@@ -81,7 +81,7 @@ fn a_silent_store_fails_the_call_after_its_patience_and_the_release_at_the_deadl
     assert_eq!(host.answered(call), start + PATIENCE);
     assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
     assert_eq!(host.last_told().at, grant.deadline - LEAD);
-    // A renewal that was under way may have lengthened what the store has.
+    // A renewal in flight may have extended the lock in the store.
     host.advance(TTL);
     assert!(host.engine.is_idle());
 }
@@ -99,7 +99,7 @@ fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
     assert_eq!(host.told(), ["acquired 1", "at risk", "lost: expired"]);
 }
 
-/// Released in a batch with others that came late, so that nothing was done.
+/// Releases in a batch that arrived too late, so that the store did nothing.
 fn too_late(host: &mut Host, lease: LeaseId) -> CallId {
     host.net = Net::Hold;
     let call = host.release(lease);
@@ -117,7 +117,7 @@ fn a_release_that_came_late_is_repeated() {
     assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
 }
 
-/// What came late did nothing: if the lock is gone then, it was lost and not released.
+/// A release that arrives late does nothing. If the lock is gone then, it was lost and not released.
 #[test]
 fn a_release_that_came_late_does_not_hide_a_loss() {
     let (mut host, lease) = Host::holding();
@@ -130,7 +130,7 @@ fn a_release_that_came_late_does_not_hide_a_loss() {
 
 /// A release that was never sent did nothing either.
 #[test]
-fn a_release_without_a_link_does_not_hide_a_loss() {
+fn a_release_without_a_connection_does_not_hide_a_loss() {
     let (mut host, lease) = Host::holding();
     host.disconnect();
     let call = host.release(lease);
@@ -140,9 +140,9 @@ fn a_release_without_a_link_does_not_hide_a_loss() {
     assert_eq!(host.told(), ["acquired 1", "at risk", "lost: deleted"]);
 }
 
-/// By then there is nothing left that it could free, and nobody who wants to know.
+/// By then there is nothing left to free, and no caller waits for it.
 #[test]
-fn a_release_that_is_over_before_it_could_leave_is_not_sent_any_more() {
+fn a_release_that_ended_before_it_could_leave_is_not_sent() {
     let (mut host, lease) = Host::holding();
     host.disconnect();
     let call = host.release(lease);
@@ -155,7 +155,7 @@ fn a_release_that_is_over_before_it_could_leave_is_not_sent_any_more() {
 }
 
 #[test]
-fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
+fn an_acquisition_first_confirms_a_release_without_an_answer() {
     let mut host = Host::new();
     host.back = FAR;
     let grant = host.hold(LOCK);
@@ -187,7 +187,7 @@ fn an_acquisition_right_behind_a_release_succeeds() {
 }
 
 #[test]
-fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
+fn a_renewal_in_flight_does_not_revive_a_released_lease() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let renewal = host.renew(lease);
@@ -198,7 +198,7 @@ fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// It was connected, and the server's clock not known yet: the release stayed in the outbox.
+/// The host was connected, and the server's clock was not known yet, so the release stayed pending.
 #[test]
 fn a_release_that_was_never_sent_does_not_hide_a_loss() {
     let (mut host, lease) = Host::holding();
@@ -212,9 +212,9 @@ fn a_release_that_was_never_sent_does_not_hide_a_loss() {
     assert_eq!(host.told(), ["acquired 1", "lost: deleted"]);
 }
 
-/// A renewal that finds the same ends the tenure at once.
+/// A renewal that finds another type of value ends the tenure at once, too.
 #[test]
-fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
+fn a_release_that_finds_another_type_of_value_reports_the_loss() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.release(lease);
@@ -223,10 +223,10 @@ fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
     assert_eq!(host.told(), ["acquired 1", "lost: superseded"]);
 }
 
-/// Catches a release that gives up a little after its lease is over, though an attempt to acquire
-/// that was never answered has taken a place in line since, which lasts longer.
+/// Catches a release that gives up soon after its lease expires. An unanswered attempt to acquire may have
+/// joined the queue since, and its entry lasts longer.
 #[test]
-fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
+fn a_queue_entry_of_an_old_attempt_is_given_back_on_the_next_connection() {
     let mut host = Host::new();
     host.ttl = ms(300);
     host.net = Net::Hold;
@@ -244,7 +244,7 @@ fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
             .line_value(host.server_now(), &key(LOCK))
             .is_some()
     };
-    assert!(waits(&host), "by the old attempt");
+    assert!(waits(&host), "the old attempt joined the queue");
     host.disconnect();
     host.advance(ms(1_000));
     (host.net, host.back) = (Net::Up, ms(5));

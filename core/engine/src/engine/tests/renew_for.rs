@@ -1,4 +1,4 @@
-//! Another time to live from now on.
+//! Renewals for another time to live.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::protocol::{Command, Renew, Reply};
 const MINUTE: Duration = Duration::from_secs(60);
 const ALMOST_A_MINUTE: Duration = Duration::from_millis(59_800);
 
-/// What the renewals asked the store for that were sent.
+/// Returns the times that the sent renewals asked the store for.
 fn asked(host: &Host) -> Vec<Duration> {
     let ops = host.log.iter().flat_map(|sent| &sent.batch);
     let ttl = |op: &crate::protocol::Op| match &op.command {
@@ -22,7 +22,7 @@ fn asked(host: &Host) -> Vec<Duration> {
 }
 
 #[test]
-fn it_counts_for_this_renewal_and_for_those_that_follow() {
+fn a_new_time_to_live_counts_for_this_renewal_and_later_ones() {
     let (mut host, lease) = Host::holding();
     let call = host.renew_for(lease, MINUTE);
     assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
@@ -31,7 +31,7 @@ fn it_counts_for_this_renewal_and_for_those_that_follow() {
     assert_eq!(
         asked(&host),
         [MINUTE],
-        "the next is due after a third of a minute"
+        "the next renewal is due after a third of a minute"
     );
     host.advance(ms(10_000));
     assert_eq!(asked(&host), [MINUTE, MINUTE]);
@@ -42,13 +42,13 @@ fn it_counts_for_this_renewal_and_for_those_that_follow() {
     let again = host.hold(LOCK);
     assert!(
         again.deadline.since(host.now) <= TTL,
-        "the next tenure has the lock's own"
+        "the next tenure has the lock's own time to live"
     );
 }
 
 /// Catches a shorter renewal that acts at the store while the holder counts on the longer one.
 #[test]
-fn what_is_left_is_never_cut_short() {
+fn the_rest_of_a_lease_is_never_cut_short() {
     let mut host = Host::new();
     host.fixed = true;
     let grant = host.hold(LOCK);
@@ -57,9 +57,9 @@ fn what_is_left_is_never_cut_short() {
     host.advance_to(grant.deadline - ms(1_000));
     assert!(
         host.is_held(LOCK),
-        "nobody answered, so it is held by the old promise"
+        "without an answer, the lock is held by the old promise"
     );
-    assert!(host.is_taken(LOCK), "and so it is at the store");
+    assert!(host.is_taken(LOCK), "the store keeps the lock as long");
     host.net = Net::Up;
     let call = host.renew_for(grant.lease, ms(2_000));
     assert_eq!(host.outcome(call), &Answer::Renew(Ok(())));
@@ -68,13 +68,13 @@ fn what_is_left_is_never_cut_short() {
     host.advance(ms(200));
     assert!(
         !host.is_held(LOCK),
-        "the shorter time counts once the rest is over"
+        "the shorter time counts once the rest has passed"
     );
 }
 
-/// Catches an answer to the renewal before that is taken for one to this.
+/// Catches the answer to an earlier renewal that is taken for the answer to this one.
 #[test]
-fn it_waits_for_the_renewal_that_is_under_way() {
+fn a_renewal_for_another_time_waits_for_the_one_in_flight() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
@@ -89,7 +89,7 @@ fn it_waits_for_the_renewal_that_is_under_way() {
 }
 
 #[test]
-fn it_waits_for_one_that_fails_too() {
+fn a_renewal_for_another_time_waits_for_one_that_fails_too() {
     let (mut host, lease) = Host::holding();
     host.net = Net::LoseRequests;
     let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
@@ -100,7 +100,7 @@ fn it_waits_for_one_that_fails_too() {
 }
 
 #[test]
-fn one_that_is_given_up_changes_nothing_that_is_promised() {
+fn a_renewal_that_is_given_up_changes_no_promise() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     host.renew(lease);
@@ -121,16 +121,16 @@ fn a_time_out_of_bounds_is_refused() {
     assert_eq!(asked(&host), []);
 }
 
-/// Catches a holder that counts on the longest time it ever asked for, when the store, which says
-/// that it lasts longer than it does, was last asked for less.
+/// Catches a holder that counts on the longest time it ever asked for. The store claims a longer time than it
+/// was last asked for.
 #[test]
-fn no_more_is_counted_on_than_this_renewal_asked_for() {
+fn the_holder_counts_on_no_more_than_this_renewal_asked_for() {
     let (mut host, lease) = Host::holding();
     host.advance(ms(25_000));
     host.net = Net::Hold;
     host.renew_for(lease, ms(10_000));
     let sent = host.take();
-    let asked = *asked(&host).last().expect("it renews");
+    let asked = *asked(&host).last().expect("a renewal was sent");
     assert!(asked < TTL);
     let mut reply = host.execute(&sent);
     for reply in &mut reply.replies {
@@ -143,7 +143,8 @@ fn no_more_is_counted_on_than_this_renewal_asked_for() {
     assert!(until.since(host.now) <= asked, "{until:?}");
 }
 
-/// Catches a lease that grows: each renewal asks for a little more than is left, and the answer counts.
+/// Catches a lease that grows because each renewal asks for a little more than is left, and the answer
+/// counts.
 #[test]
 fn a_shorter_time_never_moves_the_deadline() {
     let margins = [Margin::LEAST, Margin::DEFAULT, Margin::MOST].map(Margin::parts_per_million);
@@ -176,9 +177,9 @@ fn a_shorter_time_never_moves_the_deadline() {
     }
 }
 
-/// Catches renewals that go on at the pace of the shorter time while the longer one lasts.
+/// Catches renewals at the pace of the shorter time while the longer one lasts.
 #[test]
-fn a_shorter_time_is_renewed_once_less_than_that_is_left() {
+fn a_shorter_time_is_renewed_once_less_than_it_is_left() {
     let mut host = Host::with_margin(250_000);
     let grant = host.hold(LOCK);
     host.renew_for(grant.lease, ms(1_000));

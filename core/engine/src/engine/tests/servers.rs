@@ -1,4 +1,4 @@
-//! Several servers, each with keys, a clock and a link of its own.
+//! Several servers, each with its own keys, clock and connection.
 
 use std::time::Duration;
 
@@ -17,10 +17,15 @@ const RIGHT: ServerId = ServerId(2);
 fn lock_at(server: ServerId) -> LockId {
     let half = LockKey::SLOTS / 2;
     let is_there = |lock: &u64| (key(LockId(*lock)).slot() < half) == (server == LEFT);
-    LockId((1..1_000).find(is_there).expect("each half has names"))
+    LockId(
+        (1..1_000)
+            .find(is_there)
+            .expect("each half of the slots has names"),
+    )
 }
 
-/// A host of a cluster of two servers, which share the slots; one lock is at each. Their clocks are a minute apart.
+/// A host of a cluster of two servers, which share the slots, with one lock at each. Their clocks differ by a
+/// minute.
 fn cluster() -> Host {
     let mut cluster = Host::with(clustered(), 3);
     cluster.ahead = vec![0, 60_000_000, 120_000_000];
@@ -34,7 +39,7 @@ fn cluster() -> Host {
 }
 
 impl Host {
-    /// The server of the oldest request answers it.
+    /// Lets the server of the oldest request answer it.
     fn says(&mut self, reply: &Reply) -> Sent {
         self.answer_each(&Ok(reply.clone()))
     }
@@ -50,7 +55,7 @@ impl Host {
         })
     }
 
-    /// Holds the lock that is at a server.
+    /// Acquires the lock that is at a server.
     fn hold_at(&mut self, server: ServerId) {
         let call = self.acquire(lock_at(server), Wait::Never);
         if matches!(self.pending[0].batch[0].command, Command::Inspect(_)) {
@@ -61,7 +66,7 @@ impl Host {
         self.grant(call);
     }
 
-    /// How long the lease that was acquired last lives.
+    /// The remaining time of the last acquired lease.
     fn remaining(&self) -> Duration {
         match &self.last_told().event {
             LeaseEvent::Acquired { remaining, .. } => *remaining,
@@ -70,12 +75,15 @@ impl Host {
     }
 }
 
-/// Catches an operation that is sent to a server that has not its keys, and one whose `not_after` is
-/// by another server's clock: it might act long after it was given up.
+/// Catches an operation that goes to a server without its keys, and one whose `not_after` uses another
+/// server's clock: it might act long after it was given up.
 #[test]
-fn each_server_is_asked_for_its_own_clock_and_by_a_key_of_its_own() {
+fn each_server_is_asked_for_its_clock_with_one_of_its_keys() {
     let mut cluster = cluster();
-    assert!(cluster.pending.is_empty(), "nothing is asked for yet");
+    assert!(
+        cluster.pending.is_empty(),
+        "the engine has not asked for anything yet"
+    );
     for server in [LEFT, RIGHT] {
         let lock = lock_at(server);
         let call = cluster.acquire(lock, Wait::Never);
@@ -95,7 +103,7 @@ fn each_server_is_asked_for_its_own_clock_and_by_a_key_of_its_own() {
     assert_eq!(cluster.asked_to_subscribe, [LEFT, RIGHT]);
 }
 
-/// Catches a holder that hears of no forced release at the server that its lock's slot has moved to.
+/// Catches a holder that misses a forced release at the server to which its lock's slot has moved.
 #[test]
 fn a_holder_listens_at_the_server_that_renews_its_lease() {
     let mut cluster = cluster();
@@ -117,9 +125,9 @@ fn a_holder_listens_at_the_server_that_renews_its_lease() {
     assert_eq!(cluster.asked_to_subscribe, [LEFT, RIGHT]);
 }
 
-/// Catches a lease that is lost, warned of or renewed because of another server's link.
+/// Catches a lease that is lost, warned of or renewed because of another server's connection.
 #[test]
-fn a_link_that_breaks_concerns_the_locks_of_its_server_alone() {
+fn a_broken_connection_concerns_only_the_locks_of_its_server() {
     let mut cluster = cluster();
     cluster.hold_at(LEFT);
     cluster.hold_at(RIGHT);
@@ -129,21 +137,21 @@ fn a_link_that_breaks_concerns_the_locks_of_its_server_alone() {
     let at_risk = name_of(lock_at(RIGHT));
     assert_eq!(names.collect::<Vec<_>>(), [Some(&at_risk)]);
     cluster.connect(place(RIGHT));
-    // Its clock is asked for anew, and then the lease is renewed.
+    // The engine asks for its clock again, and then renews the lease.
     cluster.says(&Reply::Late);
     assert_eq!(cluster.pending.len(), 1);
     assert_eq!(cluster.pending[0].server, RIGHT);
 }
 
-/// Catches a slot that moved and whose operations still go where it was, and an answer that is taken
-/// for one by the clock of the server that was asked.
+/// Catches operations that still go to the former server of a moved slot, and an answer that is interpreted
+/// by the clock of the server that was asked.
 #[test]
 fn a_slot_that_moves_takes_its_locks_along() {
     let mut cluster = cluster();
     let lock = lock_at(LEFT);
     cluster.acquire(lock, Wait::Never);
     cluster.says(&Reply::Late);
-    // The client was redirected, and learnt of it.
+    // The client was redirected, and learned the new route.
     let slot = key(lock).slot();
     cluster.input(Input::Slots {
         slots: slot..=slot,
@@ -154,7 +162,7 @@ fn a_slot_that_moves_takes_its_locks_along() {
     cluster.says(&held);
     let left = cluster.remaining();
     assert!(left + ms(100) > TTL && left < TTL, "{left:?}");
-    // Another lock of the same server stays, and the renewal goes along.
+    // Another lock of the same server stays, and the renewal goes to the new server.
     cluster.sleep(TTL / 3);
     cluster.tick();
     assert_eq!(cluster.take().server, RIGHT);
@@ -162,13 +170,13 @@ fn a_slot_that_moves_takes_its_locks_along() {
         let other = key(*other).slot();
         other < LockKey::SLOTS / 2 && other != slot
     });
-    cluster.acquire(other.expect("there are more"), Wait::Never);
+    cluster.acquire(other.expect("the server has more locks"), Wait::Never);
     assert_eq!(cluster.pending[0].server, LEFT);
 }
 
-/// Catches a grant whose deadline is by the clock of whichever server passed the message on.
+/// Catches a grant whose deadline uses the clock of the server that passed the message on.
 #[test]
-fn a_push_is_by_the_clock_of_the_server_that_has_the_lock() {
+fn a_push_counts_by_the_clock_of_the_server_that_has_the_lock() {
     let mut cluster = cluster();
     cluster.hold_at(LEFT);
     let call = cluster.acquire(lock_at(RIGHT), Wait::Forever);
@@ -191,9 +199,9 @@ fn a_push_is_by_the_clock_of_the_server_that_has_the_lock() {
     assert!(left > ms(4_900) && left < ms(5_000), "{left:?}");
 }
 
-/// Catches a half-open link that nobody suspects because its host never answers at all.
+/// Catches a half-open connection that is never suspected because its host never reports a result.
 #[test]
-fn a_server_that_is_silent_is_suspected_and_the_others_are_not() {
+fn a_silent_server_is_suspected_and_the_others_are_not() {
     let mut cluster = cluster();
     cluster.hold_at(LEFT);
     cluster.hold_at(RIGHT);
@@ -207,14 +215,14 @@ fn a_server_that_is_silent_is_suspected_and_the_others_are_not() {
     assert!(cluster.suspected.iter().all(|(server, _)| *server == RIGHT));
 }
 
-/// Catches a server that is taken for silent because of what was asked of it just before a lease ended.
+/// Catches a server that counts as silent because of a request just before a lease ended.
 #[test]
-fn who_had_hardly_time_to_answer_is_not_suspected() {
+fn a_server_that_had_hardly_time_to_answer_is_not_suspected() {
     let mut cluster = cluster();
     cluster.hold_at(RIGHT);
     let mut inspect = |time| {
         cluster.inspect(lock_at(RIGHT));
-        let sent = cluster.pending.pop_back().expect("it was sent");
+        let sent = cluster.pending.pop_back().expect("the request was sent");
         cluster.sleep(ms(time));
         cluster.reply(&sent, Err(Error::no_answer()));
         cluster.suspected.len()

@@ -7,7 +7,7 @@ use crate::engine::{Acquired, Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
-fn while_it_is_held_the_same_owner_gets_the_same_tenure_without_a_request() {
+fn while_a_lock_is_held_its_handle_shares_the_tenure_without_a_request() {
     let mut host = Host::new();
     let first = host.hold(LOCK);
     let second = host.acquire(LOCK, Wait::Forever);
@@ -17,7 +17,7 @@ fn while_it_is_held_the_same_owner_gets_the_same_tenure_without_a_request() {
 }
 
 #[test]
-fn it_is_held_without_a_link_too() {
+fn a_tenure_is_shared_without_a_connection_too() {
     let mut host = Host::new();
     let first = host.hold(LOCK);
     host.disconnect();
@@ -75,9 +75,9 @@ fn each_caller_of_one_acquisition_waits_for_as_long_as_it_wanted() {
     assert_eq!(host.told(), ["waiting 1"]);
 }
 
-/// It would else be told what the store said before it asked.
+/// Otherwise the caller would get an answer from before its call.
 #[test]
-fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
+fn a_caller_that_does_not_wait_asks_again_beside_one_that_does() {
     let mut host = Host::new();
     host.pushes = Pushes::Drop;
     host.stranger_acquires(LOCK, TTL);
@@ -89,7 +89,7 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
     assert_eq!(host.ops(), ["acquire"]);
     host.stranger_releases(LOCK);
     host.sleep(ms(1));
-    assert!(host.is_open(forever), "it was not told");
+    assert!(host.is_open(forever), "the waiting caller was not answered");
     let never = host.acquire(LOCK, Wait::Never);
     let (never, forever) = (host.grant(never), host.grant(forever));
     assert_eq!((never.waited, forever.waited), (ms(0), ms(2)));
@@ -97,10 +97,10 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
         waited: never.waited,
         ..forever
     };
-    assert_eq!(never, same, "both have it");
+    assert_eq!(never, same, "both calls share the tenure");
 }
 
-/// The one whose wait ends first ends the attempt that the others share.
+/// The caller whose wait ends first ends the attempt that the others share.
 #[test]
 fn a_caller_that_joins_gives_the_store_its_full_time() {
     let mut host = Host::on(Net::Hold);
@@ -127,11 +127,11 @@ fn locks_of_different_names_are_independent() {
     assert_eq!(
         host.error(wrong),
         ErrorKind::NotHeld,
-        "a lease of another tenure"
+        "the lease belongs to another tenure"
     );
 }
 
-/// Two owners of one name in one locker are as strange to each other as two programs.
+/// Two owners of one name in one locker exclude each other like two programs.
 #[test]
 fn another_owner_of_the_same_name_waits() {
     let mut host = Host::new();
@@ -158,7 +158,7 @@ fn too_many_callers_of_one_lock_are_refused_visibly() {
 }
 
 #[test]
-fn what_is_held_is_listed_with_the_time_that_is_left() {
+fn held_locks_are_listed_with_their_remaining_times() {
     let mut host = Host::new();
     host.fixed = true;
     assert_eq!(host.engine.all_held(host.now).count(), 0);
@@ -176,6 +176,6 @@ fn what_is_held_is_listed_with_the_time_that_is_left() {
     assert!(!host.is_held(LockId(4)) && !host.is_held(LockId(6)) && !host.is_held(LockId(0)));
     assert!(
         host.engine.held(released, LockId(5)).next().is_none(),
-        "over, though nobody told the time"
+        "the lease is over, although no tick came"
     );
 }

@@ -1,11 +1,11 @@
-//! The end of a locker.
+//! Shutting a locker down.
 
 use super::host::{FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
 use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
-fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
+fn shutting_down_frees_held_locks_and_fails_waiting_calls() {
     let (mut host, _) = Host::holding();
     host.stranger_acquires(LockId(2), TTL);
     let waiter = host.acquire(LockId(2), Wait::Forever);
@@ -17,7 +17,7 @@ fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
     assert_eq!(
         host.ops(),
         ["release", "release"],
-        "of the lease, and of the place in line"
+        "one release for the lease and one for the queue entry"
     );
     assert!(!host.is_taken(LOCK) && host.is_taken(LockId(2)));
     assert_eq!(host.waiting(LockId(2)), 0);
@@ -36,7 +36,7 @@ fn shutting_down_with_nothing_to_do_is_done_at_once() {
 }
 
 #[test]
-fn it_is_complete_when_the_store_has_confirmed() {
+fn a_shutdown_is_complete_when_the_store_has_confirmed() {
     let mut host = Host::new();
     host.back = FAR;
     host.hold(LOCK);
@@ -64,7 +64,7 @@ fn it_is_complete_when_the_store_has_confirmed() {
 }
 
 #[test]
-fn it_is_complete_after_the_patience_in_any_case() {
+fn a_shutdown_is_complete_after_the_patience_in_any_case() {
     for connected in [true, false] {
         let (mut host, _) = Host::holding();
         host.net = Net::LoseRequests;
@@ -79,12 +79,12 @@ fn it_is_complete_after_the_patience_in_any_case() {
         assert_eq!(host.outcome(call), &Answer::Shutdown);
         assert_eq!(host.answered(call), start + PATIENCE);
         host.advance(TTL);
-        assert!(host.engine.is_idle(), "and the attempts end with the lease");
+        assert!(host.engine.is_idle(), "the attempts end with the lease");
     }
 }
 
 #[test]
-fn everything_after_it_is_refused() {
+fn calls_after_a_shutdown_are_refused() {
     let (mut host, lease) = Host::holding();
     host.shutdown();
     host.forget();
@@ -101,13 +101,13 @@ fn everything_after_it_is_refused() {
     assert_eq!(
         host.error(release),
         ErrorKind::NotHeld,
-        "it was lost by the shutdown"
+        "the lease was lost by the shutdown"
     );
     assert!(host.log.is_empty() && host.events.is_empty());
 }
 
 #[test]
-fn a_reconnect_during_it_lets_the_releases_through() {
+fn a_reconnect_during_a_shutdown_lets_the_releases_through() {
     let (mut host, _) = Host::holding();
     host.disconnect();
     let call = host.shutdown();

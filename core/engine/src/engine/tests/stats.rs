@@ -1,5 +1,5 @@
-//! What is counted. Each step of every test of this engine also checks that no counter falls and that each
-//! tenure is somewhere.
+//! Statistics. After each step, every test of this engine also checks that no counter falls and that each
+//! tenure is counted somewhere.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::event::LossReason;
 use crate::time::Timestamp;
 
 impl Locker {
-    /// Takes a look at what was counted, and checks that against what was before.
+    /// Reads the counts and compares them with those before.
     pub(crate) fn look_at_counts(&mut self) {
         let counts = self.engine.counts();
         assert_none_fell(&self.numbers, counts.numbers());
@@ -28,7 +28,7 @@ impl Locker {
     }
 }
 
-/// Of all but the gauges.
+/// Compares all counters. Gauges may fall.
 pub(super) fn assert_none_fell(before: &[u64], now: &[u64]) {
     for (at, (before, now)) in before.iter().zip(now).enumerate().skip(2) {
         assert!(now >= before, "number {at} fell from {before} to {now}");
@@ -44,7 +44,7 @@ fn nothing_is_counted_before_anything_happens() {
 }
 
 #[test]
-fn a_pair_is_counted() {
+fn an_acquisition_and_its_release_are_counted() {
     let mut host = Host::new();
     host.subscribes = false;
     host.back = ms(3);
@@ -62,7 +62,7 @@ fn a_pair_is_counted() {
     );
     assert_eq!(
         stats.waiting_times.buckets[5], 1,
-        "above 2.5 ms, not above 5"
+        "the time is above 2.5 ms and at most 5 ms"
     );
     let held = stats.holding_times.sum;
     assert_eq!((stats.holding_times.count, held), (1, ms(3) + SOON));
@@ -75,7 +75,7 @@ fn script_calls_their_operations_and_round_trips_are_counted() {
     assert_eq!(
         (before.script_calls, before.operations),
         (1, 0),
-        "for the clock"
+        "the request for the clock counts"
     );
     for id in 0..300 {
         host.hold(LockId(id));
@@ -84,14 +84,18 @@ fn script_calls_their_operations_and_round_trips_are_counted() {
     host.sleep(TTL / 3);
     host.tick();
     let stats = &host.counted;
-    assert_eq!(stats.script_calls - calls, 3, "batches of 128");
+    assert_eq!(
+        stats.script_calls - calls,
+        3,
+        "the operations leave in batches of 128"
+    );
     assert_eq!((stats.operations, stats.renewals), (600, 300));
     assert_eq!(stats.round_trips.count, stats.script_calls);
     assert!(stats.operations_per_call() < 2.0);
 }
 
 #[test]
-fn who_finds_it_taken_is_counted_and_who_waits_in_vain() {
+fn busy_calls_are_counted_at_once_and_after_their_wait() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL * 10);
     host.acquire(LOCK, Wait::Never);
@@ -102,11 +106,11 @@ fn who_finds_it_taken_is_counted_and_who_waits_in_vain() {
     assert!(!host.is_open(call));
     let stats = &host.counted;
     assert_eq!((stats.busy, stats.failed, stats.waiting), (2, 0, 0));
-    assert_eq!(stats.waiting_times.count, 0, "nobody got it");
+    assert_eq!(stats.waiting_times.count, 0, "no caller got the lock");
 }
 
 #[test]
-fn who_gives_up_is_in_no_counter_of_calls() {
+fn a_cancelled_call_is_in_no_counter_of_calls() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL * 10);
     let call = host.acquire(LOCK, Wait::Forever);
@@ -116,32 +120,38 @@ fn who_gives_up_is_in_no_counter_of_calls() {
 }
 
 #[test]
-fn each_call_that_waited_is_counted_but_one_tenure() {
+fn several_waiting_calls_and_one_tenure_are_counted() {
     let mut host = Host::on(Net::Hold);
     for _ in 0..3 {
         host.acquire(LOCK, Wait::Forever);
     }
-    assert_eq!(host.counted.waiting, 1, "its handle is re-entrant");
+    assert_eq!(host.counted.waiting, 1, "the handle is re-entrant");
     host.net = Net::Up;
     host.answer_all();
     host.look_at_counts();
     assert_eq!((host.counted.acquired, host.counted.held), (1, 1));
     assert_eq!(host.counted.waiting_times.count, 3);
     host.hold(LOCK);
-    assert_eq!(host.counted.waiting_times.count, 3, "it did not wait");
+    assert_eq!(
+        host.counted.waiting_times.count, 3,
+        "the caller did not wait"
+    );
 }
 
 #[test]
-fn what_does_not_answer_is_counted() {
+fn timeouts_are_counted() {
     let mut host = Host::on(Net::LoseRequests);
     let call = host.acquire(LOCK, Wait::Never);
     host.advance(TIMEOUT * 3);
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.counted.failed, 1);
-    // It is known of the next one that the one before was not answered.
+    // The next request shows that the one before it had no answer.
     host.acquire(OTHER, Wait::Never);
     assert!(host.counted.timeouts >= 1, "{:?}", host.counted);
-    assert_eq!(host.counted.round_trips.count, 1, "for the clock");
+    assert_eq!(
+        host.counted.round_trips.count, 1,
+        "the request for the clock counts"
+    );
 }
 
 #[test]
@@ -156,7 +166,7 @@ fn a_failed_renewal_is_counted() {
     assert_eq!(host.counted.renewals, 1);
 }
 
-/// Each reason once.
+/// Each reason occurs once.
 #[test]
 fn losses_are_counted_by_their_reasons() {
     let mut host = Host::new();
@@ -193,12 +203,12 @@ fn losses_are_counted_by_their_reasons() {
             .all(|reason| host.counted.lost.of(*reason) == 1)
     );
     host.acquire(LOCK, Wait::Never);
-    assert_eq!(host.counted.failed, 1, "it was shut down");
+    assert_eq!(host.counted.failed, 1, "the shutdown failed the call");
 }
 
-/// Catches a bound that belongs to the bucket behind it, and a time that is in none.
+/// Catches a bound that belongs to the next bucket, and a time that is in no bucket.
 #[test]
-fn each_time_is_in_the_bucket_that_ends_with_it_or_later() {
+fn each_time_is_in_the_first_bucket_that_has_room_for_it() {
     let zero = Timestamp::from_nanos(0);
     for (at, bound) in Histogram::BOUNDS.into_iter().enumerate() {
         let mut counts = Counts::new();
@@ -222,16 +232,17 @@ struct Vectors {
     stats: serde_json::Value,
 }
 
-/// What every language makes of the same numbers.
+/// The shared vectors: every language names the same numbers in the same way.
 #[test]
 fn the_numbers_have_their_names() {
     let text = include_str!("../../../../../tests/vectors/stats.json");
-    let Vectors { numbers, stats } = serde_json::from_str(text).expect("they are of this shape");
+    let Vectors { numbers, stats } =
+        serde_json::from_str(text).expect("the vectors have this shape");
     let json = serde_json::to_value(Stats::from(Counts::of(&numbers)));
-    // JSON has one kind of number.
+    // JSON does not tell integers from floating-point numbers.
     let same = |json: &serde_json::Value| {
         let text = json.to_string();
         text.replace(".0,", ",").replace(".0]", "]")
     };
-    assert_eq!(same(&json.expect("they are numbers")), same(&stats));
+    assert_eq!(same(&json.expect("the counts are numbers")), same(&stats));
 }

@@ -1,4 +1,4 @@
-//! While the lock is held: renewals, and losses.
+//! Held locks: renewals and losses.
 
 use super::host::{Host, LOCK, Net, SOON, TTL, key, ms, remaining};
 use super::line::gaps;
@@ -69,7 +69,7 @@ fn a_fixed_lease_is_not_renewed_by_itself() {
 }
 
 #[test]
-fn a_fixed_lease_is_renewed_by_hand_as_often_as_that() {
+fn a_fixed_lease_can_be_renewed_by_hand() {
     let mut host = Host::new();
     host.fixed = true;
     let grant = host.hold(LOCK);
@@ -98,7 +98,7 @@ fn a_renewal_by_hand_that_fails_is_an_error_and_is_not_repeated() {
 }
 
 #[test]
-fn renewals_by_hand_join_the_one_that_is_under_way() {
+fn renewals_by_hand_join_the_one_in_flight() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let calls = [host.renew(lease), host.renew(lease)];
@@ -111,7 +111,7 @@ fn renewals_by_hand_join_the_one_that_is_under_way() {
     assert_eq!(host.error(wrong), ErrorKind::NotHeld);
 }
 
-/// Loss needs no answer, no timer of the network's, nothing but the clock.
+/// A loss needs no answer and no network timer, only the clock.
 #[test]
 fn without_answers_a_lease_is_at_risk_and_then_lost_before_its_deadline() {
     let mut host = Host::new();
@@ -119,7 +119,7 @@ fn without_answers_a_lease_is_at_risk_and_then_lost_before_its_deadline() {
     host.net = Net::LoseRequests;
     host.advance_to(deadline);
     let told = host.told();
-    let (last, risks) = told[1..].split_last().expect("something was told");
+    let (last, risks) = told[1..].split_last().expect("events were emitted");
     assert_eq!(last, "lost: expired");
     assert!(
         risks.len() >= 4,
@@ -141,7 +141,7 @@ fn without_answers_a_lease_is_at_risk_and_then_lost_before_its_deadline() {
 }
 
 #[test]
-fn without_a_link_a_lease_is_lost_before_its_deadline() {
+fn without_a_connection_a_lease_is_lost_before_its_deadline() {
     let mut host = Host::new();
     let deadline = host.hold(LOCK).deadline;
     host.disconnect();
@@ -152,7 +152,7 @@ fn without_a_link_a_lease_is_lost_before_its_deadline() {
     assert!(host.last_told().at < deadline);
 }
 
-/// A host that slept learns of the loss before anything else is done for it.
+/// A host that slept learns of the loss before it can do anything else.
 #[test]
 fn a_host_that_slept_past_the_deadline_finds_the_lease_lost() {
     for answered in [false, true] {
@@ -162,19 +162,22 @@ fn a_host_that_slept_past_the_deadline_finds_the_lease_lost() {
         host.advance(TTL / 3);
         let (renewal, reply) = host.take_reply();
         host.now = deadline;
-        assert!(!host.is_held(LOCK), "even before it was told the time");
+        assert!(
+            !host.is_held(LOCK),
+            "the lease is over even before the next tick"
+        );
         if answered {
             host.reply(&renewal, Ok(reply));
         } else {
             let call = host.acquire(LOCK, Wait::Never);
-            assert!(host.is_open(call), "the old tenure was handed out");
+            assert!(host.is_open(call), "the call must not get the old tenure");
         }
         assert_eq!(host.told(), ["acquired 1", "lost: expired"]);
     }
 }
 
 #[test]
-fn a_renewal_that_failed_is_repeated_soon_and_all_is_well() {
+fn a_failed_renewal_is_retried_soon_and_then_succeeds() {
     let (mut host, _) = Host::holding();
     host.net = Net::Hold;
     host.advance(TTL / 3);
@@ -185,13 +188,16 @@ fn a_renewal_that_failed_is_repeated_soon_and_all_is_well() {
     assert_eq!(host.told(), ["acquired 1", "at risk", "renewed"]);
     host.forget();
     host.advance(TTL / 6);
-    assert!(host.log.is_empty(), "and it goes on at its own pace");
+    assert!(
+        host.log.is_empty(),
+        "the next renewal comes at its normal time"
+    );
 }
 
-/// Catches a risk that is reported only because the last reply is long ago: with a wide margin `not_after` is early
-/// then, and the reply says what the time is.
+/// Catches a risk that is reported only because the last reply is long ago: with a wide margin `not_after` is
+/// then too early, and the refusal corrects the clock.
 #[test]
-fn a_renewal_that_comes_too_late_is_asked_for_once_more_at_once() {
+fn a_renewal_that_comes_too_late_is_repeated_at_once() {
     let mut host = Host::with_margin(170_000);
     host.ttl = ms(60_000);
     host.hold(LOCK);
@@ -199,7 +205,10 @@ fn a_renewal_that_comes_too_late_is_asked_for_once_more_at_once() {
     assert!(host.is_held(LOCK));
     let told = host.told();
     assert!(told[1..].iter().all(|told| told == "renewed"), "{told:?}");
-    assert!(host.count("renew") >= told.len(), "none came too late");
+    assert!(
+        host.count("renew") >= told.len(),
+        "at least one renewal came too late"
+    );
 }
 
 #[test]
@@ -213,7 +222,7 @@ fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
 }
 
 #[test]
-fn a_lease_that_somebody_else_took_is_superseded() {
+fn a_lease_whose_lock_another_client_took_is_superseded() {
     let (mut host, _) = Host::holding();
     host.servers[0].delete(&key(LOCK));
     host.stranger_acquires(LOCK, TTL * 2);
@@ -223,7 +232,7 @@ fn a_lease_that_somebody_else_took_is_superseded() {
 }
 
 #[test]
-fn a_lease_whose_key_became_something_else_is_superseded() {
+fn a_lease_whose_key_has_another_type_is_superseded() {
     let (mut host, _) = Host::holding();
     host.net = Net::Hold;
     host.advance(TTL / 3);
@@ -248,7 +257,7 @@ fn an_answer_after_the_loss_is_ignored() {
     let deadline = host.hold(LOCK).deadline;
     host.net = Net::Hold;
     host.advance_to(deadline - ms(100));
-    let renewal = host.pending.pop_back().expect("a renewal is under way");
+    let renewal = host.pending.pop_back().expect("a renewal is in flight");
     let reply = host.execute(&renewal);
     host.advance(ms(200));
     host.reply(&renewal, Ok(reply));
@@ -256,7 +265,7 @@ fn an_answer_after_the_loss_is_ignored() {
     assert!(!host.is_held(LOCK));
 }
 
-/// What expired here may live on in the store for a moment; others need not wait for it.
+/// The store may keep an expired lock for a moment, and waiters need not wait for it.
 #[test]
 fn a_lease_that_expired_is_given_back() {
     let mut host = Host::new();
@@ -268,13 +277,13 @@ fn a_lease_that_expired_is_given_back() {
     assert_eq!(
         host.told(),
         ["acquired 1", "lost: expired"],
-        "and nobody is told of that"
+        "the release emits no event"
     );
     assert!(host.engine.is_idle());
 }
 
 #[test]
-fn a_lease_that_was_released_is_renewed_no_more() {
+fn a_released_lease_is_not_renewed() {
     let (mut host, lease) = Host::holding();
     host.advance(TTL);
     host.release(lease);
@@ -294,7 +303,7 @@ fn the_shortest_lease_can_be_kept() {
     assert!(host.told()[1..].iter().all(|told| told == "renewed"));
 }
 
-/// Catches a timer that a large locker loses or is late with, also while renewals fail and after a reconnect.
+/// Catches a timer that a large locker loses or fires late, also while renewals fail and after a reconnect.
 #[test]
 fn each_of_many_leases_is_renewed() {
     const LEASES: u64 = 3_000;

@@ -1,10 +1,11 @@
-//! Calls while the store cannot be reached: they wait for it within their own time, and say why not.
+//! Calls while the store cannot be reached: they wait within their own timeouts, and their errors say why
+//! they failed.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TIMEOUT, ms};
 use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 
-/// As the host of a client that connects lazily says of each probe.
+/// The error of each probe, as reported by a host whose client connects lazily.
 fn refused() -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -26,8 +27,8 @@ fn advance_without_a_store(host: &mut Host, millis: u64, error: &Error) {
     }
 }
 
-/// Catches "too much else waits for the store" and "whether it acted is unknown" of what was never
-/// sent: the reason was known from the first probe on, and was dropped.
+/// Catches "too many pending requests" and "whether it acted is unknown" for operations that were never sent:
+/// the reason was known from the first probe, and was dropped.
 #[test]
 fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
     let mut host = Host::connecting(Net::Hold);
@@ -46,7 +47,7 @@ fn a_store_that_is_never_reached_is_unavailable_for_the_reason_of_its_probe() {
     assert_eq!(host.ops(), [""; 0], "nothing was sent");
 }
 
-/// As above, of a store that takes connections and says nothing.
+/// A store that accepts connections and never replies cannot be reached either.
 #[test]
 fn a_store_that_never_answers_is_unavailable() {
     let mut host = Host::connecting(Net::LoseRequests);
@@ -62,9 +63,9 @@ fn a_store_that_never_answers_is_unavailable() {
     assert_eq!(host.ops(), [""; 0], "nothing was sent");
 }
 
-/// Catches calls that fail at once since the link is being made anew: a server closes idle links.
+/// Catches calls that fail at once while the connection is remade: servers close idle connections.
 #[test]
-fn what_does_not_wait_for_a_lock_waits_for_the_link() {
+fn calls_that_do_not_wait_for_a_lock_wait_for_the_connection() {
     let mut host = Host::new();
     host.fixed = true;
     let held = host.hold(LOCK);
@@ -83,7 +84,7 @@ fn what_does_not_wait_for_a_lock_waits_for_the_link() {
 }
 
 #[test]
-fn without_a_link_a_call_ends_with_its_own_time() {
+fn without_a_connection_a_call_ends_at_its_timeout() {
     let mut host = Host::new();
     host.fixed = true;
     let held = host.hold(LOCK);
@@ -100,9 +101,9 @@ fn without_a_link_a_call_ends_with_its_own_time() {
     }
 }
 
-/// What the broken link did with it is not known, and asking again as the same lease is harmless.
+/// Its effect at the server is not known, and asking again with the same lease ID is harmless.
 #[test]
-fn an_acquisition_that_a_broken_link_took_with_it_is_tried_on_the_next() {
+fn an_acquisition_lost_with_its_connection_is_retried_on_the_next() {
     let mut host = Host::on(Net::Hold);
     let call = host.acquire(LOCK, Wait::Never);
     host.take();
@@ -114,9 +115,9 @@ fn an_acquisition_that_a_broken_link_took_with_it_is_tried_on_the_next() {
     host.grant(call);
 }
 
-/// Catches a call that a link which breaks again and again keeps for ever.
+/// Catches a call that never ends while connections keep breaking.
 #[test]
-fn links_that_break_again_and_again_end_the_call() {
+fn connections_that_keep_breaking_end_the_call() {
     let mut host = Host::new();
     let begin = host.now;
     host.net = Net::Hold;
@@ -134,9 +135,9 @@ fn links_that_break_again_and_again_end_the_call() {
     assert!(host.answered(call).since(begin) <= TIMEOUT * 2);
 }
 
-/// Catches calls that fail at once, and again and again, also when the password is right again.
+/// Catches calls that fail at once and repeatedly, even when the password is right again.
 #[test]
-fn credentials_that_a_new_link_is_refused_may_be_right_soon() {
+fn credentials_refused_on_a_later_connection_may_work_again() {
     let mut host = Host::new();
     let error = wrong_password();
     host.disconnected(0, error);
@@ -152,9 +153,9 @@ fn credentials_that_a_new_link_is_refused_may_be_right_soon() {
     host.grant(long);
 }
 
-/// The first link decides whether the password is right.
+/// The first connection decides whether the password is right.
 #[test]
-fn credentials_that_the_first_link_is_refused_are_wrong() {
+fn credentials_refused_on_the_first_connection_are_wrong() {
     let mut host = Host::unconnected();
     let early = host.acquire(LOCK, Wait::Forever);
     let error = wrong_password();
@@ -163,7 +164,7 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
     for call in [early, late] {
         assert_eq!(host.failure(call), &wrong_password(), "at once");
     }
-    // It is asked again all the same.
+    // The engine probes again anyway.
     host.net = Net::Hold;
     host.connect(0);
     let waits = host.acquire(LOCK, Wait::Never);
@@ -172,9 +173,9 @@ fn credentials_that_the_first_link_is_refused_are_wrong() {
     host.grant(waits);
 }
 
-/// As above, of a host that learns of it by the probe.
+/// The host learns of the refusal from a probe instead of a failed connection.
 #[test]
-fn a_store_that_did_serve_this_client_is_not_given_up_when_it_refuses_it() {
+fn a_store_that_served_this_client_before_is_retried_after_a_refusal() {
     let mut host = Host::on(Net::Hold);
     host.connect(0);
     let call = host.acquire(LOCK, Wait::Until(host.now + ms(8_000)));

@@ -1,10 +1,10 @@
-//! A holder hears at once that somebody else changed its lock, if the server says so.
+//! Watched locks: a holder notices at once that another client changed its lock, if the server reports it.
 
 use super::host::{Host, LOCK, Net, SOON, TTL, key, ms};
-use crate::engine::single::{MOST_KEYS, MOST_LOOKS};
+use crate::engine::single::{MOST_CHECKS, MOST_KEYS};
 use crate::engine::{Input, LockId, Wait};
 
-/// Within this a key is read that is to be.
+/// The time within which a pending read of a key happens.
 const READ: std::time::Duration = ms(50);
 
 impl Host {
@@ -14,7 +14,7 @@ impl Host {
         host
     }
 
-    /// How many keys were read since this was last asked.
+    /// The number of keys read since the last call.
     fn read(&mut self) -> usize {
         let reads = std::mem::take(&mut self.reads);
         reads.iter().map(|(_, keys)| keys.len()).sum()
@@ -53,9 +53,9 @@ fn a_taken_lock_is_lost_at_once() {
     assert_eq!(host.told(), ["acquired 1", reason]);
 }
 
-/// The negative control, and what a host gets that does not support it.
+/// The negative control: a host without this feature.
 #[test]
-fn who_is_not_told_learns_at_the_next_renewal() {
+fn without_a_watch_a_holder_learns_of_a_change_at_its_next_renewal() {
     let (mut host, _) = Host::holding();
     host.advance(READ);
     assert_eq!(host.read(), 0);
@@ -100,7 +100,7 @@ fn short_leases_and_those_released_soon_are_not_read() {
 }
 
 #[test]
-fn what_is_held_together_is_read_together() {
+fn keys_of_locks_held_together_are_read_together() {
     let mut host = Host::watching();
     for lock in 0..300 {
         host.hold(LockId(lock));
@@ -112,16 +112,16 @@ fn what_is_held_together_is_read_together() {
     assert_eq!(host.watched(), 300);
 }
 
-/// A write by somebody else that leaves the lock to its holder. Catches a deadline or a renewal that
-/// comes at another time than it would have, and a holder that works for every stranger's write.
+/// Another client's write leaves the lock to its holder. Catches a change of the deadline or of the next
+/// renewal, and a holder that does work for every such write.
 #[test]
-fn a_change_that_takes_nothing_changes_nothing_and_costs_little() {
+fn a_change_that_keeps_the_holder_changes_nothing_and_costs_little() {
     for fixed in [false, true] {
         let mut host = Host::watching();
         host.fixed = fixed;
         host.hold(LOCK);
         let deadline = host.held_until(LOCK);
-        let expiry = host.expiry(LOCK).expect("it is held");
+        let expiry = host.expiry(LOCK).expect("the lock is held");
         let wake = || (TTL / 4).as_nanos();
         let (mut reads, began) = (0, host.now);
         while host.now.since(began).as_nanos() < wake() {
@@ -129,16 +129,19 @@ fn a_change_that_takes_nothing_changes_nothing_and_costs_little() {
             host.advance(ms(10));
             reads += host.read();
         }
-        let looks = usize::from(MOST_LOOKS);
-        assert_eq!((host.count("renew"), reads), (looks, looks));
+        let checks = usize::from(MOST_CHECKS);
+        assert_eq!((host.count("renew"), reads), (checks, checks));
         assert_eq!(host.told(), ["acquired 1"]);
         assert_eq!(host.held_until(LOCK), deadline);
         if fixed {
-            let later = host.expiry(LOCK).expect("it is held");
-            assert!(later <= expiry + TTL / 200, "others need not wait for long");
+            let later = host.expiry(LOCK).expect("the lock is held");
+            assert!(
+                later <= expiry + TTL / 200,
+                "waiters need not wait for long"
+            );
             continue;
         }
-        // The next renewal gives it new ones.
+        // The next renewal allows more checks.
         host.advance(TTL / 3);
         assert_eq!(host.told(), ["acquired 1", "renewed"]);
         assert_eq!((host.read(), host.watched()), (1, 1));
@@ -146,7 +149,7 @@ fn a_change_that_takes_nothing_changes_nothing_and_costs_little() {
 }
 
 #[test]
-fn everything_looks_once_when_everything_may_have_changed() {
+fn every_holder_checks_once_when_any_lock_may_have_changed() {
     let mut host = Host::watching();
     for lock in 1..=5 {
         host.hold(LockId(lock));
@@ -161,9 +164,9 @@ fn everything_looks_once_when_everything_may_have_changed() {
     assert_eq!(held.collect::<Vec<_>>(), [1, 2, 4, 5]);
 }
 
-/// The renewal may have been executed before the change, and the look with it.
+/// The server may have executed the renewal before the change, and a check that joined it too.
 #[test]
-fn a_change_while_it_is_renewed_is_looked_at_after_it() {
+fn a_change_during_a_renewal_is_checked_after_it() {
     let mut host = Host::watching();
     let lease = host.hold(LOCK).lease;
     host.advance(READ);
@@ -177,9 +180,9 @@ fn a_change_while_it_is_renewed_is_looked_at_after_it() {
     assert_eq!(host.told(), ["acquired 1", "renewed", "lost: deleted"]);
 }
 
-/// Catches a look that a renewal by hand joins, and that asks for no more than the rest of the lease.
+/// Catches a manual renewal that joins a check which asks only for the rest of the lease.
 #[test]
-fn a_fixed_lease_that_looks_is_renewed_by_hand_all_the_same() {
+fn a_fixed_lease_that_is_being_checked_can_be_renewed_by_hand() {
     let mut host = Host::watching();
     host.fixed = true;
     let lease = host.hold(LOCK).lease;
@@ -194,9 +197,9 @@ fn a_fixed_lease_that_looks_is_renewed_by_hand_all_the_same() {
     assert!(host.held_until(LOCK).since(host.now) + SOON > TTL);
 }
 
-/// After a new connection nothing that was read before counts.
+/// A new connection invalidates all earlier reads.
 #[test]
-fn everything_is_read_when_the_server_says_so_anew() {
+fn every_key_is_read_again_on_a_new_connection() {
     let mut host = Host::new();
     for lock in 1..=3 {
         host.hold(LockId(lock));
@@ -211,9 +214,9 @@ fn everything_is_read_when_the_server_says_so_anew() {
     }
 }
 
-/// What is heard of a lock that nobody holds any more, or that somebody else of this locker does.
+/// The lock of a late change has no holder any more, or another holder of this locker.
 #[test]
-fn a_change_that_comes_late_does_no_harm() {
+fn a_late_change_does_no_harm() {
     let mut host = Host::watching();
     let lease = host.hold(LOCK).lease;
     let waits = host.acquire_as(LockId(2), LOCK, Wait::Forever);

@@ -1,4 +1,4 @@
-//! When what waits for a server leaves, and how much of it together.
+//! Decides when pending operations leave, and how many of them share a batch.
 
 use std::time::Duration;
 
@@ -12,47 +12,47 @@ use crate::error::Error;
 use crate::protocol::{Command, Durability, Incarnation, Op};
 use crate::time::Timestamp;
 
-/// The most operations that leave in one script call, so that it does not keep the server from
-/// other work for long.
+/// The most operations in one script call. More would keep the server from other work for too long.
 pub(crate) const MAX_BATCH: usize = 128;
 
-/// About how many bytes of keys and arguments leave in one script call.
+/// The approximate limit of keys and arguments in one script call, in bytes.
 pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 
-/// So many operations leave at the latest although batches are under way, so that the store works on one
-/// while the host takes in the other. With few concurrent callers, half of them leave. Fewer wait for a reply, because
-/// every script call costs the client a write and the server a call. With none under way nothing waits.
+/// Send a batch once this many operations are pending, even with batches in flight, so that the server and
+/// the host work in parallel. With few concurrent callers, half of them suffice. Fewer operations wait for a
+/// reply, because every script call costs the client a write and the server a call. With no batch in flight,
+/// nothing waits.
 pub(crate) const MANY: usize = 32;
 
 /// The least half of concurrent callers that is worth a call of its own.
 pub(crate) const LEAST_HALF: usize = 16;
 
-/// A store takes so long to begin with a batch.
+/// The time that a server takes to begin with a batch.
 pub(crate) const APART: Duration = Duration::from_micros(50);
 
-/// With so many batches under way only full ones leave.
+/// The number of batches in flight from which on only full ones leave.
 pub(crate) const FEW_IN_FLIGHT: usize = 4;
 
-/// How many batches may be under way at the most.
+/// The most batches in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 8;
 
-/// Where a round trip takes long, to wait for a reply costs more than a call: for each time that this
-/// goes into it, one batch of any size may be under way beside the first.
+/// The unit of round-trip time. On a slow network, waiting for a reply costs more than a call. So one batch
+/// of any size may be in flight for each such unit, besides the first.
 pub(crate) const NEAR: Duration = Duration::from_micros(250);
 
-/// Nothing waits for a reply that is so late: the store may be gone, or the task that is to take it in
-/// does not run.
+/// The age from which on nothing waits for a reply. The store may be gone, or the host's receiving task may
+/// be stuck.
 pub(crate) const LATE: Duration = Duration::from_millis(10);
 
-/// The same where operations leave one by one.
+/// The most batches in flight where each batch has one slot only.
 pub(crate) const MAX_ALONE_IN_FLIGHT: usize = 64;
 
 impl Server {
-    /// Sends what was queued, if the server's clock is known and not too much is under way. Returns
-    /// why all of it waits in vain, if it does.
+    /// Sends pending operations if the server's clock is known and not too many batches are in flight.
+    /// Returns the error if none of them can be sent.
     pub(in crate::engine::servers) fn flush(&mut self, cx: &mut Ctx) -> Option<Error> {
         let now = cx.now;
-        // A host that is late with its answers, or never answers, must not hold up the rest.
+        // A host that reports replies late or never must not block other operations.
         let mut over = (0, now);
         self.requests.retain(|request| {
             let is_over = request.give_up <= now;
@@ -86,7 +86,7 @@ impl Server {
         None
     }
 
-    /// What waits for a reply leaves without it once that is late.
+    /// Sets a timer for the time at which pending operations stop waiting for a late reply.
     fn time_late_reply(&mut self, cx: &mut Ctx) {
         let oldest = self.under_way().next();
         let late = oldest.map_or(Timestamp::NEVER, |request| request.sent + LATE);
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// How many operations have to wait for a batch of them to leave now.
+    /// Returns the number of pending operations from which on a batch leaves now.
     fn least_to_leave(&self, cx: &Ctx) -> usize {
         let under_way = self.under_way().count();
         let (any_size, most) = if cx.settings.by_slots() {
@@ -113,16 +113,16 @@ impl Server {
         }
     }
 
-    /// Whether what leaves now comes to the store together with the last batch, and is answered with it:
-    /// then half of many callers gain nothing by a call of their own, and better leaves at the reply.
+    /// True if a batch that leaves now would reach the server together with the last one. Half of many
+    /// callers then gain nothing by a call of their own, so they leave at the reply.
     fn would_join(&self, now: Timestamp) -> bool {
         let last = self.under_way().last();
         self.concurrency.half(MANY) >= LEAST_HALF
             && last.is_some_and(|last| now < last.sent + APART)
     }
 
-    /// How many operations leave together. If all callers ask at once, half of them leave first, so
-    /// that the store and the host both have work. Where the way is long that is not worth a further call.
+    /// Returns the most operations of the next batch. If all callers ask at once, half of them leave first,
+    /// so that the store and the host both have work. On a slow network that is not worth another call.
     fn most_to_leave(&self, cx: &Ctx) -> usize {
         let half = self.concurrency.half(MAX_BATCH);
         let is_near = self.any_size_in_flight(cx.now) == 1;
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// How many batches may be under way before what comes next waits for their replies.
+    /// Returns how many batches of any size may be in flight before the next operations wait for a reply.
     fn any_size_in_flight(&self, now: Timestamp) -> usize {
         let oldest = self.under_way().next();
         let awaited = oldest.map_or(Duration::ZERO, |request| now.since(request.sent));
@@ -145,18 +145,18 @@ impl Server {
         usize::try_from(1 + way.as_nanos() / NEAR.as_nanos()).unwrap_or(usize::MAX)
     }
 
-    /// Whether the connection waits for copies.
+    /// True if the connection waits for copies.
     pub(super) fn waits(&self) -> bool {
         self.requests.iter().any(|request| request.waits)
     }
 
-    /// All else that was sent.
+    /// Returns the requests in flight that do not need copies.
     fn under_way(&self) -> impl Iterator<Item = &Request> {
         self.requests.iter().filter(|request| !request.waits)
     }
 
-    /// Whether what waits is likely to become more at once: those who were answered together ask
-    /// together again.
+    /// True if more operations are likely to join the pending ones at once: callers that were answered
+    /// together ask together again.
     pub(in crate::engine::servers) fn expects_more(&self, settings: &Settings) -> bool {
         !settings.by_slots()
             && self.requests.is_empty()
@@ -185,7 +185,7 @@ impl Server {
     ) {
         let margin = self.margin();
         let room = most.min(self.outbox.len());
-        // The keys of one call have to be in one slot of a cluster, unless the host can do without.
+        // In a cluster, the keys of one call have to be in one slot, unless the host splits calls.
         let by_slots = cx.settings.by_slots() || cx.settings.clustered && durability.is_some();
         let mut slot = None;
         let (mut batch, mut origins) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -218,7 +218,7 @@ impl Server {
         self.request(cx, (batch, meant, durability), give_up, origins);
     }
 
-    /// With acquisitions the server first checks that it has forgotten nothing.
+    /// Puts a check in front of acquisitions: that the server has forgotten nothing.
     fn check_first(&self, batch: &mut Vec<Op>) -> Option<Incarnation> {
         let check = self.meant.as_ref()?;
         let acquires = |op: &Op| matches!(op.command, Command::Acquire(_));
@@ -255,8 +255,8 @@ impl Server {
     }
 }
 
-/// A batch does nothing once the first of it has no time left. So one that has much less than the
-/// others, or much more, leaves without them.
+/// True if two times are within a factor of two. A batch does nothing once its first operation has no time
+/// left. So an operation with much less or much more time than the others leaves without them.
 fn have_alike_time(one: Duration, other: Duration) -> bool {
     one <= other * 2 && other <= one * 2
 }
