@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "efafbbdaa35d7d46e6de308c7c0807ddc507263a";
+pub const SCRIPT_SHA: &str = "9429d63f1be714974308cd4f84c934255a662970";
 
 /// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
 /// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
