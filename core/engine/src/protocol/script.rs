@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "15cc701a6d6f547fb22e76ceb231a126d7927b2b";
+pub const NODE_SCRIPT_SHA: &str = "1f6cc4440ab0aeb0706e737ac0100ad022eacdaf";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
