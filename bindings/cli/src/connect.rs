@@ -150,7 +150,7 @@ pub(crate) async fn connect(
             }
         }
     };
-    // It is large.
+    // The future is large.
     let connecting = Box::pin(connecting);
     let Some(within) = within else {
         return Ok(connecting.await?);
@@ -161,7 +161,9 @@ pub(crate) async fn connect(
             STORE_AWAY,
             format!("no connection to the store within {}", times::show(within)),
         )
-        .advise("see that the server runs, that --url names it, and that nothing is in the way")),
+        .advise(
+            "check that the server runs, that --url names it, and that no firewall is in the way",
+        )),
     }
 }
 
@@ -223,7 +225,7 @@ fn split(urls: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The URL with this password. One that cannot be read is the library's to refuse.
+/// Returns the URL with this password. The library refuses a URL that cannot be parsed.
 fn with_password(text: &str, password: &str) -> Result<String, Failure> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Ok(text.to_owned());
@@ -238,7 +240,7 @@ fn with_password(text: &str, password: &str) -> Result<String, Failure> {
     };
     if user.contains(':') {
         return Err(
-            Failure::usage("there are two passwords, one of them in the URL")
+            Failure::usage("two passwords are given, one of them in the URL")
                 .advise("leave one out: the URL's, or LEASEHOLD_PASSWORD and --password-file"),
         );
     }

@@ -54,7 +54,7 @@ pub(crate) struct Failure {
     pub(crate) exit: u8,
     what: String,
     advice: Option<&'static str>,
-    /// What the library said, for readers of JSON.
+    /// The library's error, for readers of JSON.
     error: Option<Error>,
 }
 
@@ -72,13 +72,13 @@ impl Failure {
         Self::new(USAGE, what)
     }
 
-    /// With what to do about it.
+    /// Adds advice on what to do.
     pub(crate) fn advise(mut self, advice: &'static str) -> Self {
         self.advice = Some(advice);
         self
     }
 
-    /// As one line of JSON.
+    /// Returns the failure as one line of JSON.
     pub(crate) fn json(&self) -> String {
         let failed = Failed {
             kind: "failed",
@@ -117,7 +117,7 @@ impl From<Error> for Failure {
             ErrorKind::Unavailable | ErrorKind::Timeout => (
                 STORE_AWAY,
                 Some(
-                    "see that the server runs, that --url names it, and that nothing is in the way",
+                    "check that the server runs, that --url names it, and that no firewall is in the way",
                 ),
             ),
             ErrorKind::ReadOnly => (STORE_AWAY, Some("name the primary, not a replica")),
@@ -128,7 +128,7 @@ impl From<Error> for Failure {
             ErrorKind::Auth => (
                 REFUSED,
                 Some(
-                    "see the password (LEASEHOLD_PASSWORD, --password-file) and the user's rights",
+                    "check the password (LEASEHOLD_PASSWORD, --password-file) and the user's rights",
                 ),
             ),
             ErrorKind::Unsupported | ErrorKind::WrongType => (UNFIT, None),
@@ -138,14 +138,14 @@ impl From<Error> for Failure {
         };
         let advice = match error.option() {
             Some("quorum") => {
-                Some("give each server by an --url of its own, or all of them in LEASEHOLD_URL")
+                Some("give each server its own --url, or list all of them in LEASEHOLD_URL")
             }
             Some("longest_ttl") => {
-                Some("set --longest-ttl, to the same time wherever these servers are used")
+                Some("set --longest-ttl to the same time wherever these servers are used")
             }
             _ => advice,
         };
-        // What the error says of it already comes first.
+        // The error's own advice takes precedence.
         let advice = advice.filter(|_| !error.to_string().contains("; "));
         Self {
             exit,
@@ -166,7 +166,7 @@ mod tests {
         let vectors: serde_json::Value = serde_json::from_str(vectors).expect("JSON");
         let rows = vectors["errors"].as_array().expect("a list");
         let codes = rows.iter().filter_map(|row| row["code"].as_str());
-        // Those of JavaScript alone are none here.
+        // Codes that only JavaScript has are left out.
         let kinds: Vec<_> = codes.filter_map(ErrorKind::from_code).collect();
         assert!(kinds.len() > 12, "{kinds:?}");
         for kind in kinds {
@@ -175,7 +175,7 @@ mod tests {
                 TABLE.contains(&format!("\n  {exit} ")),
                 "{kind:?} is {exit}"
             );
-            // Nothing is shut down under a command of its own.
+            // Only the command itself shuts its locker down.
             assert_eq!(
                 exit == INTERNAL,
                 kind == ErrorKind::Shutdown,

@@ -1,5 +1,5 @@
-//! The command `leasehold`: the lock for shells, cron jobs, every other language, and people who look.
-//! What it promises to scripts stands in README.md beside it.
+//! The command `leasehold`: distributed locks for shells, cron jobs and programs in any language.
+//! The book's chapter on the command line says what it promises to scripts.
 
 mod args;
 mod child;
@@ -122,7 +122,7 @@ impl Task {
     }
 }
 
-/// Runs the work on a runtime, on this thread as far as it is not the library's.
+/// Runs the work on a runtime, on this thread except for the library's tasks.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

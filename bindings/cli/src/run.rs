@@ -37,7 +37,7 @@ pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
     let ttl = args.ttl;
     if ttl < LEAST_TTL {
         let what = format!(
-            "--ttl is {} at the least, not {}",
+            "--ttl must be at least {}; got {}",
             show(LEAST_TTL),
             show(ttl)
         );
@@ -46,7 +46,7 @@ pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
     let grace = args.grace.unwrap_or((ttl / 6).min(MOST_DEFAULT_GRACE));
     if grace > ttl / 3 {
         let what = format!(
-            "--grace is a third of --ttl at the most, here {}; give a --ttl of {} or more",
+            "--grace may be at most a third of --ttl, here {}; use a --ttl of {} or more",
             show(ttl / 3),
             show(grace * 3),
         );
@@ -170,14 +170,14 @@ async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, F
         let what = match args.limit() {
             Some(wait) if !wait.is_zero() => {
                 format!(
-                    "{name} was not acquired within {}: somebody else has it",
+                    "{name} was not acquired within {}: somebody else holds it",
                     show(wait)
                 )
             }
-            _ => format!("{name} was not acquired: somebody else has it, or waits for it"),
+            _ => format!("{name} was not acquired: somebody else holds it or waits for it"),
         };
         return Err(Failure::new(NOT_ACQUIRED, what)
-            .advise("wait longer (--wait), or see who it is: leasehold inspect"));
+            .advise("wait longer (--wait), or see the holder with leasehold inspect"));
     };
     with_time(&lease, args.lease.ttl).await?;
     Ok(lease)
