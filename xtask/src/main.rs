@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod book;
 mod counts;
 mod glue;
 mod man;
@@ -48,6 +49,10 @@ enum Task {
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
     Package,
+    /// Build the book, in target/book, and check the links of every Markdown file.
+    ///
+    /// Needs mdBook, which is installed in target/tools. External links are checked for their form only.
+    Book,
     /// Write the manual pages of the command `leasehold`, into target/man.
     Man,
     /// Count what an operation costs: instructions of the server, the engine and the codec, commands,
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
         Task::Test(options) => return test::main(&options),
         Task::Audit(options) => audit::main(&options),
         Task::Package => package::main(),
+        Task::Book => book::main(),
         Task::Man => man::main(),
         Task::Costs { write } => bench::costs(write),
         Task::Servers(options) => servers::main(&options),
