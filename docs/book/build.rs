@@ -6,7 +6,8 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let book = env::current_dir()?;
-    let mut pages = vec![book.join("../../README.md")];
+    let root = book.ancestors().nth(2).unwrap_or(&book);
+    let mut pages = vec![root.join("README.md")];
     find(&book.join("src"), &mut pages)?;
     pages.sort();
     let mut code = String::new();

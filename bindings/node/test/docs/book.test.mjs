@@ -15,7 +15,7 @@ const cache = fileURLToPath(new URL("../../node_modules/.cache", import.meta.url
 const pages = readdirSync(SRC, { recursive: true }).filter((file) => file.endsWith(".md")).sort();
 const programs = pages.flatMap((page) => {
   const text = readFileSync(join(SRC, page), "utf8");
-  const blocks = [...text.matchAll(/^```(?:js|javascript)(\S*)\n([^]*?)^```$/gm)];
+  const blocks = [...text.matchAll(/^```(?:js|javascript)\b(\S*)\n([^]*?)^```$/gm)];
   return blocks.map(({ 1: marks, 2: code }, at) => ({ title: `${page}, program ${at + 1}`, runs: !marks.includes("no_run"), code }));
 });
 
