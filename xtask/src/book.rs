@@ -66,7 +66,7 @@ impl Page {
                 }
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => {
-                    page.add_anchor(&heading.take().unwrap_or_default())
+                    page.add_anchor(&heading.take().unwrap_or_default());
                 }
                 Event::Text(text) | Event::Code(text) => {
                     if let Some(heading) = &mut heading {
