@@ -96,7 +96,17 @@ pub use leasehold_engine::{
 #[cfg(feature = "native")]
 pub use tls::Tls;
 
-/// The programs in the page about other locks are compiled and run as tests.
+/// The programs in the README are compiled and run as tests.
+#[cfg(all(
+    doctest,
+    feature = "native",
+    feature = "sqlite",
+    feature = "object-store"
+))]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
+/// The same for the page about other locks.
 #[cfg(all(doctest, feature = "native"))]
 #[doc = include_str!("../../docs/coming-from.md")]
 struct ComingFrom;

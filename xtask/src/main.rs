@@ -45,14 +45,14 @@ enum Task {
     /// advisories need the network. If their database cannot be fetched that is said, and is no
     /// failure unless `--require-advisories` is given.
     Audit(audit::Options),
-    /// Make the npm package: target/npm/leasehold-VERSION.tgz.
-    ///
-    /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
-    Package,
     /// Build the book, in target/book, and check the links of every Markdown file.
     ///
     /// Needs mdBook, which is installed in target/tools. External links are checked for their form only.
     Book,
+    /// Make the npm package: target/npm/leasehold-VERSION.tgz.
+    ///
+    /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
+    Package,
     /// Write the manual pages of the command `leasehold`, into target/man.
     Man,
     /// Count what an operation costs: instructions of the server, the engine and the codec, commands,
@@ -82,8 +82,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
         Task::Audit(options) => audit::main(&options),
-        Task::Package => package::main(),
         Task::Book => book::main(),
+        Task::Package => package::main(),
         Task::Man => man::main(),
         Task::Costs { write } => bench::costs(write),
         Task::Servers(options) => servers::main(&options),
