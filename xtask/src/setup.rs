@@ -11,7 +11,7 @@ use crate::run::{Cmd, root};
 const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
 /// The oldest version of Node that is supported by its makers.
 const OLDEST_NODE: u32 = 20;
-/// The program that builds the book, seen from the root of the repository.
+/// The path of mdBook, seen from the root of the repository.
 pub(crate) const MDBOOK: &str = "target/tools/bin/mdbook";
 const MDBOOK_VERSION: &str = "0.5.4";
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -39,7 +39,7 @@ pub(crate) enum Need {
     /// With npm.
     Node,
     Chromium,
-    /// It builds the book.
+    /// The program that builds the book.
     MdBook,
     /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
     Runtimes,
@@ -212,7 +212,7 @@ fn parse_node_version(printed: &str) -> Option<u32> {
     major.parse().ok()
 }
 
-/// It is installed from its sources, in the build folder.
+/// Installs mdBook from its sources, in the build folder.
 fn mdbook() -> Result<String> {
     let program = root().join(MDBOOK);
     let found = || {
