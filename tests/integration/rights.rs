@@ -324,12 +324,14 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
         let error = everything(&url, &mut admin).await.expect_err(taken);
         is_told(&error, taken);
     }
-    let text = include_str!("../../README.md");
+    let text = include_str!("../../docs/book/src/acl.md");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = text.replace("NAMESPACE", "leasehold").replace("\\|", "|");
     let locks = [KEYS, Rights::LOCKS].join(" ");
     let pushes = [CHANNELS, Rights::PUSHES].join(" ");
+    let user = [KEYS, CHANNELS, Rights::LOCKS, Rights::PUSHES].join(" ");
     for rights in [
+        &*user,
         &*locks,
         &*pushes,
         LIST,
@@ -337,7 +339,7 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
         Rights::DATABASE,
         Rights::TRACKING,
     ] {
-        assert!(text.contains(rights), "README names {rights:?}");
+        assert!(text.contains(rights), "the page names {rights:?}");
     }
 }
 

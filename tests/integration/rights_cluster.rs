@@ -78,8 +78,8 @@ async fn each_right_is_needed_on_a_cluster_too() {
     member(&cluster, &mut admin, "all", &[LIST]).await;
     let listed: Vec<_> = locker.list("x").try_collect().await.expect("it may");
     assert_eq!(listed.len(), 1);
-    let text = include_str!("../../README.md").replace("\\|", "|");
-    assert!(text.contains(CLUSTER), "README names {CLUSTER:?}");
+    let text = include_str!("../../docs/book/src/acl.md").replace("\\|", "|");
+    assert!(text.contains(CLUSTER), "the page names {CLUSTER:?}");
 }
 
 /// Catches a user who may not look who serves what, and one who may not ask a node that takes a slot over, and

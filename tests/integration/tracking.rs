@@ -333,8 +333,8 @@ async fn without_a_right_to_it_all_goes_on_and_it_is_found() {
         assert!(reason.contains(right), "{missing}: {reason}");
         lease.expect("it is free").release().await.expect("held");
     }
-    let text = include_str!("../../README.md").replace("\\|", "|");
-    assert!(text.contains(&TRACKING.join(" ")), "README names them");
+    let text = include_str!("../../docs/book/src/acl.md").replace("\\|", "|");
+    assert!(text.contains(&TRACKING.join(" ")), "the page names them");
 }
 
 /// What all of this rests on, as the server does it.

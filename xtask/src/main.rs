@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod book;
 mod counts;
 mod glue;
 mod man;
@@ -44,6 +45,10 @@ enum Task {
     /// advisories need the network. If their database cannot be fetched that is said, and is no
     /// failure unless `--require-advisories` is given.
     Audit(audit::Options),
+    /// Build the book, in target/book, and check the links of every Markdown file.
+    ///
+    /// Needs mdBook, which is installed in target/tools. External links are checked for their form only.
+    Book,
     /// Make the npm package: target/npm/leasehold-VERSION.tgz.
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
         Task::Audit(options) => audit::main(&options),
+        Task::Book => book::main(),
         Task::Package => package::main(),
         Task::Man => man::main(),
         Task::Costs { write } => bench::costs(write),

@@ -5,12 +5,15 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::npm;
-use crate::run::Cmd;
+use crate::run::{Cmd, root};
 
 /// The oldest Redis that has all that the scripts use.
 const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
 /// The oldest version of Node that is supported by its makers.
 const OLDEST_NODE: u32 = 20;
+/// The path of mdBook, seen from the root of the repository.
+pub(crate) const MDBOOK: &str = "target/tools/bin/mdbook";
+const MDBOOK_VERSION: &str = "0.5.4";
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
@@ -36,6 +39,8 @@ pub(crate) enum Need {
     /// With npm.
     Node,
     Chromium,
+    /// The program that builds the book.
+    MdBook,
     /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
     Runtimes,
     /// What the example programs in JavaScript import.
@@ -61,6 +66,7 @@ impl Need {
             }
             Self::NodeExamples => npm::install(npm::EXAMPLES)
                 .map(|()| "what the examples in JavaScript import".to_owned()),
+            Self::MdBook => mdbook(),
             Self::Chromium => package("chromium", || printed_version("chromium")),
         }
     }
@@ -204,6 +210,34 @@ fn node() -> Result<String> {
 fn parse_node_version(printed: &str) -> Option<u32> {
     let (major, _) = printed.trim().strip_prefix('v')?.split_once('.')?;
     major.parse().ok()
+}
+
+/// Installs mdBook from its sources, in the build folder.
+fn mdbook() -> Result<String> {
+    let program = root().join(MDBOOK);
+    let found = || {
+        let printed = Cmd::new(program.to_str()?, &["--version"]).probe()?;
+        printed
+            .trim()
+            .ends_with(MDBOOK_VERSION)
+            .then(|| format!("mdbook {MDBOOK_VERSION}"))
+    };
+    if let Some(found) = found() {
+        return Ok(found);
+    }
+    let version = format!("mdbook@{MDBOOK_VERSION}");
+    let tools = root().join("target/tools");
+    let tools = tools.to_string_lossy();
+    let features = ["--no-default-features", "--features", "search"];
+    let args = [
+        &["install", "--locked", "--debug", &version, "--root", &tools][..],
+        &features,
+    ]
+    .concat();
+    let install = Cmd::cargo(&args);
+    println!("== setup: mdbook {MDBOOK_VERSION} is missing; {install}");
+    install.run()?;
+    found().with_context(|| format!("mdbook was installed but {MDBOOK} cannot run"))
 }
 
 fn wasm_target() -> Result<String> {

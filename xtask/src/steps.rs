@@ -182,6 +182,13 @@ pub(crate) const STEPS: &[Step] = &[
         ..BARE
     },
     Step {
+        name: "book",
+        what: "the book builds, and no link is broken; its programs run in the steps `doctest` and `node`",
+        line: "cargo xtask book",
+        needs: &[Need::MdBook],
+        ..BARE
+    },
+    Step {
         name: "costs",
         what: "no operation costs a tenth more than what was written down",
         line: "cargo xtask costs",
