@@ -482,13 +482,13 @@ pub struct Inspection {
     pub holder: Option<HolderInfo>,
     /// The last token of the name, if the store still remembers one.
     pub last_token: Option<FencingToken>,
-    /// The number of waiters in the queue.
+    /// The number of waiters in line.
     pub waiting: u32,
-    /// The waiters among the first 100 places of the queue, in order.
+    /// The waiters among the first 100 places of the line, in order.
     pub line: Vec<WaiterInfo>,
 }
 
-/// A waiter in a lock's queue.
+/// A waiter in a lock's line.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -37,7 +37,7 @@ use counts::{BOUNDS, BUCKETS, at};
 pub struct Stats {
     /// The number of tenures held now. A gauge.
     pub held: u64,
-    /// The number of acquisitions in progress: in the queue, or not answered yet. Calls that wait through one
+    /// The number of acquisitions in progress: in line, or not answered yet. Calls that wait through one
     /// re-entrant handle count as one. A gauge.
     pub waiting: u64,
     /// The number of tenures that began.

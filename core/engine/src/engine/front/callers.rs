@@ -76,7 +76,7 @@ impl Callers {
         self.all.is_empty()
     }
 
-    /// True if at least one caller waits in the queue.
+    /// True if at least one caller waits in line.
     pub(crate) fn wait(&self) -> bool {
         self.all.iter().any(|caller| caller.wait != Wait::Never)
     }

@@ -22,7 +22,7 @@ pub(crate) struct Acquiring {
     pub(super) attempt: Attempt,
     /// The attempt in flight does not suffice: ask again after it.
     asks_again: bool,
-    /// The position in the queue, as the store last reported it.
+    /// The position in line, as the store last reported it.
     place: Option<NonZeroU32>,
     /// The server that last reported another holder, and its clock at that time.
     refused: Option<(ServerId, ServerTime)>,
@@ -30,7 +30,7 @@ pub(crate) struct Acquiring {
     reclaims: Reclaim,
     /// A tenure that a push ended before the answer that granted it arrived.
     taken_away: Option<(FencingToken, LossReason)>,
-    /// True if an attempt without an answer may have joined the queue, or if an attempt got the lock without
+    /// True if an attempt without an answer may have joined the line, or if an attempt got the lock without
     /// the copies that it needs.
     may_be_known: bool,
     /// The start of the store's silence, and the reason.
@@ -69,7 +69,7 @@ impl Acquiring {
     pub(super) fn join(&mut self, env: &mut Single, who: &Who, caller: Caller) {
         let waits = caller.wait != Wait::Never;
         let under_way = self.attempt.is_under_way();
-        // The attempt in flight was for callers that do not wait, so it did not ask to join the queue.
+        // The attempt in flight was for callers that do not wait, so it did not ask to join the line.
         self.asks_again |= waits && under_way && !self.callers.wait();
         self.callers.add(caller);
         if !waits && !under_way {
@@ -91,7 +91,7 @@ impl Acquiring {
         }
     }
 
-    /// True if the store may have a queue entry or a lock of this acquisition.
+    /// True if the store may have a place in line or a lock of this acquisition.
     pub(super) fn may_be_known(&self) -> bool {
         self.place.is_some() || self.may_be_known
     }
@@ -140,7 +140,7 @@ impl Acquiring {
         Next::Stay
     }
 
-    /// Returns how long one attempt waits for its answer. The place in the queue must not expire meanwhile.
+    /// Returns how long one attempt waits for its answer. The place in line must not expire meanwhile.
     fn patience_of_one(&self, cx: &Ctx, spec: &LockSpec) -> Duration {
         let heartbeat = self
             .place
@@ -275,7 +275,7 @@ impl Acquiring {
         next
     }
 
-    /// Answers callers that do not wait with "not acquired", and fails the others: the queue is full.
+    /// Answers callers that do not wait with "not acquired", and fails the others: the line is full.
     fn line_full(
         &mut self,
         env: &mut Single,

@@ -1,4 +1,4 @@
-//! The queue of waiters, on the client's side: the terms of an acquisition, and the times of its requests.
+//! The line of waiters, on the client's side: the terms of an acquisition, and the times of its requests.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::engine::pace::jitter_at;
 use crate::protocol::{Claim, ClientId, LeaseId};
 use crate::time::Timestamp;
 
-/// The bounds of the interval at which a waiter confirms its place in the queue, which is half of the lock's
+/// The bounds of the interval at which a waiter confirms its place in line, which is half of the lock's
 /// time to live.
 pub(super) const FASTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 const SLOWEST_HEARTBEAT: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ pub(super) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 2).clamp(FASTEST_HEARTBEAT, SLOWEST_HEARTBEAT)
 }
 
-/// Returns how long a place in the queue lasts without a heartbeat: two heartbeats may fail. Half of it is
+/// Returns how long a place in line lasts without a heartbeat: two heartbeats may fail. Half of it is
 /// longer than one heartbeat, because a grant that nobody hears is valid for that half.
 pub(super) fn window(ttl: Duration) -> Duration {
     heartbeat(ttl) * 12 / 5

@@ -108,7 +108,7 @@ impl Releases {
         self.start(env, release);
     }
 
-    /// Ends an acquisition that no caller wants any more. Frees its lock and its place in the queue, if the
+    /// Ends an acquisition that no caller wants any more. Frees its lock and its place in line, if the
     /// store may have given it either.
     pub(super) fn give_up(&mut self, env: &mut Single, who: Who, mut acquiring: Acquiring) {
         let doubt = acquiring.attempt.abandon(&mut env.servers);
@@ -275,7 +275,7 @@ impl Release {
         self.who.id()
     }
 
-    /// Returns how long the store may keep what nobody releases: a lock, or a place in the queue that gets
+    /// Returns how long the store may keep what nobody releases: a lock, or a place in line that gets
     /// the lock at its very end.
     fn lasts(&self) -> Duration {
         self.ttl.max(line::window(self.who.spec.ttl) * 2)
@@ -398,7 +398,7 @@ impl Release {
             return true;
         }
         // A renewal in flight may have extended the lock in the store, and an acquisition attempt without an
-        // answer may still join the queue.
+        // answer may still join the line.
         let doubt = self.doubt.map(|doubt| doubt.until + self.lasts());
         self.until = (cx.now + self.ttl).max(doubt.unwrap_or(cx.now));
         self.end(cx, handles, Some(LossReason::Expired));

@@ -91,7 +91,7 @@ impl Tenure<Renewing> {
         // The store may keep it for a while, and waiters should not have to wait that long.
         let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
         let doubt = self.kept.manual.doubt();
-        // A waiter that a push granted the lock may have asked to join the queue again meanwhile.
+        // A waiter that a push granted the lock may have asked to join the line again meanwhile.
         let remains = doubt.is_some() || kept || self.kept.unconfirmed;
         remains.then(|| (doubt, self.kept.manual.longest_ttl(&who.spec)))
     }

@@ -90,7 +90,7 @@ fn an_earlier_attempt_without_an_answer_keeps_the_doubt() {
     assert!(!host.is_taken(LOCK));
 }
 
-/// Catches an entry that stays in the queue, and a release that is sent twice although every answer arrived.
+/// Catches an entry that stays in line, and a release that is sent twice although every answer arrived.
 #[test]
 fn a_waiter_cancelled_between_requests_leaves_the_queue_and_sends_nothing_more() {
     let mut host = Host::new();

@@ -17,7 +17,7 @@ pub(super) fn lease(host: &Host) -> LeaseId {
     host.engine.acquiring().expect("a waiter is in the queue")
 }
 
-/// Returns a waiter in the queue whose next request is in flight and not executed yet.
+/// Returns a waiter in line whose next request is in flight and not executed yet.
 fn with_a_question_under_way(host: &mut Host) -> CallId {
     let call = in_line(host);
     host.net = Net::Hold;
@@ -258,7 +258,7 @@ fn a_grant_after_a_cancel_goes_on_to_the_next() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// A late request took the queue entry again that was given up. It gets the lock, for which others wait.
+/// A late request took the place in line again that was given up. It gets the lock, for which others wait.
 #[test]
 fn a_grant_to_a_ghost_is_given_back_at_once() {
     let mut host = Host::new();

@@ -110,7 +110,7 @@ impl Host {
         assert_eq!(reply, Reply::Released);
     }
 
-    /// Lets one more program, which hears no pushes, join the queue or confirm its place.
+    /// Lets one more program, which hears no pushes, join the line or confirm its place.
     pub(super) fn stranger_waits(&mut self, lock: LockId, number: u128) -> Reply {
         self.ask(Command::Acquire(Acquire {
             key: key(lock),
@@ -120,7 +120,7 @@ impl Host {
         }))
     }
 
-    /// Lets that program leave the queue, or release the lock that it was handed.
+    /// Lets that program leave the line, or release the lock that it was handed.
     pub(super) fn stranger_leaves(&mut self, lock: LockId, number: u128) -> Reply {
         self.ask(Command::Release(Release {
             key: key(lock),

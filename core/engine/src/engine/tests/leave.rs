@@ -1,4 +1,4 @@
-//! Leaving the queue: no entry stays behind without a waiter.
+//! Leaving the line: no entry stays behind without a waiter.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
 use super::line::{LONG, assert_nobody_waits, claims, in_line};
@@ -56,7 +56,7 @@ fn a_heartbeat_that_is_answered_late_makes_the_waiter_leave_once_more() {
     assert!(host.engine.is_idle());
 }
 
-/// A claim whose first answer was lost may be in the queue although its caller never got a position.
+/// A claim whose first answer was lost may be in line although its caller never got a position.
 #[test]
 fn a_waiter_that_was_never_told_its_position_leaves_the_queue_too() {
     let mut host = Host::new();
@@ -103,7 +103,7 @@ fn a_shutdown_leaves_the_queue_and_waits_for_the_confirmation() {
     assert_eq!(host.waiting(LOCK), 0);
 }
 
-/// When the patience with a silent store ends, the queue entry ends too.
+/// When the patience with a silent store ends, the place in line ends too.
 #[test]
 fn a_waiter_that_gives_up_on_a_silent_store_leaves_when_it_can() {
     let mut host = Host::new();
@@ -118,7 +118,7 @@ fn a_waiter_that_gives_up_on_a_silent_store_leaves_when_it_can() {
     assert_eq!(host.waiting(LOCK), 0);
 }
 
-/// Catches a queue entry without a waiter: the last caller did not want one.
+/// Catches a place in line without a waiter: the last caller did not want one.
 #[test]
 fn the_queue_entry_ends_with_the_last_caller_that_waits() {
     let mut host = Host::new();
@@ -132,7 +132,7 @@ fn the_queue_entry_ends_with_the_last_caller_that_waits() {
     assert!(host.engine.is_idle());
 }
 
-/// The caller that waited is gone, and the last request did not ask to join the queue. The earlier entry is
+/// The caller that waited is gone, and the last request did not ask to join the line. The earlier entry is
 /// given up anyway.
 #[test]
 fn a_request_without_a_queue_entry_does_not_forget_the_earlier_entry() {

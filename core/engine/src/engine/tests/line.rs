@@ -1,4 +1,4 @@
-//! The queue of waiters: which positions callers see, and when the waiter asks again.
+//! The line of waiters: which positions callers see, and when the waiter asks again.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 /// A time longer than any of these tests takes.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
-/// Returns a call that waits in the queue for a lock that a stranger holds, with an empty log.
+/// Returns a call that waits in line for a lock that a stranger holds, with an empty log.
 pub(super) fn in_line(host: &mut Host) -> CallId {
     host.stranger_acquires(LOCK, LONG);
     let call = host.acquire(LOCK, Wait::Until(host.now + LONG));
@@ -71,7 +71,7 @@ fn the_position_is_reported_when_it_changes_and_only_then() {
     assert_nobody_waits(&host);
 }
 
-/// Catches a stampede when a dead holder's lock expires, and a queue that waits for its first waiter, which
+/// Catches a stampede when a dead holder's lock expires, and a line that waits for its first waiter, which
 /// died too.
 #[test]
 fn at_the_holders_expiry_waiters_ask_staggered_by_their_positions() {
@@ -178,7 +178,7 @@ fn stays_alive(host: &mut Host, lost: usize) -> bool {
     true
 }
 
-/// Catches an attempt that waits for its answer so long that its place in the queue expires.
+/// Catches an attempt that waits for its answer so long that its place in line expires.
 #[test]
 fn a_lost_heartbeat_does_not_cost_the_place() {
     for ttl in [500, 1_000, 2_000, 2_500, 4_000, 30_000] {
@@ -342,7 +342,7 @@ fn a_full_queue_leaves_nothing_to_give_back() {
     assert!(host.engine.is_idle());
 }
 
-/// Catches a caller that shares the request of one that does not wait, and so joins the queue only at its
+/// Catches a caller that shares the request of one that does not wait, and so joins the line only at its
 /// next heartbeat.
 #[test]
 fn a_caller_that_joins_one_that_does_not_wait_joins_the_queue_at_once() {
