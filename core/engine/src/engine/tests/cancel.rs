@@ -92,7 +92,7 @@ fn an_earlier_attempt_without_an_answer_keeps_the_doubt() {
 
 /// Catches an entry that stays in line, and a release that is sent twice although every answer arrived.
 #[test]
-fn a_waiter_cancelled_between_requests_leaves_the_queue_and_sends_nothing_more() {
+fn a_waiter_cancelled_between_requests_leaves_the_line_and_sends_nothing_more() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);

@@ -137,7 +137,7 @@ fn a_late_grant_is_checked_and_may_still_be_valid() {
 
 /// The machine slept through the window, and another client has the lock since.
 #[test]
-fn a_waiter_whose_grant_comes_after_its_window_rejoins_the_queue() {
+fn a_waiter_whose_grant_comes_after_its_window_rejoins_the_line() {
     let (mut host, call) = handed();
     host.sleep(WINDOW + ms(1));
     host.stranger_acquires(LOCK, TTL);
@@ -214,7 +214,7 @@ fn a_late_answer_to_a_request_from_before_the_grant_changes_nothing() {
 
 /// The request from before the grant arrives at the store after the release.
 #[test]
-fn a_request_that_outlives_the_tenure_leaves_no_ghost_in_the_queue() {
+fn a_request_that_outlives_the_tenure_leaves_no_ghost_in_line() {
     for next in [false, true] {
         let mut host = Host::new();
         let call = with_a_question_under_way(&mut host);

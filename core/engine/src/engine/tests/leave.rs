@@ -58,7 +58,7 @@ fn a_heartbeat_that_is_answered_late_makes_the_waiter_leave_once_more() {
 
 /// A claim whose first answer was lost may be in line although its caller never got a position.
 #[test]
-fn a_waiter_that_was_never_told_its_position_leaves_the_queue_too() {
+fn a_waiter_that_was_never_told_its_position_leaves_the_line_too() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::LoseReplies;
@@ -73,7 +73,7 @@ fn a_waiter_that_was_never_told_its_position_leaves_the_queue_too() {
 }
 
 #[test]
-fn a_call_leaves_the_queue_at_its_timeout() {
+fn a_call_leaves_the_line_at_its_timeout() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     let until = host.now + ms(7_000);
@@ -90,7 +90,7 @@ fn a_call_leaves_the_queue_at_its_timeout() {
 }
 
 #[test]
-fn a_shutdown_leaves_the_queue_and_waits_for_the_confirmation() {
+fn a_shutdown_leaves_the_line_and_waits_for_the_confirmation() {
     let mut host = Host::new();
     let waiter = in_line(&mut host);
     host.net = Net::Hold;
@@ -120,7 +120,7 @@ fn a_waiter_that_gives_up_on_a_silent_store_leaves_when_it_can() {
 
 /// Catches a place in line without a waiter: the last caller did not want one.
 #[test]
-fn the_queue_entry_ends_with_the_last_caller_that_waits() {
+fn the_place_in_line_ends_with_the_last_caller_that_waits() {
     let mut host = Host::new();
     let waiter = in_line(&mut host);
     host.net = Net::Hold;
@@ -135,7 +135,7 @@ fn the_queue_entry_ends_with_the_last_caller_that_waits() {
 /// The caller that waited is gone, and the last request did not ask to join the line. The earlier entry is
 /// given up anyway.
 #[test]
-fn a_request_without_a_queue_entry_does_not_forget_the_earlier_entry() {
+fn a_request_without_a_place_in_line_does_not_forget_the_earlier_entry() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     let waiter = host.acquire(LOCK, Wait::Until(host.now + ms(5_100)));
@@ -154,7 +154,7 @@ fn a_request_without_a_queue_entry_does_not_forget_the_earlier_entry() {
 
 /// Catches a caller that does not wait and takes the entry of the waiting callers along.
 #[test]
-fn a_caller_that_does_not_wait_keeps_the_queue_entry_of_others() {
+fn a_caller_that_does_not_wait_keeps_the_place_in_line_of_others() {
     let mut host = Host::new();
     let waiter = in_line(&mut host);
     for _ in 0..5 {

@@ -345,7 +345,7 @@ fn a_full_queue_leaves_nothing_to_give_back() {
 /// Catches a caller that shares the request of one that does not wait, and so joins the line only at its
 /// next heartbeat.
 #[test]
-fn a_caller_that_joins_one_that_does_not_wait_joins_the_queue_at_once() {
+fn a_caller_that_joins_one_that_does_not_wait_joins_the_line_at_once() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;

@@ -226,7 +226,7 @@ fn a_release_that_finds_another_type_of_value_reports_the_loss() {
 /// Catches a release that gives up soon after its lease expires. An unanswered attempt to acquire may have
 /// joined the line since, and its entry lasts longer.
 #[test]
-fn a_queue_entry_of_an_old_attempt_is_given_back_on_the_next_connection() {
+fn a_place_in_line_of_an_old_attempt_is_given_back_on_the_next_connection() {
     let mut host = Host::new();
     host.ttl = ms(300);
     host.net = Net::Hold;
