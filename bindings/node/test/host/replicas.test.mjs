@@ -56,7 +56,7 @@ describe("a lock counts once its replicas have it", { concurrency: 1 }, async ()
       t.after(() => replica.resume());
       for (const replicas of [1, 2]) {
         const hopeless = locker.lock("x", { replicas, replicasTimeout: SHORT });
-        const message = `lock "x": the lock does not count: 0 of ${replicas} replicas acknowledged it in time`;
+        const message = `lock "x": the lock is not durable: 0 of ${replicas} replicas acknowledged it in time`;
         await assert.rejects(hopeless.acquire(), { code: "notReplicated", message, transient: true });
         await isFree(primary, "x");
       }

@@ -98,7 +98,7 @@ impl Durability {
             }
             Ok([0, _]) => (
                 ErrorKind::NotReplicated,
-                "it was not on the disk in time".into(),
+                "the server did not write it to disk in time".into(),
             ),
             Ok(_) => return Ok(reply),
             Err(error) if error.is_transient() => return Err(error),
@@ -108,7 +108,7 @@ impl Durability {
             }
             Err(error) => (error.kind(), error.to_string()),
         };
-        let error = Error::new(kind, format!("the lock does not count: {what}"));
+        let error = Error::new(kind, format!("the lock is not durable: {what}"));
         for reply in &mut reply.replies {
             if let Ok(Reply::Held(_) | Reply::Renewed { .. }) = reply {
                 *reply = Ok(Reply::NotDurable(error.clone()));

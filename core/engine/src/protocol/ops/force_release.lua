@@ -1,4 +1,4 @@
--- Frees the lock for the next waiter if this tenure has it, no matter which client asks. The holder gets a
+-- Frees the lock for the next waiter if this tenure has it, whichever client that is. The holder gets a
 -- push.
 --
 -- keys   lock, line
