@@ -1,11 +1,18 @@
-//! A lock at several independent servers, of which a majority decides.
+//! A lock at several independent servers, the *members* of a quorum, of which a majority decides.
 //!
-//! Each server has an engine of its own, which does all that concerns one server: asking,
-//! renewing, hearing, giving back, and keeping to its clock. The quorum looks at none of that. It asks the
-//! engines, and puts together what they answer: a lease is held while a majority of them has it.
+//! Each member has an engine of its own, which does everything that concerns one server: it acquires, renews, receives
+//! pushes, releases and keeps track of the server's clock. The quorum does none of that. It asks the engines and
+//! combines their answers: a lease is held while a majority of the members has it.
 //!
-//! It exists for stores that must outlive the loss of some of their servers; see
+//! A quorum is for stores that must survive the loss of some of their servers. See
 //! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), which gives no tokens.
+//!
+//! # What is proven where
+//!
+//! - Exclusion and growing tokens: [`votes::Votes`]; for members that join a held lease: [`votes::Late`].
+//! - No clock needs to be trusted for tokens: [`proposal`].
+//! - A server that lost its data does not give a lock twice: [`admission`].
+//! - Nobody overtakes, and no waiters block each other: [`acquiring`].
 
 mod acquiring;
 mod admission;
@@ -50,20 +57,20 @@ use query::QuorumQuery;
 use release::{QuorumRelease, QuorumReleases};
 use support::Support;
 
-/// The parts that all locks of a quorum share.
+/// The state that all locks of a quorum share.
 #[derive(Debug)]
 pub(super) struct Quorum {
     cx: Ctx,
     members: Members,
     entries: Entries,
     proposals: Proposals,
-    /// How many members are not at their end once the locker is shut down.
+    /// How many members have not finished their shutdown yet.
     ending: usize,
 }
 
 impl Quorum {
-    /// One that is not connected yet. [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no number of members
-    /// of which a majority outlives the loss of one: 3, 5 or 7 are right.
+    /// Makes a quorum that is not connected yet. Returns [`ErrorKind::Config`](crate::ErrorKind::Config)
+    /// unless it has 3, 5 or 7 members.
     pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
         check_members(members)?;
         Ok(Self {
@@ -75,7 +82,7 @@ impl Quorum {
         })
     }
 
-    /// True if this member is asked by holders alone for now, because the others suffice for everybody else.
+    /// Returns true if only holders ask this member for now, because the others suffice for everybody else.
     pub(super) fn is_for_holders(&self, at: usize) -> bool {
         let is_reserved = |at| self.entries.is_reserved(self.cx.now, at);
         let is_for_all = |at: &usize| {
@@ -86,7 +93,8 @@ impl Quorum {
         is_reserved(at) && all.filter(is_for_all).count() >= self.members.majority()
     }
 
-    /// A token for all members, of which one may have given this one already.
+    /// Returns a token to propose to all members. `given` is the token that one of them may have given
+    /// already.
     pub(super) fn propose(&mut self, given: Option<FencingToken>) -> Option<FencingToken> {
         let clocks = self.members.clocks(self.cx.now);
         self.proposals.next(clocks, given)
@@ -105,17 +113,17 @@ impl Backend for Quorum {
 
     fn check(&self, spec: &LockSpec) -> Result<(), Error> {
         if spec.counter == Counter::Dense {
-            let rule = "cannot be kept by a quorum, whose tokens have gaps";
+            let rule = "cannot be used with a quorum, whose tokens have gaps";
             return Err(Error::bad_option("dense_tokens", rule));
         }
         if spec.durability.is_some() {
-            let rule = "cannot be waited for by a quorum, which has copies of its own";
+            let rule = "cannot be used with a quorum, which has copies of its own";
             return Err(Error::bad_option("replicas", rule));
         }
         self.check_ttl(spec.ttl)
     }
 
-    /// A server that forgot a longer lease would vote too early.
+    /// The limit exists because a server that forgot a longer lease would vote too early.
     fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
         let longest = self.cx.settings.longest_ttl;
         if ttl <= longest {
@@ -132,13 +140,13 @@ impl Backend for Quorum {
         _: Reclaim,
     ) -> (Leased, QuorumAcquiring, Next<Self>) {
         if self.entries.begin(self.cx.now, &who.spec.key) {
-            // It is the first lock of this locker, so there is nobody to be told.
+            // This is the locker's first lock, so no other lock is affected.
             self.entries.settle(&mut self.cx, &mut self.members);
         }
         let mut lease = Leased::new(who, self.members.len());
         let mut acquiring = QuorumAcquiring::new(self, &lease, caller);
         acquiring.ask_all(self, &mut lease);
-        // Of members that do not vote the answer is here.
+        // The votes of members that cannot be asked are known already.
         let next = acquiring.judge(self, &mut lease);
         (lease, acquiring, next)
     }
@@ -261,7 +269,7 @@ impl ServerSide for Quorum {
         self.members.has_unsent()
     }
 
-    /// Of locks by itself, of servers by its members.
+    /// Counts locks itself; the members count what concerns servers.
     fn counts(&self) -> Counts {
         self.cx.counts.with(self.members.counts())
     }
@@ -312,7 +320,7 @@ impl ServerSide for Quorum {
 
 /// Inputs about servers, from the host and from the members.
 impl Front<Quorum> {
-    /// Takes in an input about one server.
+    /// Handles an input about one server.
     fn take_in_of(&mut self, server: ServerId, input: Input) {
         let Self { env, locks, .. } = self;
         let at = place_of(server);
@@ -394,7 +402,7 @@ impl Front<Quorum> {
     }
 }
 
-/// Something is known of who may vote.
+/// Applies changes in which members may vote.
 fn stand(env: &mut Quorum, locks: &mut Locks<Quorum>) {
     let Quorum {
         cx,
@@ -413,7 +421,7 @@ fn stand(env: &mut Quorum, locks: &mut Locks<Quorum>) {
 }
 
 impl Input {
-    /// The one server that it is about.
+    /// Returns the server that the input is about, if it is about one server.
     fn server(&self) -> Option<ServerId> {
         match self {
             Self::Connected { server }
@@ -428,7 +436,7 @@ impl Input {
     }
 }
 
-/// The place of a member among all.
+/// Returns the index of a member.
 fn place_of(server: ServerId) -> usize {
     usize::try_from(server.0).unwrap_or(usize::MAX)
 }
