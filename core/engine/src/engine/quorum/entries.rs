@@ -1,4 +1,4 @@
-//! Finding out which members may vote: each is asked in which incarnation it is, and told which others vote.
+//! Finds out which members may vote: asks each for its incarnation, and tells it which others vote.
 
 use std::time::Duration;
 
@@ -15,51 +15,53 @@ use crate::event::LeaseEvent;
 use crate::protocol::{Enter, Entered, Incarnation, LeaseId, LockKey, Terms};
 use crate::time::Timestamp;
 
-/// A locker's first lock is not asked for before all servers may vote that will, or for so long: it would stand
-/// on the first of them alone, and be lost with one of these.
+/// How long a locker's first lock waits for servers that may vote soon. Without the wait, the lock would
+/// stand on only the first servers to vote, and be lost with one of them.
 const OPENING: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether all leases stand on a server that votes again.
+/// How often to check whether all leases stand on a server that votes again.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Entries {
-    /// Where the members keep what they are asked for; nothing is asked before anybody wants a lock.
+    /// The key where members store their incarnations. `None` before the first lock: no member is asked until
+    /// then.
     key: Option<LockKey>,
-    /// Until when nobody votes because others are still to be let in.
+    /// Until when no member votes, because others may be admitted soon.
     opens_at: Option<Timestamp>,
     admission: Admission,
     all: Vec<Entry>,
-    /// How many incarnations were named.
+    /// How many incarnations this locker has named.
     named: u64,
 }
 
-/// What goes on with one member.
+/// The state of asking one member.
 #[derive(Debug)]
 struct Entry {
-    /// In which turn it was asked, and until when that is waited for.
+    /// The turn of the pending request, and when it times out.
     under_way: Option<(u64, Timestamp)>,
     pace: Pace,
     down: bool,
-    /// It is to be asked again, though it has answered.
+    /// The member must be asked again, although it has replied.
     is_doubtful: bool,
-    /// Why there was no answer.
+    /// Why the last request had no reply.
     error: Option<Error>,
     standing: Standing,
-    /// This incarnation of it was said to be in quarantine, and not yet to be back.
+    /// The incarnation whose quarantine was reported to the program, until its return is reported.
     announced: Option<Incarnation>,
-    /// Until when its votes are for holders that had no lease there while it was in quarantine.
+    /// Until when the member's votes are reserved for holders whose leases do not stand on it after its
+    /// quarantine.
     reserved_until: Timestamp,
     wake: Timestamp,
 }
 
-/// What a member is good for.
+/// The voting status of a member.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Votes,
-    /// It is not known yet.
+    /// It is not known yet whether the member may vote.
     Open,
-    /// It does not vote.
+    /// The member does not vote.
     Out,
 }
 
@@ -89,17 +91,17 @@ impl Entries {
         self.all[at].standing
     }
 
-    /// What each member is, as far as it has said so.
+    /// Returns each member's incarnation, if it has reported one.
     pub(super) fn incarnations(&self) -> impl Iterator<Item = Option<Incarnation>> {
         (0..self.all.len()).map(|at| self.admission.incarnation(at))
     }
 
-    /// Whether one member may vote on a lease that another one has.
+    /// Returns true if member `one` may vote on a lease that member `other` has.
     pub(super) fn are_acquainted(&self, one: usize, other: usize) -> bool {
         self.admission.are_acquainted(one, other)
     }
 
-    /// Why it does not vote now.
+    /// Returns the reason why a member does not vote now.
     pub(super) fn why_not(&self, now: Timestamp, at: usize) -> Error {
         let error = self.refusal().or(self.all[at].error.as_ref());
         match error {
@@ -114,24 +116,26 @@ impl Entries {
             }
             None => Error::new(
                 ErrorKind::Unavailable,
-                "whether it has forgotten locks is not known yet",
+                "it has not said yet whether it has forgotten locks",
             ),
         }
     }
 
-    /// True for a while after a quarantine: holders get their leases there before others ask for these locks. Each
-    /// locker ends the quarantine by its own measure, which may be later for the holder.
+    /// Returns true for a while after a quarantine, when holders get their leases at the member before others
+    /// may ask for these locks. Each locker ends the quarantine by its own measure, which may be later for
+    /// the holder.
     pub(super) fn is_reserved(&self, now: Timestamp, at: usize) -> bool {
         self.all[at].reserved_until > now
     }
 
-    /// True if the member votes again after a quarantine that was reported.
+    /// Returns true if the member votes again after a quarantine that was reported.
     pub(super) fn is_back(&self, at: usize) -> bool {
         let entry = &self.all[at];
         entry.standing == Standing::Votes && entry.announced.is_some()
     }
 
-    /// Why this locker may have no lock, whatever others say: a server keeps another longest time to live.
+    /// Returns the reason why this locker may have no lock at all: a server keeps another longest time to
+    /// live.
     fn refusal(&self) -> Option<&Error> {
         let errors = self.all.iter().filter_map(|entry| entry.error.as_ref());
         errors.into_iter().find(|error| error.is_config())
@@ -142,9 +146,9 @@ impl Entries {
     }
 }
 
-/// What happens.
+/// Events.
 impl Entries {
-    /// Somebody wants a lock. Returns whether that is the first time.
+    /// Prepares for a lock. Returns true the first time.
     pub(super) fn begin(&mut self, now: Timestamp, key: &LockKey) -> bool {
         let is_first = self.key.is_none();
         if is_first {
@@ -154,7 +158,7 @@ impl Entries {
         is_first
     }
 
-    /// It may be another process than before, which began with old data.
+    /// Handles a new connection. It may lead to another process than before, which started with old data.
     pub(super) fn connected(&mut self, now: Timestamp, at: usize) {
         let entry = &mut self.all[at];
         (entry.down, entry.is_doubtful, entry.error) = (false, true, None);
@@ -191,7 +195,7 @@ impl Entries {
         }
     }
 
-    /// An error if it keeps another longest time to live than this locker.
+    /// Returns an error if the server keeps another longest time to live than this locker.
     fn differs(&self, cx: &Ctx, at: usize, entered: &Entered) -> Option<Error> {
         let (own, theirs) = (cx.settings.longest_ttl, entered.longest);
         if own.as_millis() == theirs.as_millis() {
@@ -200,14 +204,14 @@ impl Entries {
         let key = self.key.as_ref().map_or("", LockKey::lock);
         let server = at + 1;
         let rule = format!(
-            "is {own:?}, and server {server} of the quorum keeps {theirs:?}, which other lockers gave it: give all of \
-             them the same. To change it, stop them all, wait for the old time, delete the key {key} at every server, \
-             and start them with the new one"
+            "is {own:?}, but other lockers gave server {server} of the quorum {theirs:?}: all lockers must use the same \
+             value. To change it, stop all lockers, wait for the old time, delete the key {key} at every server, and start \
+             them with the new value"
         );
         Some(Error::bad_option("longest_ttl", rule))
     }
 
-    /// All leases stand on it again.
+    /// Reports that all leases stand on the member again.
     pub(super) fn readmit(&mut self, cx: &mut Ctx, at: usize) {
         self.all[at].announced = None;
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
@@ -215,7 +219,8 @@ impl Entries {
         cx.push(Output::Notice { event });
     }
 
-    /// The question came too late, and did nothing. Its answer has told the time, so the next will do.
+    /// Handles a request that arrived too late and did nothing. Its reply told the server's time, so the next
+    /// request should arrive in time.
     pub(super) fn was_late(&mut self, cx: &Ctx, at: usize) {
         let entry = &mut self.all[at];
         entry.under_way = None;
@@ -226,7 +231,7 @@ impl Entries {
         }
     }
 
-    /// It is not in this incarnation any more.
+    /// Handles that the member is no longer in this incarnation.
     pub(super) fn forgot(&mut self, now: Timestamp, at: usize, incarnation: Incarnation) {
         if self.admission.incarnation(at) == Some(incarnation) {
             self.admission.lost(at);
@@ -235,7 +240,7 @@ impl Entries {
         }
     }
 
-    /// There was no answer in time; or else nothing but that the time has come.
+    /// Handles the timer: the pending request has timed out, or it is only time to look again.
     pub(super) fn time(&mut self, cx: &mut Ctx, members: &mut Members, at: usize) {
         let entry = &mut self.all[at];
         entry.set_timer(cx, at, Timestamp::NEVER);
@@ -250,16 +255,16 @@ impl Entries {
     }
 }
 
-/// What follows.
+/// Decisions.
 impl Entries {
-    /// Asks those that are to be asked. Returns whose standing has changed.
+    /// Asks the members that must be asked. Returns the members whose standing has changed.
     pub(super) fn settle(&mut self, cx: &mut Ctx, members: &mut Members) -> Vec<usize> {
         let Some(key) = self.key.clone() else {
             return Vec::new();
         };
         self.admission.settle(cx.now);
         for at in 0..self.all.len() {
-            // Nobody can come to know others through one that does not answer.
+            // A member that does not answer cannot make others known to each other.
             if self.all[at].fails() && !self.admission.to_tell(at).is_empty() {
                 self.admission.lost(at);
             }
@@ -310,7 +315,7 @@ impl Entries {
                 None => Standing::Open,
             };
         }
-        // What others are about to say may let it in; and too few can tell nothing.
+        // Pending reports of others may admit the member; and too few reports decide nothing.
         let is_open = |other| {
             let is_awaited =
                 !self.admission.has_answered(other) || self.admission.is_to_be_heard(other);
@@ -324,7 +329,7 @@ impl Entries {
         }
     }
 
-    /// Whether it may be let in soon, or come to know the others.
+    /// Returns true if the member may be admitted soon, or may soon know the others.
     fn is_to_come(&self, at: usize) -> bool {
         let is_open = self.judge(at) == Standing::Open;
         !self.all[at].fails() && (is_open || !self.admission.to_tell(at).is_empty())
@@ -357,7 +362,7 @@ impl Entries {
             watch: Vec::new(),
             forget: Vec::new(),
         };
-        // Nobody may vote, or come to keep this time, through a locker that is refused.
+        // A locker that is refused must not let members vote or set their longest time to live.
         if self.refusal().is_none() {
             terms.remember = self.admission.to_tell(at);
             terms.watch = self.admission.to_watch(at);
@@ -373,7 +378,7 @@ impl Entries {
         members.enter(cx, at, (enter, give_up));
     }
 
-    /// Says that it is in quarantine, once.
+    /// Reports a quarantine to the program, once.
     fn announce(&mut self, cx: &mut Ctx, at: usize) {
         let incarnation = self.admission.incarnation(at);
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
@@ -410,7 +415,7 @@ impl Entries {
 }
 
 impl Entry {
-    /// Nothing is expected of it for now.
+    /// Returns true if no reply is expected from the member for now.
     fn fails(&self) -> bool {
         self.down || self.error.is_some()
     }

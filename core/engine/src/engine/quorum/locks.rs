@@ -1,4 +1,4 @@
-//! What members say of leases, and what follows when it changes who may vote.
+//! Votes of members on leases, and changes in which members may vote.
 
 use super::Quorum;
 use super::entries::Standing;
@@ -11,7 +11,7 @@ use crate::protocol::HalfId;
 use crate::time::Timestamp;
 
 impl Contender<Quorum> {
-    /// The votes have changed, or who can be reached.
+    /// Judges again after a change in the votes or in which members can be reached.
     fn judge(&mut self, env: &mut Quorum, reason: LossReason) -> Next<Quorum> {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.judge(env, &mut self.lease),
@@ -20,7 +20,7 @@ impl Contender<Quorum> {
     }
 }
 
-/// What a member says.
+/// Votes of members.
 impl Locks<Quorum> {
     pub(super) fn acquired(
         &mut self,
@@ -69,7 +69,7 @@ impl Locks<Quorum> {
         });
     }
 
-    /// A member that was asked in this round whether it still has a lease has it, or not.
+    /// Handles the reply of a member that was asked in this round whether it still has the lease.
     pub(super) fn proved(
         &mut self,
         env: &mut Quorum,
@@ -106,7 +106,7 @@ impl Locks<Quorum> {
         self.releases.landed(env, &mut self.handles, (id, result));
     }
 
-    /// Something happened to a lease there.
+    /// Handles an event of a lease at one member.
     pub(super) fn happened(
         &mut self,
         env: &mut Quorum,
@@ -143,8 +143,8 @@ impl Locks<Quorum> {
         });
     }
 
-    /// A server does not answer. Waiters in line there have another place, or look for one, and nobody waits for its
-    /// answer.
+    /// Judges all acquisitions again after a server stopped answering. Waiters in line there report another
+    /// place or find one, and no attempt waits for its answer.
     pub(super) fn went_away(&mut self, env: &mut Quorum) {
         for id in self.those(&|contender| matches!(contender.phase, Phase::Acquiring(_))) {
             self.step(env, id, |contender, env| {
@@ -154,9 +154,9 @@ impl Locks<Quorum> {
     }
 }
 
-/// Who may vote.
+/// Changes in which members may vote.
 impl Locks<Quorum> {
-    /// That has changed of this member.
+    /// Handles a change in whether this member may vote.
     pub(super) fn stood(&mut self, env: &mut Quorum, at: usize) {
         let votes = env.entries.standing(at) == Standing::Votes;
         let waits =
@@ -164,7 +164,7 @@ impl Locks<Quorum> {
             {
                 (Vote::Open | Vote::Asked(_) | Vote::InLine(_), _) => true,
                 (_, Phase::Held(_)) => votes && !contender.lease.stands_on(at),
-                // It has its place there from now on.
+                // From now on, the claim has its place in line there.
                 (Vote::Failed(_), Phase::Acquiring(_)) => votes,
                 (_, Phase::Acquiring(_)) => false,
             };
@@ -180,7 +180,8 @@ impl Locks<Quorum> {
         }
     }
 
-    /// True if all leases stand on this member. A fixed lease that did not at once never does: it has to end before.
+    /// Returns true if all leases stand on this member. A fixed lease that did not at once never will, and
+    /// must end first.
     pub(super) fn stand_on(&self, at: usize) -> bool {
         let held = self.contenders.values();
         let mut held = held.filter(|contender| matches!(contender.phase, Phase::Held(_)));

@@ -129,7 +129,7 @@ impl Backend for Quorum {
         if ttl <= longest {
             return Ok(());
         }
-        let rule = format!("is {longest:?}, and a lease of a quorum may not live for {ttl:?}");
+        let rule = format!("is {longest:?}, and a quorum lease may not live longer; got {ttl:?}");
         Err(Error::bad_option("longest_ttl", rule))
     }
 
