@@ -1,4 +1,4 @@
-//! A lock store in memory: the model of the script.
+//! The in-memory server: the model of the script.
 
 mod keys;
 mod line;
@@ -18,9 +18,9 @@ pub use keys::StoredTenure;
 use keys::{Keys, expired};
 use mark::Mark;
 
-/// Executes the protocol's commands in memory, as a Redis with the lock script would. The script is
-/// tested against it, `memory://` stores and the simulation run on it. It has no clock and does no I/O:
-/// each call is given the server's time.
+/// Executes the protocol's commands in memory, as a Redis server with the lock script would. It is the model
+/// that the script is tested against, and the store of `memory://` URLs and of the simulation. It has no
+/// clock and does no I/O: each call gets the server's time.
 ///
 /// ```
 /// use leasehold_engine::protocol::{Command, Inspect, LockKey, Op, Reply};
@@ -38,20 +38,20 @@ use mark::Mark;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
     names: BTreeMap<LockKey, Keys>,
-    /// Of namespaces, if it is one of several servers.
+    /// For each namespace its incarnation record, if this is a server of a quorum.
     marks: BTreeMap<LockKey, Mark>,
-    /// Which process it is.
+    /// The number of the process that this server simulates.
     process: u64,
-    /// Sorted.
+    /// Sorted, for binary search.
     subscribers: Vec<ClientId>,
     pushes: Vec<(ClientId, Push)>,
-    /// With more names than this the next batch first drops what has expired.
+    /// With more names than this, the next batch first drops expired ones.
     sweep_at: usize,
 }
 
-/// Batches, subscriptions, and what a test does to a server.
+/// Batches, subscriptions, and fault injection.
 impl MemoryServer {
-    /// An empty store.
+    /// Makes an empty store.
     ///
     /// ```
     /// use leasehold_engine::protocol::LockKey;
@@ -66,9 +66,9 @@ impl MemoryServer {
         Self::default()
     }
 
-    /// Executes a batch in order, all at one moment of the server's clock. Past the earliest `not_after`
-    /// of its operations it does nothing, and every reply is [`Reply::Late`], unless it is of releases
-    /// alone: these do no harm however late.
+    /// Executes a batch in order, all at one time of the server's clock. Past the earliest `not_after` of its
+    /// operations it does nothing, and every reply is [`Reply::Late`]. A batch of only releases is never
+    /// late, because releases are harmless however late they run.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -104,8 +104,8 @@ impl MemoryServer {
     }
 
     /// Executes a call of the [script](crate::protocol::SCRIPT) as a server would: takes its keys and
-    /// arguments, and returns what the script returns. `None` if [`encode`](crate::protocol::encode)
-    /// makes no such call.
+    /// arguments, and returns what the script returns. Returns `None` for a call that
+    /// [`encode`](crate::protocol::encode) never makes.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -128,7 +128,7 @@ impl MemoryServer {
         Some(write_reply(&batch, &reply))
     }
 
-    /// From now on there are pushes for a client, to be had from [`take_pushes`](Self::take_pushes).
+    /// Subscribes a client: its pushes from now on can be taken by [`take_pushes`](Self::take_pushes).
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -144,7 +144,7 @@ impl MemoryServer {
         }
     }
 
-    /// From now on there are no pushes for a client, as if its connection had broken.
+    /// Ends a client's subscription, as if its connection had broken.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -161,7 +161,7 @@ impl MemoryServer {
         }
     }
 
-    /// The pushes for subscribed clients since this was last called, oldest first.
+    /// Returns the pushes for subscribed clients since the last call, oldest first.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -177,7 +177,7 @@ impl MemoryServer {
         std::mem::take(&mut self.pushes)
     }
 
-    /// Forgets all locks, tokens and lines, as `FLUSHALL` does.
+    /// Drops all locks, tokens and lines, as `FLUSHALL` does.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -192,8 +192,8 @@ impl MemoryServer {
         self.marks.clear();
     }
 
-    /// From now on it is another process, of this number, which has loaded all that the one before had:
-    /// what a server of a quorum tells from one that went on, and that may have forgotten something.
+    /// Simulates a restart as the process of this number, with all data loaded. Servers of a quorum then
+    /// begin a new incarnation, because a new process may have forgotten something.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -231,8 +231,8 @@ impl MemoryServer {
         self.remove_hash(key);
     }
 
-    /// Takes what is stored of a name over from another server, at a moment of the clock of each, as
-    /// when a cluster's slot moves. What is left of each time stays, in whole milliseconds.
+    /// Moves the data of a name here from another server, as when a cluster slot moves. The times are the
+    /// current clocks of both servers; remaining times stay the same, in whole milliseconds.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -260,7 +260,7 @@ impl MemoryServer {
         }
     }
 
-    /// Who has a lock.
+    /// Returns the tenure that holds a lock.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -275,7 +275,7 @@ impl MemoryServer {
         tenure.filter(|tenure| tenure.is_held(now))
     }
 
-    /// The last token of a name, as far as it is remembered.
+    /// Returns the last token of a name, if the server remembers it.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -287,8 +287,8 @@ impl MemoryServer {
         self.hash(now, key).map(|hash| hash.last)
     }
 
-    /// The lock's key as Redis would have it, but for what says that somebody may wait: the fields of
-    /// the hash, in order, and when the key expires; never, with dense tokens.
+    /// Returns the lock's key as Redis would have it, except for the waiting flags: the fields of the hash in
+    /// order, and when the key expires, which is never with dense tokens.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -303,8 +303,8 @@ impl MemoryServer {
         Some((hash.fields(), hash.expires))
     }
 
-    /// The line's key, as what it says: the claims that wait, each with its arrival in microseconds and
-    /// the time until which it counts as alive; and when the key expires.
+    /// Returns the content of the line's key: the waiting claims, each with its arrival in microseconds and
+    /// the time until which the waiter counts as alive; and when the key expires.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -322,8 +322,8 @@ impl MemoryServer {
     }
 }
 
-/// Fields with their values, and when their key expires.
+/// The fields of a hash with their values, and when the key expires.
 type HashValue = (Vec<(String, String)>, Option<ServerTime>);
 
-/// Claims with their two scores, and when their key expires.
+/// Claims with their two scores, and when the key expires.
 type LineValue = (Vec<(String, u64, ServerTime)>, ServerTime);

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 pub struct Durability {
     /// How many replicas must have acknowledged the lock.
     pub replicas: u32,
-    /// Whether the server must have fsynced the lock to disk. The replicas must have, too, in that case.
+    /// True if the server must have fsynced the lock to disk. In that case, the replicas must have, too.
     pub fsynced: bool,
     /// How long to wait for the copies, in milliseconds. The connection serves nothing else meanwhile.
     pub timeout: u32,

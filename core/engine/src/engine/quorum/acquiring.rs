@@ -87,7 +87,7 @@ pub(in crate::engine) struct QuorumAcquiring {
     took: Duration,
     /// Since when no majority has answered, and why.
     silence: Option<(Timestamp, Error)>,
-    /// Whether somebody else has the lock, as a majority last said.
+    /// True if a majority last said that somebody else has the lock.
     refused: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Order {
     /// Indexes beyond the last server are 0.
     places: [usize; MOST],
     len: usize,
-    /// Whether the incarnation of every server is known, so that all lockers have this order.
+    /// True if the incarnation of every server is known, so that all lockers have this order.
     is_agreed: bool,
 }
 

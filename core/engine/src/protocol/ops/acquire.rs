@@ -20,9 +20,9 @@ pub struct Acquire {
     pub key: LockKey,
     /// The claim that asks for the lock.
     pub claim: Claim,
-    /// Whether the claim takes a place in line, or confirms it, if the lock is not free.
+    /// True if the claim takes a place in line, or confirms it, if the lock is not free.
     pub waits: bool,
-    /// Whether the claim takes the lock over from its own owner at another client.
+    /// The tenure of its own owner at another client that the claim may take over, or the token that it proposes.
     pub reclaims: Reclaim,
 }
 
@@ -36,9 +36,9 @@ pub enum Reclaim {
     From(FencingToken),
     /// Takes over nothing: an earlier reply said that somebody else has the lock.
     Never,
-    /// Takes over nothing, and proposes a token for a free lock. The lock gets this token, or the last token
-    /// + 1 if the last is not smaller. A proposal that is far from the server's clock is ignored. So the
-    /// servers of a quorum, whose clocks differ, give out equal tokens.
+    /// Takes over nothing, and proposes a token for a free lock. The lock gets this token, or the successor
+    /// of the last token if that is not smaller. A proposal that is far from the server's clock is ignored.
+    /// So the servers of a quorum, whose clocks differ, give out equal tokens.
     Propose(FencingToken),
 }
 
