@@ -200,17 +200,13 @@ impl MemoryServer {
     /// // A client holds the lock.
     /// use leasehold_engine::protocol::{Enter, Incarnation, Reply, Terms};
     ///
-    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], watch: vec![], forget: vec![] };
-    /// let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) };
-    /// let check = Enter { terms: None, ..enter.clone() };
-    /// let run = |server: &mut MemoryServer, enter: &Enter| {
-    ///     let op = Op { command: Command::Enter(enter.clone()), not_after: now };
-    ///     server.execute(now, &[op]).replies.remove(0)
-    /// };
-    /// assert!(matches!(run(&mut server, &enter), Ok(Reply::Entered(_))));
-    /// assert_eq!(run(&mut server, &check), Ok(Reply::Intact));
-    /// server.begin_anew(2);
-    /// assert_eq!(run(&mut server, &check), Ok(Reply::Forgot));
+    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], watch: vec![], forget: vec![]
+    /// }; let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) }; let check =
+    /// Enter { terms: None, ..enter.clone() }; let run = |server: &mut MemoryServer, enter: &Enter| { let op
+    /// = Op { command: Command::Enter(enter.clone()), not_after: now }; server.execute(now,
+    /// &[op]).replies.remove(0) }; assert!(matches!(run(&mut server, &enter), Ok(Reply::Entered(_))));
+    /// assert_eq!(run(&mut server, &check), Ok(Reply::Intact)); server.begin_anew(2); assert_eq!(run(&mut
+    /// server, &check), Ok(Reply::Forgot));
     /// # Ok::<(), leasehold_engine::Error>(())
     /// ```
     pub fn begin_anew(&mut self, process: u64) {

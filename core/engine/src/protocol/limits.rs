@@ -72,8 +72,8 @@ limits! {
     /// Where the parts of an operation begin. Its letter and its time to live come first.
     OP_TTL: usize = 2;
     OP_REST: usize = OP_TTL + TIME_LENGTH;
-    /// The rest of an acquisition: whether it waits, the token that it reclaims or proposes, and the claim without
-    /// its time to live.
+    /// The rest of an acquisition: whether it waits, the token that it reclaims or proposes, and the claim
+    /// without its time to live.
     ACQUIRE_RECLAIMS: usize = OP_REST + 1;
     ACQUIRE_CLAIM: usize = ACQUIRE_RECLAIMS + TOKEN_LENGTH;
     ACQUIRE_RETENTION: usize = ACQUIRE_CLAIM + WINDOW_LENGTH;
@@ -89,14 +89,15 @@ limits! {
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
     /// The rest of an `Enter`: the incarnation, then the incarnations to remember, watch or forget.
     ENTER_KNOWN: usize = OP_REST + LEASE_LENGTH;
-    /// The most incarnations that a server remembers. They must outnumber the servers of a quorum: a server that
-    /// had to drop some then still remembers one that has ended.
+    /// The most incarnations that a server remembers. They must outnumber the servers of a quorum: a server
+    /// that had to drop some then still remembers one that has ended.
     MOST_KNOWN: usize = 256;
     /// The most quarantined incarnations that a server watches.
     MOST_WATCHED: usize = 16;
     /// The number of digits of the cursor of a listing.
     CURSOR_LENGTH: usize = u64::MAX.ilog10() as usize + 1;
-    /// Scores in the line above this are arrivals, in microseconds. Scores below it are times in milliseconds.
+    /// Scores in the line above this are arrivals, in microseconds. Scores below it are times in
+    /// milliseconds.
     LEAST_ARRIVAL: u64 = 1_000_000_000_000_000;
 }
 

@@ -34,7 +34,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern. Returns [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace or the
+    /// Compiles a pattern. Returns [`ErrorKind::Config`] if the namespace or the
     /// pattern is empty or too long, or if a backslash is not followed by `*` or `\`.
     pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
         LockKey::check_namespace(namespace)?;

@@ -1,32 +1,36 @@
 //! Acquiring a lock at a majority of the members.
 //!
-//! Waiters stand in line at a majority of the servers: the first ones in the [order](super::line::Order) in which all
-//! lockers rank the servers for a name, as far as these can be used. "The first server" below is the first usable one. A
-//! locker has its *turn* at a server once that gave it the lock, because a server gives its lock only to the first in its
-//! line.
+//! Waiters stand in line at a majority of the servers: the first ones in the [order](super::line::Order) in
+//! which all lockers rank the servers for a name, as far as these can be used. "The first server" below is
+//! the first usable one. A locker has its *turn* at a server once that gave it the lock, because a server
+//! gives its lock only to the first in its line.
 //!
 //! # Why nobody overtakes
 //!
-//! 1. A locker takes the lock with its turn at the first server. That serves all lockers that can use it in the order of its
-//!    line, and gives `try_` forms no turn while anybody waits.
-//! 2. A locker that has its turn only at a later server *yields*: it keeps that turn, gives everything else back, and asks
-//!    again after a pause. By then, the locker with the turn at the first server stands in line everywhere else, so it
-//!    gets what the other gave back. If the rest is free again and again, no locker can take the lock by (1): the first
-//!    server does not answer, or gave its lock to a client that died.
+//! 1. A locker takes the lock with its turn at the first server. That serves all lockers that can use it in
+//!    the order of its line, and gives `try_` forms no turn while anybody waits.
+//! 2. A locker that has its turn only at a later server *yields*: it keeps that turn, gives everything else
+//!    back, and asks again after a pause. By then, the locker with the turn at the first server stands in
+//!    line everywhere else, so it gets what the other gave back. If the rest is free again and again, no
+//!    locker can take the lock by (1): the first server does not answer, or gave its lock to a client that
+//!    died.
 //! 3. A first server that takes much longer than a majority is skipped: then the next one decides.
 //! 4. A locker that cannot use the first server needs its turn at the next one, where the others stand, too.
 //!
-//! Two kinds of lockers are not ordered: lockers that each miss a different one of these servers, and a locker that reaches
-//! none of them. Also, a waiter that learns of its turn later than after the pause may be overtaken.
+//! Two kinds of lockers are not ordered: lockers that each miss a different one of these servers, and a
+//! locker that reaches none of them. Also, a waiter that learns of its turn later than after the pause may be
+//! overtaken.
 //!
 //! # Why no waiters block each other
 //!
-//! 1. A locker that falls short of a majority gives back what it has, unless it has its turn at the first server of all.
+//! 1. A locker that falls short of a majority gives back what it has, unless it has its turn at the first
+//!    server of all.
 //! 2. Only one locker has that turn, so no two lockers keep what the other needs.
-//! 3. Lockers may disagree which server is the first, because it restarted and one of them cannot reach it. So a locker that
-//!    does not see all servers gives this turn back, too, after [`MOST_KEPT`] attempts.
+//! 3. Lockers may disagree which server is the first, because it restarted and one of them cannot reach it.
+//!    So a locker that does not see all servers gives this turn back, too, after [`MOST_KEPT`] attempts.
 //!
-//! Exclusion and tokens depend on none of this: [`Votes`](super::votes::Votes) guarantees them, whoever has a turn.
+//! Exclusion and tokens depend on none of this: [`Votes`](super::votes::Votes) guarantees them, whoever has a
+//! turn.
 
 use std::time::Duration;
 
@@ -51,11 +55,11 @@ const LEAST_GRACE: Duration = Duration::from_millis(1);
 const TIMES_SLOWER: u32 = 3;
 const LEAST_SLOW: Duration = Duration::from_millis(10);
 
-/// The bounds of the pause for which a locker yields that has its turn only at a later server.
+/// How long a locker yields, at least and at most, if it has its turn only at a later server.
 const YIELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
-/// How many times a locker yields although a majority gave it the lock. The lock may be free for a moment
-/// between two leases of others.
+/// How many times a locker yields although a majority gave it the lock. Once is not enough: the lock may be
+/// free for a moment between two leases of others.
 const YIELDS: u32 = 2;
 
 /// How many times to retry before standing in line elsewhere, if the release of an old place is still
@@ -96,7 +100,7 @@ type Next = front::Next<Quorum>;
 /// The stage of an attempt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
-    /// All members are asked, and it does not stand in line.
+    /// It asks all members at which it does not stand in line.
     Together,
     /// It stands in line, and asks the others when it gets its turn.
     InLine,
@@ -205,7 +209,7 @@ fn is_refused(env: &Quorum, lease: &Leased) -> bool {
     said >= majority && hoped < majority
 }
 
-/// Where the claim stands in line.
+/// The servers where the claim stands in line.
 impl QuorumAcquiring {
     fn order(env: &Quorum, lease: &Leased) -> Order {
         Order::new(&lease.who.spec.key, env.entries.incarnations())
@@ -303,7 +307,7 @@ impl QuorumAcquiring {
             Vote::Open => may_do,
             _ => false,
         });
-        // If no server of the line is usable, any answer counts.
+        // If no server is usable, it waits for any answer: a server that answers is usable again.
         let is_awaited = is_awaited || lines[0].is_none() && may_do && asked > 0;
         if is_awaited && !(has_turn && may_do) {
             self.expect_answers(env, lease);

@@ -1,49 +1,52 @@
 //! Admission: which servers of a quorum may vote, because they have forgotten nothing that still matters.
 //!
-//! A server that lost its data, or went back to older data, does not know who has its lock, and would give it to somebody
-//! else. So it stays in *quarantine* for as long as the longest lease may live. Its [incarnation](Incarnation) tells
-//! whether it lost data. What the other members know tells whether it is new: every incarnation that votes is known to all
-//! members that vote with it.
+//! A server that lost its data, or went back to older data, does not know who has its lock, and would give it
+//! to somebody else. So it stays in *quarantine* for as long as the longest lease may live. Its
+//! [incarnation](Incarnation) tells whether it lost data. What the other members know tells whether it is
+//! new: every incarnation that votes is known to all members that vote with it.
 //!
 //! Below, a quorum has 2m - 1 members, so m are a majority.
 //!
 //! # How a quarantine is measured
 //!
-//! The wall clock of a server that has just started may be set forward at any time, so it is not trusted alone. Lockers
-//! report a new incarnation to every other member. Each member measures by its own clock how long it has known the
-//! incarnation. A quarantine is over once m members say so, of which the server itself may be one. A locker that watches
-//! continues from the first age that each member reported, by its own monotonic clock; a greater age that a member reports
-//! later shortens nothing.
+//! The wall clock of a server that has just started may be set forward at any time, so it is not trusted
+//! alone. Lockers report a new incarnation to every other member. Each member measures by its own clock how
+//! long it has known the incarnation. A quarantine is over once m members say so, of which the server itself
+//! may be one. A locker that watches continues from the first age that each member reported, by its own
+//! monotonic clock; a greater age that a member reports later shortens nothing.
 //!
-//! 1. A member cannot hear of an incarnation before it begins. So a reported age is at most the true age, plus the time by
-//!    which the member's clock was set forward meanwhile.
-//! 2. Assumption: fewer than m clocks are set forward during one quarantine. So one of any m members measured by a clock that
-//!    was not. By (1), the quarantine took its full time, except for clock drift, for which the margin is counted twice.
-//! 3. A locker that has the first age of each of these m members adds its own elapsed time. So for this locker, (2) holds
-//!    whichever clocks are set forward later.
-//! 4. All lockers that hold leases have the same longest time to live. A server that votes keeps the value of the locker
-//!    that let it vote, and a locker that finds another value at any server asks for no locks. The leases of two lockers
-//!    share a server, so their values are equal until that server forgets its own. And a locker that lets the server
-//!    vote again has heard from m members, one of which has not forgotten.
+//! 1. A member cannot hear of an incarnation before it begins. So a reported age is at most the true age,
+//!    plus the time by which the member's clock was set forward meanwhile.
+//! 2. Assumption: fewer than m clocks are set forward during one quarantine. So one of any m members measured
+//!    by a clock that was not. By (1), the quarantine took its full time, except for clock drift, for which
+//!    the margin is counted twice.
+//! 3. A locker that has the first age of each of these m members adds its own elapsed time. So for this
+//!    locker, (2) holds whichever clocks are set forward later.
+//! 4. All lockers that hold leases have the same longest time to live. A server that votes keeps the value of
+//!    the locker that let it vote, and a locker that finds another value at any server asks for no locks. The
+//!    leases of two lockers share a server, so their values are equal until that server forgets its own. And
+//!    a locker that lets the server vote again has heard from m members, one of which has not forgotten.
 //!
-//! A clock that is set forward on a server ends the leases there early, in quarantine or not. Nothing here prevents that.
+//! A clock that is set forward on a server ends the leases there early, in quarantine or not. Nothing here
+//! prevents that.
 //!
 //! # Why no lease is given twice
 //!
 //! 1. A lease stands on m members, each of which knew all others when it voted.
-//! 2. Assume that a member of a lease forgets it, and that its new incarnation is admitted before the lease ends. Take the
-//!    first admission of this kind. It was not by quarantine, which lasts at least as long as the lease.
-//! 3. So it was admitted because m other admitted members, asked after the new incarnation had appeared, said that they
-//!    know of no ended incarnation.
-//! 4. Two sets of m members share one. So one of these members also has the lease, and by (1) it knew the incarnation that
-//!    has ended since.
-//! 5. A member drops a known incarnation only in two cases: when all members said that none of them is in it, or when it
-//!    knows far more incarnations than there are members. In the second case it still knows others that have ended, which
-//!    contradicts (3).
-//! 6. So that member forgot, too, and its own new incarnation was admitted before the lease ended. That contradicts "first"
-//!    in (2).
-//! 7. The other way to be admitted is that m members are all new at once. This does not happen as long as fewer than m
-//!    members forget within the life of a lease.
+//! 2. Assume that a member of a lease forgets it, and that its new incarnation is admitted before the lease
+//!    ends. Take the first admission of this kind. It was not by quarantine, which lasts at least as long as
+//!    the lease.
+//! 3. So it was admitted because m other admitted members, asked after the new incarnation had appeared, said
+//!    that they know of no ended incarnation.
+//! 4. Two sets of m members share one. So one of these members also has the lease, and by (1) it knew the
+//!    incarnation that has ended since.
+//! 5. A member drops a known incarnation only in two cases: when all members said that none of them is in it,
+//!    or when it knows far more incarnations than there are members. In the second case it still knows others
+//!    that have ended, which contradicts (3).
+//! 6. So that member forgot, too, and its own new incarnation was admitted before the lease ended. That
+//!    contradicts "first" in (2).
+//! 7. The other way to be admitted is that m members are all new at once. This does not happen as long as
+//!    fewer than m members forget within the life of a lease.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -158,7 +161,8 @@ impl Admission {
         }
     }
 
-    /// Updates when each quarantine ends by what this member just reported, and when its own does by all reports.
+    /// Updates when each quarantine ends by what this member just reported, and when its own does by all
+    /// reports.
     fn measure(&mut self, said: usize) {
         let all = 0..self.all.len();
         for (at, by) in all.flat_map(|other| [(other, said), (said, other)]) {

@@ -35,7 +35,7 @@ pub(super) struct Entries {
     named: u64,
 }
 
-/// The state of asking one member.
+/// The admission handshake with one member.
 #[derive(Debug)]
 struct Entry {
     /// The turn of the pending request, and when it times out.
@@ -121,9 +121,9 @@ impl Entries {
         }
     }
 
-    /// Returns true for a while after a quarantine, when holders get their leases at the member before others
-    /// may ask for these locks. Each locker ends the quarantine by its own measure, which may be later for
-    /// the holder.
+    /// Returns true for a while after a quarantine. Meanwhile, holders get their leases at the member before
+    /// others may ask for these locks. Each locker ends the quarantine by its own measure, which may be later
+    /// for the holder.
     pub(super) fn is_reserved(&self, now: Timestamp, at: usize) -> bool {
         self.all[at].reserved_until > now
     }

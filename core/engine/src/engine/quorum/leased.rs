@@ -108,7 +108,7 @@ impl Leased {
     /// its owner may have begun a later tenure.
     pub(super) fn ask_again(&mut self, env: &mut Quorum, at: usize) {
         // A token that agrees with the others' at once proves that the member was no part of a later lease:
-        // see [`Late`].
+        // see `Late`.
         self.ask_by(env, at, Wait::Never, |lease, _| {
             lease.proposed.map_or(Reclaim::Never, Reclaim::Propose)
         });

@@ -1,4 +1,4 @@
-//! Where the line of waiters for a name stands: at which servers of a quorum.
+//! Selects the servers of a quorum at which the line of waiters for a name stands.
 //!
 //! All lockers rank the servers for a name by rendezvous hashing over the servers'
 //! [incarnations](Incarnation), which every locker sees alike, whatever its URLs and their order. So lockers
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Catches a turn at a second server that is not the second server for other lockers.
+    /// Catches a turn at a "second" server that other lockers do not rank second.
     #[test]
     fn unless_every_server_is_known_there_is_one_line() {
         let servers = [None, Some(Incarnation(2)), Some(Incarnation(3))];

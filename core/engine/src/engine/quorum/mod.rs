@@ -1,8 +1,8 @@
 //! A lock at several independent servers, the *members* of a quorum, of which a majority decides.
 //!
-//! Each member has an engine of its own, which does everything that concerns one server: it acquires, renews, receives
-//! pushes, releases and keeps track of the server's clock. The quorum does none of that. It asks the engines and
-//! combines their answers: a lease is held while a majority of the members has it.
+//! Each member has an engine of its own, which does everything that concerns one server: it acquires, renews,
+//! receives pushes, releases and keeps track of the server's clock. The quorum does none of that. It asks the
+//! engines and combines their answers: a lease is held while a majority of the members has it.
 //!
 //! A quorum is for stores that must survive the loss of some of their servers. See
 //! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), which gives no tokens.

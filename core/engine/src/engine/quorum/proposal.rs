@@ -1,17 +1,19 @@
-//! The token that a lease proposes to the members, so that they all give the same token and the answers of a majority
-//! complete an acquisition.
+//! The token that a lease proposes to the members, so that they all give the same token and the answers of a
+//! majority complete an acquisition.
 //!
 //! # Why no clock needs to be trusted
 //!
-//! 1. [`Votes`](super::votes::Votes) requires of a token only that it is above all earlier tokens of its member.
-//! 2. Each member ensures this by itself: if a proposal is not above its last token, it gives the last token + 1.
+//! 1. [`Votes`](super::votes::Votes) requires of a token only that it is above all earlier tokens of its
+//!    member.
+//! 2. Each member ensures this by itself: if a proposal is not above its last token, it gives the last token
+//!    + 1.
 //! 3. A proposal replaces only the member's own clock, which is not trusted either.
-//! 4. So a client with wrong clocks loses time but not the order of tokens: the members then disagree, and their counters
-//!    are raised.
+//! 4. So a client with wrong clocks loses time but not the order of tokens: the members then disagree, and
+//!    their counters are raised.
 //!
-//! A member ignores a proposal that is 0.1 s or more from its own clock. So no client can use up the tokens. And a member
-//! that forgot its last token gives greater ones once it may vote again, provided that the servers' clocks differ by less
-//! than the longest time to live minus 0.2 s.
+//! A member ignores a proposal that is 0.1 s or more from its own clock. So no client can use up the tokens.
+//! And a member that forgot its last token gives greater ones once it may vote again, provided that the
+//! servers' clocks differ by less than the longest time to live minus 0.2 s.
 
 use crate::protocol::limits::MOST_APART_US;
 use crate::time::ServerTime;

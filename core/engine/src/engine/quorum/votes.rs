@@ -55,17 +55,19 @@ pub(super) struct Has {
     pub(super) late: Option<Late>,
 }
 
-/// A member that gave a lease to its holder after the lease began, and does not count yet.
+/// The state of a member that gave a lease to its holder only after the lease began: it does not count yet.
 ///
-/// After a forced release that the holder has not noticed, there may have been a later lease in between. Let m be the
-/// majority, as in [`Votes`].
+/// After a forced release that the holder has not noticed, there may have been a later lease in between. Let
+/// m be the majority, as in [`Votes`].
 ///
-/// 1. If m members still had this lease when the member gave it, there was no later lease until then. The holder finds out
-///    by asking the others after the member's grant, in a *round*. Then the member counts.
-/// 2. A member whose token is at most the lease's counts at once. By claim 2 of [`Votes`], m members of any later lease have
-///    counters above that token. The member is none of these m, or its own token would be greater.
-/// 3. So all members that count by (2) are among the other m - 1. They are no majority, and the holder learns that the
-///    lease is lost.
+/// 1. If m members still had this lease when the member gave it, there was no later lease until then. The
+///    holder finds out by asking the others after the member's grant, in a *round*. Then the member counts.
+/// 2. Unless the owner reclaims leases, a member whose token is at most the lease's counts at once. By claims
+///    2 and 3 of [`Votes`], m members of any later lease have counters above that token. The member is none of
+///    these m, or its own token would be greater.
+/// 3. The m members of a later lease do not have this one any more. So the members that have it, on time or
+///    by (2), are at most the other m - 1. They are no majority, and the holder learns that the lease is
+///    lost.
 #[derive(Debug)]
 pub(super) struct Late {
     /// The first round that begins after the member gave the lease.
@@ -76,28 +78,31 @@ pub(super) struct Late {
 
 /// The votes on one lease. Of N = 2m - 1 members, m decide.
 ///
-/// 1. **Exclusion.** A lease is held while m members have it, until the m-th latest of their deadlines ([`deadline`]).
-///    Two sets of m members share one, and a member gives its lock to one lease at a time.
-/// 2. **The token** is the m-th smallest of the granted tokens ([`token`]). A lease begins once m members have it and also a
-///    counter that is not below its token ([`at_least`]).
+/// 1. **Exclusion.** A lease is held while m members have it, until the m-th latest of their deadlines
+///    ([`deadline`]). Two sets of m members share one, and a member gives its lock to one lease at a time.
+/// 2. **The token** is the m-th smallest of the granted tokens ([`token`]). A lease begins once m members
+///    have it and also a counter that is not below its token ([`at_least`]).
 /// 3. **Tokens grow.** Say that a lease has the token a, and a later lease the token b.
 ///    - By (2), m members had the earlier lease and counters of at least a.
 ///    - By (2), m members granted the later lease tokens of at most b.
-///    - One member is in both sets. It granted the later lease after it had the earlier one, and each grant is above the
-///      counter. So a < its grant, and its grant <= b.
-/// 4. **When nothing is raised.** If m members agree on a [proposed](super::proposal) token, it is the m-th smallest, and the
-///    counters of these m equal it. If all N members grant, the m-th smallest is the median, and m grants are at least it.
-/// 5. **Raising.** Otherwise some members are asked to raise their counters ([`below`]), by a renewal, which does
-///    nothing unless they have the lease. Raising a counter at another time would prove nothing: the member may have granted
-///    a smaller token to another lease before.
+///    - One member is in both sets. It granted the later lease after it had the earlier one, and each grant
+///      is above the counter. So a < its grant, and its grant <= b.
+/// 4. **When nothing is raised.** If m members agree on a [proposed](super::proposal) token, it is the m-th
+///    smallest, and the counters of these m equal it. If all N members grant, the m-th smallest is the
+///    median, and m grants are at least it.
+/// 5. **Raising.** Otherwise some members are asked to raise their counters ([`below`]), by a renewal, which
+///    does nothing unless they have the lease. Raising a counter at another time would prove nothing: the
+///    member may have granted a smaller token to another lease before.
 ///
-/// **Owners that reclaim leases** break (3): a member may have gone on to a later lease of the same owner since it answered.
-/// So for them (2) is replaced:
+/// **Owners that reclaim leases** break (3): a member may have gone on to a later lease of the same owner
+/// since it answered. So for them (2) is replaced:
 ///
-/// 6. Once m members have answered, all counters become unknown ([`forget_floors`]). A lease begins after m members have
-///    raised their counters to its token, which confirms that they still have it.
-/// 7. The token is the greatest granted one ([`greatest_token`]). One of the members that confirmed it is among those that
-///    confirmed the earlier lease, and granted a token above that lease's since. The greatest is not below this grant.
+/// 6. Counters that members reported or raised before m members had answered count for nothing
+///    ([`forget_floors`]). A lease begins after m members have raised their counters to its token, which
+///    confirms that they still have it.
+/// 7. The token is the greatest granted one ([`greatest_token`]). One of the members that confirmed it is
+///    among those that confirmed the earlier lease, and granted a token above that lease's since. The
+///    greatest is not below this grant.
 ///
 /// [`at_least`]: Self::at_least
 /// [`below`]: Self::below

@@ -22,7 +22,8 @@ pub struct Acquire {
     pub claim: Claim,
     /// True if the claim takes a place in line, or confirms it, if the lock is not free.
     pub waits: bool,
-    /// The tenure of its own owner at another client that the claim may take over, or the token that it proposes.
+    /// The tenure of its own owner at another client that the claim may take over, or the token that it
+    /// proposes.
     pub reclaims: Reclaim,
 }
 
