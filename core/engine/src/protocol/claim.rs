@@ -73,14 +73,14 @@ impl ClientId {
     /// The highest bit, set in the IDs of clients that subscribe to shard channels.
     const AT_SHARDS: u64 = 1 << (u64::BITS - 1);
 
-    /// Makes the ID of a client that receives pushes on its [channel](super::channel) only, from random bits.
+    /// Makes an ID from random bits, for a client that receives pushes only on its [channel](super::channel).
     #[must_use]
     pub fn new(random: u64) -> Self {
         Self(random & !Self::AT_SHARDS)
     }
 
-    /// Makes the ID of a cluster client that also receives pushes on the [channels of
-    /// locks](super::shard_channel), from random bits. The script publishes there first, and to the whole
+    /// Makes an ID from random bits, for a cluster client that also receives pushes on the [channels of
+    /// locks](super::shard_channel). The script publishes there first, and to the whole
     /// cluster only if no subscriber received that.
     #[must_use]
     pub fn at_shards(random: u64) -> Self {

@@ -34,8 +34,8 @@ limits! {
     MOST_APART_US: u64 = 100_000;
     /// How much longer than the retention a key is kept, so that it outlives every lease of the meantime.
     KEPT_LONGER_MS: u64 = 2 * KEPT_STEP_MS;
-    /// With a shorter retention or a longer time to live, `KEPT_LONGER_MS` is not enough, and the script sets
-    /// the expiry each time.
+    /// The bounds within which `KEPT_LONGER_MS` suffices. With a shorter retention or a longer time to live,
+    /// the script sets the expiry each time.
     LEAST_PLAIN_RETENTION_MS: u64 = 3_600_000;
     MOST_PLAIN_TTL_MS: u64 = 3_600_000;
     /// The greatest token.

@@ -1,6 +1,6 @@
 -- Takes the lock if it is free. If this lease already has the lock, only the expiry changes, which never gets
--- shorter: so a retry is harmless. An owner may reclaim its lock at another client, except that it must name
--- the tenure, which an earlier reply told: it cannot take over one that began later. Nobody overtakes: a free
+-- shorter: so a retry is harmless. An owner may reclaim its lock from another client. It must name the
+-- tenure, which an earlier reply told, so it cannot take over one that began later. Nobody overtakes: a free
 -- lock with waiters goes to the first of them.
 --
 -- An operation that proposes a token has its own letter. A proposal near this server's clock replaces the clock: the

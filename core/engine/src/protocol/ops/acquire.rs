@@ -27,8 +27,9 @@ pub struct Acquire {
     pub reclaims: Reclaim,
 }
 
-/// The tenure that an acquisition may take over from its own owner at another client. The request names the
-/// tenure. So a late or repeated request never takes over a tenure that began after it.
+/// How an acquisition treats a lock that its own owner holds at another client, or the token that it
+/// proposes. A takeover names the tenure: so a late or repeated request never takes over a tenure that began
+/// after it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reclaim {
     /// Takes over nothing yet. The reply names the tenure that could be reclaimed.

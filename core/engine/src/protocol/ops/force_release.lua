@@ -1,5 +1,5 @@
--- Frees the lock for the next waiter if this tenure has it, whichever client that is. The holder gets a
--- push.
+-- Frees the lock for the next waiter if the tenure with this token has it, even if another client holds it.
+-- The holder gets a push.
 --
 -- keys   lock, line
 -- text   token

@@ -7,8 +7,8 @@ use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::token::FencingToken;
 
-/// Frees the lock for the next waiter if this tenure has it, whichever client that is. The holder gets a
-/// push.
+/// Frees the lock for the next waiter if the tenure with this token has it, even if another client holds it.
+/// The holder gets a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForceRelease {
     /// The lock's keys.

@@ -9,7 +9,7 @@ use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// Returns the holder of the lock and its waiters.
+/// Asks for the holder of a lock and its waiters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inspect {
     /// The lock's keys.
