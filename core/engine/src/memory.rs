@@ -1,4 +1,4 @@
-//! The in-memory server: the model of the script.
+//! An in-memory lock store, the model of the lock script.
 
 mod keys;
 mod line;
@@ -18,9 +18,10 @@ pub use keys::StoredTenure;
 use keys::{Keys, expired};
 use mark::Mark;
 
-/// Executes the protocol's commands in memory, as a Redis server with the lock script would. It is the model
-/// that the script is tested against, and the store of `memory://` URLs and of the simulation. It has no
-/// clock and does no I/O: each call gets the server's time.
+/// An in-memory store that executes the protocol's commands as a Redis with the lock script does.
+///
+/// The script is tested against it, and `memory://` stores and the simulation run on it. It has no clock and
+/// does no I/O: the caller passes the server's time.
 ///
 /// ```
 /// use leasehold_engine::protocol::{Command, Inspect, LockKey, Op, Reply};
@@ -38,20 +39,20 @@ use mark::Mark;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
     names: BTreeMap<LockKey, Keys>,
-    /// For each namespace its incarnation record, if this is a server of a quorum.
+    /// The marks of namespaces, if this is one of several servers.
     marks: BTreeMap<LockKey, Mark>,
-    /// The number of the process that this server simulates.
+    /// The number of the process.
     process: u64,
-    /// Sorted, for binary search.
+    /// Sorted by id.
     subscribers: Vec<ClientId>,
     pushes: Vec<(ClientId, Push)>,
-    /// With more names than this, the next batch first drops expired ones.
+    /// Above this many names, the next batch first drops the expired ones.
     sweep_at: usize,
 }
 
-/// Batches, subscriptions, and fault injection.
+/// Batches, subscriptions, and fault injection for tests.
 impl MemoryServer {
-    /// Makes an empty store.
+    /// Returns an empty store.
     ///
     /// ```
     /// use leasehold_engine::protocol::LockKey;
@@ -66,9 +67,10 @@ impl MemoryServer {
         Self::default()
     }
 
-    /// Executes a batch in order, all at one time of the server's clock. Past the earliest `not_after` of its
-    /// operations it does nothing, and every reply is [`Reply::Late`]. A batch of only releases is never
-    /// late, because releases are harmless however late they run.
+    /// Executes a batch in order, all at one moment of the server's clock.
+    ///
+    /// After the earliest `not_after` of its operations it does nothing, and every reply is [`Reply::Late`].
+    /// A batch of releases alone is the exception: releases do no harm however late.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -103,9 +105,10 @@ impl MemoryServer {
         BatchReply { time, replies }
     }
 
-    /// Executes a call of the [script](crate::protocol::SCRIPT) as a server would: takes its keys and
-    /// arguments, and returns what the script returns. Returns `None` for a call that
-    /// [`encode`](crate::protocol::encode) never makes.
+    /// Executes a call of the [script](crate::protocol::SCRIPT) as a server would.
+    ///
+    /// Takes the script's keys and arguments, and returns its result. Returns `None` if
+    /// [`encode`](crate::protocol::encode) makes no such call.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -128,7 +131,7 @@ impl MemoryServer {
         Some(write_reply(&batch, &reply))
     }
 
-    /// Subscribes a client: its pushes from now on can be taken by [`take_pushes`](Self::take_pushes).
+    /// Starts collecting a client's pushes, which [`take_pushes`](Self::take_pushes) returns.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -144,7 +147,7 @@ impl MemoryServer {
         }
     }
 
-    /// Ends a client's subscription, as if its connection had broken.
+    /// Stops collecting a client's pushes, as if its connection had broken.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -177,7 +180,7 @@ impl MemoryServer {
         std::mem::take(&mut self.pushes)
     }
 
-    /// Drops all locks, tokens and lines, as `FLUSHALL` does.
+    /// Deletes all locks, tokens and queues, as `FLUSHALL` does.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -192,28 +195,33 @@ impl MemoryServer {
         self.marks.clear();
     }
 
-    /// Simulates a restart as the process of this number, with all data loaded. Servers of a quorum then
-    /// begin a new incarnation, because a new process may have forgotten something.
+    /// Makes this server another process with this number, which has loaded all data of the one before.
+    ///
+    /// A quorum recognizes such a server as one that may have forgotten something.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock.
     /// use leasehold_engine::protocol::{Enter, Incarnation, Reply, Terms};
     ///
-    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], watch: vec![], forget: vec![]
-    /// }; let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) }; let check =
-    /// Enter { terms: None, ..enter.clone() }; let run = |server: &mut MemoryServer, enter: &Enter| { let op
-    /// = Op { command: Command::Enter(enter.clone()), not_after: now }; server.execute(now,
-    /// &[op]).replies.remove(0) }; assert!(matches!(run(&mut server, &enter), Ok(Reply::Entered(_))));
-    /// assert_eq!(run(&mut server, &check), Ok(Reply::Intact)); server.begin_anew(2); assert_eq!(run(&mut
-    /// server, &check), Ok(Reply::Forgot));
+    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], watch: vec![], forget: vec![] };
+    /// let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) };
+    /// let check = Enter { terms: None, ..enter.clone() };
+    /// let run = |server: &mut MemoryServer, enter: &Enter| {
+    ///     let op = Op { command: Command::Enter(enter.clone()), not_after: now };
+    ///     server.execute(now, &[op]).replies.remove(0)
+    /// };
+    /// assert!(matches!(run(&mut server, &enter), Ok(Reply::Entered(_))));
+    /// assert_eq!(run(&mut server, &check), Ok(Reply::Intact));
+    /// server.begin_anew(2);
+    /// assert_eq!(run(&mut server, &check), Ok(Reply::Forgot));
     /// # Ok::<(), leasehold_engine::Error>(())
     /// ```
     pub fn begin_anew(&mut self, process: u64) {
         self.process = process;
     }
 
-    /// Frees a lock as `DEL` on its key does: its last token is forgotten, and its line stays.
+    /// Frees a lock as `DEL` on its key does: forgets its last token, and keeps its queue.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -227,8 +235,10 @@ impl MemoryServer {
         self.remove_hash(key);
     }
 
-    /// Moves the data of a name here from another server, as when a cluster slot moves. The times are the
-    /// current clocks of both servers; remaining times stay the same, in whole milliseconds.
+    /// Takes over a name's data from another server, at one moment of each one's clock, as when a cluster's
+    /// slot moves.
+    ///
+    /// Remaining times are kept, in whole milliseconds.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -271,7 +281,7 @@ impl MemoryServer {
         tenure.filter(|tenure| tenure.is_held(now))
     }
 
-    /// Returns the last token of a name, if the server remembers it.
+    /// Returns the last token of a name, if it is remembered.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -283,8 +293,9 @@ impl MemoryServer {
         self.hash(now, key).map(|hash| hash.last)
     }
 
-    /// Returns the lock's key as Redis would have it, except for the waiting flags: the fields of the hash in
-    /// order, and when the key expires, which is never with dense tokens.
+    /// Returns a lock's key as Redis would have it, except for the mark that there may be waiters.
+    ///
+    /// The fields of the hash are in order. The second value is the key's expiry; `None` with dense tokens.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -299,8 +310,9 @@ impl MemoryServer {
         Some((hash.fields(), hash.expires))
     }
 
-    /// Returns the content of the line's key: the waiting claims, each with its arrival in microseconds and
-    /// the time until which the waiter counts as alive; and when the key expires.
+    /// Returns a queue's key in decoded form: the waiting claims, and the key's expiry.
+    ///
+    /// Each claim has its arrival in microseconds and the time until which it counts as alive.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -318,8 +330,8 @@ impl MemoryServer {
     }
 }
 
-/// The fields of a hash with their values, and when the key expires.
+/// Fields with their values, and the key's expiry.
 type HashValue = (Vec<(String, String)>, Option<ServerTime>);
 
-/// Claims with their two scores, and when the key expires.
+/// Claims with their two scores, and the key's expiry.
 type LineValue = (Vec<(String, u64, ServerTime)>, ServerTime);

@@ -67,7 +67,7 @@ pub enum Pushes {
     Deliver,
     /// A push stays in `heard` until the test decides.
     Hold,
-    /// A push is lost although the server counts a receiver.
+    /// A push is lost, although the server believes that it was received.
     Drop,
 }
 

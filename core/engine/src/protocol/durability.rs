@@ -28,10 +28,10 @@ impl Durability {
     /// Returns [`ErrorKind::Config`] if no copies are required, or the timeout is not from 1 ms to 1 min.
     pub fn check(&self) -> Result<(), Error> {
         if self.replicas == 0 && !self.fsynced {
-            return Err(Error::bad_option("replicas", "is 1 at the least"));
+            return Err(Error::bad_option("replicas", "must be at least 1; got 0"));
         }
         if !(1..=60_000).contains(&self.timeout) {
-            let rule = "is from 1 ms to 1 min";
+            let rule = format!("must be from 1 ms to 1 min; got {} ms", self.timeout);
             return Err(Error::bad_option("replicas_timeout", rule));
         }
         Ok(())
