@@ -20,12 +20,12 @@ pub(super) enum First {
 /// The waiting claims in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    members: VecDeque<Member>,
+    members: VecDeque<WaitingClaim>,
     expires: ServerTime,
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct WaitingClaim {
     claim: Claim,
     /// In microseconds; unique in the line.
     arrival: u64,
@@ -75,7 +75,7 @@ impl Line {
 
     /// Returns the number of live waiters, and the first of them.
     pub(super) fn look(&self, now: ServerTime) -> (u32, Vec<Waiter>) {
-        let alive = |member: &&Member| !member.is_dead(now);
+        let alive = |member: &&WaitingClaim| !member.is_dead(now);
         let first = self.members.iter().take(Inspect::MOST_NAMED).filter(alive);
         let line = first.map(|member| Waiter {
             owner: member.claim.owner.clone(),
@@ -114,7 +114,7 @@ impl Line {
             return Err(count(self.members.len()));
         }
         let last = self.members.back().map_or(0, |member| member.arrival + 1);
-        self.members.push_back(Member {
+        self.members.push_back(WaitingClaim {
             claim: claim.clone(),
             arrival: last.max(now.as_micros()),
             live_until: now,
@@ -135,7 +135,7 @@ impl Line {
     }
 }
 
-impl Member {
+impl WaitingClaim {
     fn is_dead(&self, now: ServerTime) -> bool {
         self.live_until.millis() < now.millis()
     }

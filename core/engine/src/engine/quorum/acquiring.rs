@@ -212,7 +212,7 @@ fn is_refused(env: &Quorum, lease: &Leased) -> bool {
 /// The servers where the claim stands in line.
 impl QuorumAcquiring {
     fn order(env: &Quorum, lease: &Leased) -> Order {
-        Order::new(&lease.who.spec.key, env.entries.incarnations())
+        Order::new(&lease.who.spec.key, env.handshakes.incarnations())
     }
 
     /// Returns the members where it stands in line, or would if it had to wait, best first.

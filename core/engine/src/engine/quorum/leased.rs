@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Quorum;
 use super::calls::Asked;
-use super::entries::Standing;
+use super::handshakes::Standing;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
 use crate::engine::front::{self, Who};
@@ -144,16 +144,16 @@ impl Leased {
 
     /// Returns the vote of a member that cannot be asked now, or `None` if it can.
     fn may_not_vote(&self, env: &Quorum, at: usize, wait: Wait) -> Option<Vote> {
-        match env.entries.standing(at) {
+        match env.handshakes.standing(at) {
             Standing::Votes => {}
             Standing::Open if wait == Wait::Never => return Some(Vote::Open),
             Standing::Open | Standing::Out => {
-                return Some(Vote::Failed(env.entries.why_not(env.cx.now, at)));
+                return Some(Vote::Failed(env.handshakes.why_not(env.cx.now, at)));
             }
         }
         let counts = |vote: &Vote| matches!(vote, Vote::Has(_) | Vote::Asked(_) | Vote::InLine(_));
         let mut others = self.votes.iter().filter(|(_, vote)| counts(vote));
-        let strange = others.any(|(other, _)| !env.entries.are_acquainted(at, other));
+        let strange = others.any(|(other, _)| !env.handshakes.are_acquainted(at, other));
         strange.then(|| {
             let message = "the servers that have the lease do not know this server yet";
             Vote::Failed(Error::new(ErrorKind::Unavailable, message))
@@ -161,14 +161,14 @@ impl Leased {
     }
 
     /// Handles a change in whether this member may vote.
-    pub(super) fn stood(&mut self, env: &mut Quorum, at: usize, holds: bool) {
-        match (self.votes.get(at), env.entries.standing(at)) {
+    pub(super) fn standing_changed(&mut self, env: &mut Quorum, at: usize, holds: bool) {
+        match (self.votes.get(at), env.handshakes.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
             (Vote::Failed(_), Standing::Votes) if !holds => self.votes.set(at, Vote::None),
             (Vote::Asked(_) | Vote::InLine(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);
-                let why = env.entries.why_not(env.cx.now, at);
+                let why = env.handshakes.why_not(env.cx.now, at);
                 self.votes.set(at, Vote::Failed(why));
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! Votes of members on leases, and changes in which members may vote.
 
 use super::Quorum;
-use super::entries::Standing;
+use super::handshakes::Standing;
 use super::votes::{Has, Vote};
 use crate::engine::front::{Contender, Locks, Next, Phase, lost};
 use crate::engine::io::{Acquired, CallId};
@@ -38,7 +38,7 @@ impl Locks<Quorum> {
             let were_few = lease.has() < env.members.majority();
             lease.votes.set(at, vote);
             match phase {
-                Phase::Held(tenure) => tenure.comes_late(env, lease, at),
+                Phase::Held(tenure) => tenure.joins_late(env, lease, at),
                 Phase::Acquiring(_) if were_few && lease.who.spec.owner.is_reclaimable() => {
                     lease.votes.forget_floors();
                 }
@@ -157,8 +157,8 @@ impl Locks<Quorum> {
 /// Changes in which members may vote.
 impl Locks<Quorum> {
     /// Handles a change in whether this member may vote.
-    pub(super) fn stood(&mut self, env: &mut Quorum, at: usize) {
-        let votes = env.entries.standing(at) == Standing::Votes;
+    pub(super) fn standing_changed(&mut self, env: &mut Quorum, at: usize) {
+        let votes = env.handshakes.standing(at) == Standing::Votes;
         let waits =
             |contender: &Contender<Quorum>| match (contender.lease.votes.get(at), &contender.phase)
             {
@@ -171,7 +171,7 @@ impl Locks<Quorum> {
         for (turn, id) in self.those(&waits).into_iter().enumerate() {
             self.step(env, id, |contender, env| {
                 let Contender { lease, phase, .. } = &mut *contender;
-                lease.stood(env, at, matches!(phase, Phase::Held(_)));
+                lease.standing_changed(env, at, matches!(phase, Phase::Held(_)));
                 if let Phase::Held(tenure) = phase {
                     tenure.kept.ask_in_turn(env.cx.now, (lease, at), turn);
                 }
@@ -182,7 +182,7 @@ impl Locks<Quorum> {
 
     /// Returns true if all leases stand on this member. A fixed lease that did not at once never will, and
     /// must end first.
-    pub(super) fn stand_on(&self, at: usize) -> bool {
+    pub(super) fn all_stand_on(&self, at: usize) -> bool {
         let held = self.contenders.values();
         let mut held = held.filter(|contender| matches!(contender.phase, Phase::Held(_)));
         held.all(|contender| contender.lease.is_settled_at(at))

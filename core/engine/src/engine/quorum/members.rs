@@ -40,7 +40,7 @@ struct Member {
 
 /// An output of a member's engine.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum MemberNews {
     /// The answer to a call of the quorum.
     Answer(Asked, Answer),
     Event {
@@ -51,7 +51,7 @@ pub(super) enum News {
     /// The member stopped answering.
     Silent,
     /// News of the member's incarnation.
-    Entry(EntryNews),
+    Handshake(EntryNews),
 }
 
 impl Members {
@@ -256,7 +256,7 @@ impl Members {
     }
 
     /// Sets the incarnation check that precedes later acquisitions at this member.
-    pub(super) fn mean(&mut self, at: usize, check: Option<Enter>) {
+    pub(super) fn check_before_acquiring(&mut self, at: usize, check: Option<Enter>) {
         self.all[at].engine.env.servers.mean(check);
     }
 
@@ -276,12 +276,12 @@ impl Members {
 /// Outputs.
 impl Members {
     /// Returns the next news of any member, and passes on outputs for the host.
-    pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+    pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, MemberNews)> {
         self.take(cx, Front::poll_unsent)
     }
 
     /// Returns the next news as [`next_news`](Self::next_news) does, and also sends all pending operations.
-    pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+    pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, MemberNews)> {
         self.take(cx, Front::poll)
     }
 
@@ -294,11 +294,11 @@ impl Members {
         &mut self,
         cx: &mut Ctx,
         poll: impl Fn(&mut Front<Single>) -> Output,
-    ) -> Option<(usize, News)> {
+    ) -> Option<(usize, MemberNews)> {
         for (at, member) in self.all.iter_mut().enumerate() {
             while member.fed {
                 if let Some(news) = member.engine.env.entry.take_news() {
-                    return Some((at, News::Entry(news)));
+                    return Some((at, MemberNews::Handshake(news)));
                 }
                 let output = poll(&mut member.engine);
                 if let Some(news) = member.hear(cx, (at, &mut self.calls), output) {
@@ -321,7 +321,7 @@ impl Member {
         cx: &mut Ctx,
         (at, calls): (usize, &mut Calls),
         output: Output,
-    ) -> Option<News> {
+    ) -> Option<MemberNews> {
         let server = ServerId(u32::try_from(at).unwrap_or(u32::MAX));
         match output {
             Output::Wait { until } => {
@@ -340,7 +340,7 @@ impl Member {
                 };
                 let is_silent = has_time && self.heard < cx.now;
                 self.silent |= is_silent && answer.error().is_some_and(Error::is_timeout);
-                return asked.map(|asked| News::Answer(asked, answer));
+                return asked.map(|asked| MemberNews::Answer(asked, answer));
             }
             Output::Event {
                 lease,
@@ -348,7 +348,7 @@ impl Member {
                 deadline,
                 ..
             } => {
-                return Some(News::Event {
+                return Some(MemberNews::Event {
                     lease,
                     event,
                     deadline,
@@ -358,7 +358,7 @@ impl Member {
                 cx.push(Output::Suspect { server, why });
                 if matches!(why, Suspicion::Silent) {
                     self.silent = true;
-                    return Some(News::Silent);
+                    return Some(MemberNews::Silent);
                 }
             }
             Output::Send {

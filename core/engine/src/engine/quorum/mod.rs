@@ -17,7 +17,7 @@
 mod acquiring;
 mod admission;
 mod calls;
-mod entries;
+mod handshakes;
 mod leased;
 mod line;
 mod locks;
@@ -49,9 +49,9 @@ use crate::time::Timestamp;
 use crate::token::FencingToken;
 use acquiring::QuorumAcquiring;
 use calls::Asked;
-use entries::{Entries, Standing};
+use handshakes::{Handshakes, Standing};
 use leased::Leased;
-use members::{Members, News, check_members};
+use members::{MemberNews, Members, check_members};
 use proposal::Proposals;
 use query::QuorumQuery;
 use release::{QuorumRelease, QuorumReleases};
@@ -62,7 +62,7 @@ use support::Support;
 pub(super) struct Quorum {
     cx: Ctx,
     members: Members,
-    entries: Entries,
+    handshakes: Handshakes,
     proposals: Proposals,
     /// How many members have not finished their shutdown yet.
     ending: usize,
@@ -74,7 +74,7 @@ impl Quorum {
     pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
         check_members(members)?;
         Ok(Self {
-            entries: Entries::new(&settings, members),
+            handshakes: Handshakes::new(&settings, members),
             members: Members::new(&settings, members),
             cx: Ctx::new(settings),
             proposals: Proposals::default(),
@@ -84,9 +84,9 @@ impl Quorum {
 
     /// Returns true if only holders ask this member for now, because the others suffice for everybody else.
     pub(super) fn is_for_holders(&self, at: usize) -> bool {
-        let is_reserved = |at| self.entries.is_reserved(self.cx.now, at);
+        let is_reserved = |at| self.handshakes.is_reserved(self.cx.now, at);
         let is_for_all = |at: &usize| {
-            let votes = self.entries.standing(*at) == Standing::Votes;
+            let votes = self.handshakes.standing(*at) == Standing::Votes;
             votes && self.members.is_able(*at) && !is_reserved(*at)
         };
         let all = 0..self.members.len();
@@ -139,9 +139,9 @@ impl Backend for Quorum {
         caller: Caller,
         _: Reclaim,
     ) -> (Leased, QuorumAcquiring, Next<Self>) {
-        if self.entries.begin(self.cx.now, &who.spec.key) {
+        if self.handshakes.begin(self.cx.now, &who.spec.key) {
             // This is the locker's first lock, so no other lock is affected.
-            self.entries.settle(&mut self.cx, &mut self.members);
+            self.handshakes.settle(&mut self.cx, &mut self.members);
         }
         let mut lease = Leased::new(who, self.members.len());
         let mut acquiring = QuorumAcquiring::new(self, &lease, caller);
@@ -230,11 +230,11 @@ impl ServerSide for Quorum {
         let Self {
             cx,
             members,
-            entries,
+            handshakes,
             ..
         } = self;
         let set_for = |what| match what {
-            Timed::Server(server) => entries.wake(server),
+            Timed::Server(server) => handshakes.wake(server),
             _ => None,
         };
         (cx, members.len(), set_for)
@@ -292,11 +292,11 @@ impl ServerSide for Quorum {
             let Quorum {
                 cx,
                 members,
-                entries,
+                handshakes,
                 ..
             } = &mut front.env;
-            entries.time(cx, members, place_of(server));
-            stand(&mut front.env, &mut front.locks);
+            handshakes.time(cx, members, place_of(server));
+            apply_standings(&mut front.env, &mut front.locks);
         }
     }
 
@@ -328,17 +328,17 @@ impl Front<Quorum> {
         match &input {
             Input::Connected { .. } => {
                 up = true;
-                env.entries.connected(env.cx.now, at);
+                env.handshakes.connected(env.cx.now, at);
             }
             Input::Disconnected { error, .. } => {
                 down = true;
-                env.entries.disconnected(at, error.clone());
+                env.handshakes.disconnected(at, error.clone());
             }
             _ => {}
         }
         env.members.input(env.cx.now, server, input);
         if up || down {
-            stand(env, locks);
+            apply_standings(env, locks);
         }
         if down {
             locks.went_away(env);
@@ -351,27 +351,27 @@ impl Front<Quorum> {
         }
     }
 
-    fn hear(&mut self, at: usize, news: News) {
+    fn hear(&mut self, at: usize, news: MemberNews) {
         let Self { env, locks, .. } = self;
         match news {
-            News::Answer(asked, answer) => self.answered(at, asked, answer),
-            News::Event {
+            MemberNews::Answer(asked, answer) => self.answered(at, asked, answer),
+            MemberNews::Event {
                 lease,
                 event,
                 deadline,
             } => {
                 locks.happened(env, (lease.half(), at), (event, deadline));
             }
-            News::Silent => locks.went_away(env),
-            News::Entry(news) => {
+            MemberNews::Silent => locks.went_away(env),
+            MemberNews::Handshake(news) => {
                 match news {
-                    EntryNews::Entered(result) => env.entries.entered(&env.cx, at, result),
-                    EntryNews::Late => env.entries.was_late(&env.cx, at),
+                    EntryNews::Entered(result) => env.handshakes.entered(&env.cx, at, result),
+                    EntryNews::Late => env.handshakes.was_late(&env.cx, at),
                     EntryNews::Forgot(incarnation) => {
-                        env.entries.forgot(env.cx.now, at, incarnation);
+                        env.handshakes.forgot(env.cx.now, at, incarnation);
                     }
                 }
-                stand(env, locks);
+                apply_standings(env, locks);
             }
         }
     }
@@ -403,19 +403,19 @@ impl Front<Quorum> {
 }
 
 /// Applies changes in which members may vote.
-fn stand(env: &mut Quorum, locks: &mut Locks<Quorum>) {
+fn apply_standings(env: &mut Quorum, locks: &mut Locks<Quorum>) {
     let Quorum {
         cx,
         members,
-        entries,
+        handshakes,
         ..
     } = env;
-    for at in entries.settle(cx, members) {
-        locks.stood(env, at);
+    for at in handshakes.settle(cx, members) {
+        locks.standing_changed(env, at);
     }
     for at in 0..env.members.len() {
-        if env.entries.is_back(at) && locks.stand_on(at) {
-            env.entries.readmit(&mut env.cx, at);
+        if env.handshakes.is_back(at) && locks.all_stand_on(at) {
+            env.handshakes.readmit(&mut env.cx, at);
         }
     }
 }

@@ -108,7 +108,7 @@ impl Tenure<Support> {
 
     /// Handles a member that granted the lease only now, during the tenure. The claims on [`Late`] say when
     /// it counts.
-    pub(super) fn comes_late(&mut self, env: &mut Quorum, lease: &mut Leased, at: usize) {
+    pub(super) fn joins_late(&mut self, env: &mut Quorum, lease: &mut Leased, at: usize) {
         let has = lease.votes.has_mut(at);
         let is_no_later = has.is_some_and(|has| has.token <= self.token);
         if is_no_later && !lease.who.spec.owner.is_reclaimable() {

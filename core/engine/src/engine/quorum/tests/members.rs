@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::world::{LOCK, fresh, id_of, key, settings};
 use crate::engine::ctx::Ctx;
-use crate::engine::quorum::members::{Members, News};
+use crate::engine::quorum::members::{MemberNews, Members};
 use crate::engine::{Input, Output, Wait};
 use crate::error::Error;
 use crate::memory::MemoryServer;
@@ -103,7 +103,7 @@ fn a_member_that_a_request_reached_too_late_is_able() {
     }
     let said = one.members.next_news(&mut one.cx);
     assert!(
-        matches!(&said, Some((0, News::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
+        matches!(&said, Some((0, MemberNews::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
         "{said:?}"
     );
     assert!(one.members.is_able(0));
@@ -122,7 +122,7 @@ fn a_member_that_had_no_time_to_answer_is_able() {
     one.members.tick(one.cx.now);
     let said = one.members.next_news(&mut one.cx);
     assert!(
-        matches!(&said, Some((0, News::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
+        matches!(&said, Some((0, MemberNews::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
         "{said:?}"
     );
     assert!(one.members.is_able(0));

@@ -22,22 +22,23 @@ const OPENING: Duration = Duration::from_millis(100);
 /// How often to check whether all leases stand on a server that votes again.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The admission handshakes with all members.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct Handshakes {
     /// The key where members store their incarnations. `None` before the first lock: no member is asked until
     /// then.
     key: Option<LockKey>,
     /// Until when no member votes, because others may be admitted soon.
     opens_at: Option<Timestamp>,
     admission: Admission,
-    all: Vec<Entry>,
+    all: Vec<Handshake>,
     /// How many incarnations this locker has named.
     named: u64,
 }
 
 /// The admission handshake with one member.
 #[derive(Debug)]
-struct Entry {
+struct Handshake {
     /// The turn of the pending request, and when it times out.
     under_way: Option<(u64, Timestamp)>,
     pace: Pace,
@@ -65,9 +66,9 @@ pub(super) enum Standing {
     Out,
 }
 
-impl Entries {
+impl Handshakes {
     pub(super) fn new(settings: &Settings, members: usize) -> Self {
-        let entry = || Entry {
+        let handshake = || Handshake {
             under_way: None,
             pace: Pace::due_at(Timestamp::from_nanos(0)),
             down: false,
@@ -82,7 +83,7 @@ impl Entries {
             key: None,
             opens_at: None,
             admission: Admission::new(members, settings.longest_ttl, settings.drift_margin),
-            all: std::iter::repeat_with(entry).take(members).collect(),
+            all: std::iter::repeat_with(handshake).take(members).collect(),
             named: 0,
         }
     }
@@ -130,14 +131,17 @@ impl Entries {
 
     /// Returns true if the member votes again after a quarantine that was reported.
     pub(super) fn is_back(&self, at: usize) -> bool {
-        let entry = &self.all[at];
-        entry.standing == Standing::Votes && entry.announced.is_some()
+        let handshake = &self.all[at];
+        handshake.standing == Standing::Votes && handshake.announced.is_some()
     }
 
     /// Returns the reason why this locker may have no lock at all: a server keeps another longest time to
     /// live.
     fn refusal(&self) -> Option<&Error> {
-        let errors = self.all.iter().filter_map(|entry| entry.error.as_ref());
+        let errors = self
+            .all
+            .iter()
+            .filter_map(|handshake| handshake.error.as_ref());
         errors.into_iter().find(|error| error.is_config())
     }
 
@@ -147,7 +151,7 @@ impl Entries {
 }
 
 /// Events.
-impl Entries {
+impl Handshakes {
     /// Prepares for a lock. Returns true the first time.
     pub(super) fn begin(&mut self, now: Timestamp, key: &LockKey) -> bool {
         let is_first = self.key.is_none();
@@ -160,14 +164,14 @@ impl Entries {
 
     /// Handles a new connection. It may lead to another process than before, which started with old data.
     pub(super) fn connected(&mut self, now: Timestamp, at: usize) {
-        let entry = &mut self.all[at];
-        (entry.down, entry.is_doubtful, entry.error) = (false, true, None);
-        (entry.under_way, entry.pace) = (None, Pace::due_at(now));
+        let handshake = &mut self.all[at];
+        (handshake.down, handshake.is_doubtful, handshake.error) = (false, true, None);
+        (handshake.under_way, handshake.pace) = (None, Pace::due_at(now));
     }
 
     pub(super) fn disconnected(&mut self, at: usize, error: Error) {
-        let entry = &mut self.all[at];
-        (entry.down, entry.under_way, entry.error) = (true, None, Some(error));
+        let handshake = &mut self.all[at];
+        (handshake.down, handshake.under_way, handshake.error) = (true, None, Some(error));
     }
 
     pub(super) fn entered(&mut self, cx: &Ctx, at: usize, result: Result<Entered, Error>) {
@@ -176,21 +180,21 @@ impl Entries {
             Some(error) => Err(error),
             None => Ok(entered),
         });
-        let entry = &mut self.all[at];
-        let Some((turn, _)) = entry.under_way.take() else {
+        let handshake = &mut self.all[at];
+        let Some((turn, _)) = handshake.under_way.take() else {
             return;
         };
         match result {
             Ok(entered) => {
-                (entry.is_doubtful, entry.error) = (false, None);
-                entry.pace = Pace::due_at(cx.now);
+                (handshake.is_doubtful, handshake.error) = (false, None);
+                handshake.pace = Pace::due_at(cx.now);
                 self.admission.saw(cx.now, at, (entered, turn));
             }
             Err(error) => {
                 if error.is_config() {
                     self.admission.lost(at);
                 }
-                entry.failed(cx, error);
+                handshake.failed(cx, error);
             }
         }
     }
@@ -222,12 +226,12 @@ impl Entries {
     /// Handles a request that arrived too late and did nothing. Its reply told the server's time, so the next
     /// request should arrive in time.
     pub(super) fn was_late(&mut self, cx: &Ctx, at: usize) {
-        let entry = &mut self.all[at];
-        entry.under_way = None;
-        if entry.pace.failures == 0 {
-            entry.pace.failures = 1;
+        let handshake = &mut self.all[at];
+        handshake.under_way = None;
+        if handshake.pace.failures == 0 {
+            handshake.pace.failures = 1;
         } else {
-            entry.failed(cx, Failure::late().into_error());
+            handshake.failed(cx, Failure::late().into_error());
         }
     }
 
@@ -235,28 +239,28 @@ impl Entries {
     pub(super) fn forgot(&mut self, now: Timestamp, at: usize, incarnation: Incarnation) {
         if self.admission.incarnation(at) == Some(incarnation) {
             self.admission.lost(at);
-            let entry = &mut self.all[at];
-            (entry.error, entry.pace) = (None, Pace::due_at(now));
+            let handshake = &mut self.all[at];
+            (handshake.error, handshake.pace) = (None, Pace::due_at(now));
         }
     }
 
     /// Handles the timer: the pending request has timed out, or it is only time to look again.
     pub(super) fn time(&mut self, cx: &mut Ctx, members: &mut Members, at: usize) {
-        let entry = &mut self.all[at];
-        entry.set_timer(cx, at, Timestamp::NEVER);
-        if entry
+        let handshake = &mut self.all[at];
+        handshake.set_timer(cx, at, Timestamp::NEVER);
+        if handshake
             .under_way
             .is_some_and(|(_, give_up)| give_up <= cx.now)
         {
-            entry.under_way = None;
+            handshake.under_way = None;
             let error = members.give_up_entry(at).unwrap_or_else(Error::no_answer);
-            entry.failed(cx, error);
+            handshake.failed(cx, error);
         }
     }
 }
 
 /// Decisions.
-impl Entries {
+impl Handshakes {
     /// Asks the members that must be asked. Returns the members whose standing has changed.
     pub(super) fn settle(&mut self, cx: &mut Ctx, members: &mut Members) -> Vec<usize> {
         let Some(key) = self.key.clone() else {
@@ -295,7 +299,7 @@ impl Entries {
                 incarnation,
                 terms: None,
             });
-            members.mean(at, check);
+            members.check_before_acquiring(at, check);
             if standing == Standing::Out && !is_refused {
                 self.announce(cx, at);
             }
@@ -305,12 +309,12 @@ impl Entries {
     }
 
     fn judge(&self, at: usize) -> Standing {
-        let entry = &self.all[at];
+        let handshake = &self.all[at];
         if self.admission.votes(at) {
             return Standing::Votes;
         }
         if !self.admission.has_answered(at) {
-            return match entry.error {
+            return match handshake.error {
                 Some(_) => Standing::Out,
                 None => Standing::Open,
             };
@@ -349,8 +353,8 @@ impl Entries {
     }
 
     fn ask(&mut self, cx: &Ctx, members: &mut Members, (at, key): (usize, &LockKey)) {
-        let entry = &self.all[at];
-        let may = !entry.down && entry.under_way.is_none() && entry.pace.next <= cx.now;
+        let handshake = &self.all[at];
+        let may = !handshake.down && handshake.under_way.is_none() && handshake.pace.next <= cx.now;
         if !may || !self.is_wanted(at) {
             return;
         }
@@ -383,9 +387,9 @@ impl Entries {
         let incarnation = self.admission.incarnation(at);
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
         let is_known = self.admission.answered() >= super::members::majority(self.all.len());
-        let entry = &mut self.all[at];
-        if incarnation.is_some() && incarnation != entry.announced && is_known {
-            entry.announced = incarnation;
+        let handshake = &mut self.all[at];
+        if incarnation.is_some() && incarnation != handshake.announced && is_known {
+            handshake.announced = incarnation;
             let remaining = self.admission.remaining(cx.now, at);
             let event = LeaseEvent::Quarantined { server, remaining };
             cx.push(Output::Notice { event });
@@ -394,11 +398,11 @@ impl Entries {
 
     fn set_timer(&mut self, cx: &mut Ctx, at: usize) {
         let (wanted, is_back) = (self.is_wanted(at), self.is_back(at));
-        let entry = &mut self.all[at];
-        let wake = match entry.under_way {
+        let handshake = &mut self.all[at];
+        let wake = match handshake.under_way {
             Some((_, give_up)) => give_up,
-            None if entry.down => Timestamp::NEVER,
-            None if wanted => entry.pace.next,
+            None if handshake.down => Timestamp::NEVER,
+            None if wanted => handshake.pace.next,
             None => Timestamp::NEVER,
         };
         let is_admitted = self.admission.is_admitted(at);
@@ -410,11 +414,11 @@ impl Entries {
             wake
         };
         let opens_at = self.opens_at.unwrap_or(Timestamp::NEVER);
-        entry.set_timer(cx, at, wake.min(opens_at));
+        handshake.set_timer(cx, at, wake.min(opens_at));
     }
 }
 
-impl Entry {
+impl Handshake {
     /// Returns true if no reply is expected from the member for now.
     fn fails(&self) -> bool {
         self.down || self.error.is_some()
