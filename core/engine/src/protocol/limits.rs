@@ -96,7 +96,7 @@ limits! {
     MOST_WATCHED: usize = 16;
     /// The number of digits of the cursor of a listing.
     CURSOR_LENGTH: usize = u64::MAX.ilog10() as usize + 1;
-    /// Scores in the line above this are arrivals, in microseconds. Scores below it are times in
+    /// Scores in the line's sorted set above this are arrivals, in microseconds. Scores below it are times in
     /// milliseconds.
     LEAST_ARRIVAL: u64 = 1_000_000_000_000_000;
 }

@@ -49,7 +49,7 @@ pub fn shard_channel(channel: &str, key: &LockKey) -> String {
 pub struct Push {
     /// The public half of the ID of the lease that the push is for.
     pub lease: HalfId,
-    /// The event, to be believed only if the seal is right.
+    /// The event. Trust it only after [`open`](Self::open) has checked the seal.
     pub news: News,
     seal: [u8; 20],
 }

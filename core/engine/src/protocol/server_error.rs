@@ -141,7 +141,7 @@ enum Sign {
     Part(&'static str),
 }
 
-/// The kind, advice and message of a refusal.
+/// The error that a refusal becomes: its kind, advice and message.
 #[derive(Copy, Clone)]
 struct Meaning {
     kind: ErrorKind,

@@ -77,7 +77,7 @@ pub(in crate::engine) struct QuorumAcquiring {
     order: Order,
     /// When to try again while resting or yielding.
     pace: Pace,
-    /// How many members had given the lock when the rest began.
+    /// How many members had granted the lock when the pause began.
     kept: usize,
     /// How many times a majority gave the lock, and it yielded to the locker with the turn at the first
     /// server.

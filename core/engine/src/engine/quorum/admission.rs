@@ -104,7 +104,7 @@ impl Admission {
         }
     }
 
-    /// Begins a turn, in which a member is asked.
+    /// Starts a turn: a numbered request to a member.
     pub(super) fn next_turn(&mut self) -> u64 {
         self.turn += 1;
         self.turn

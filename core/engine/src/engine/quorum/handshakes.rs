@@ -152,7 +152,7 @@ impl Handshakes {
 
 /// Events.
 impl Handshakes {
-    /// Prepares for a lock. Returns true the first time.
+    /// Starts the handshakes when the program first wants a lock. Returns true that first time.
     pub(super) fn begin(&mut self, now: Timestamp, key: &LockKey) -> bool {
         let is_first = self.key.is_none();
         if is_first {

@@ -57,9 +57,10 @@ impl Order {
         self.places[0]
     }
 
-    /// Returns the usable ones among the first servers that make a majority. So no locker gets a majority of
-    /// the other servers, and dead clients that hold a minority leave one of these free. If none is usable,
-    /// or lockers may not agree on the order, returns only the first usable server of all.
+    /// Returns where a waiter stands in line: at the first servers that make a majority, as far as they are
+    /// usable. So no locker gets a majority of the other servers, and dead clients that hold a minority leave
+    /// one of these free. If none is usable, or lockers may not agree on the order, returns only the first
+    /// usable server of all.
     pub(super) fn lines(&self, may_be_used: impl Fn(usize) -> bool) -> Lines {
         let most = if self.is_agreed { self.len / 2 + 1 } else { 0 };
         let usable = self.iter().take(most).filter(|at| may_be_used(*at));

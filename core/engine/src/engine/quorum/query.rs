@@ -239,7 +239,7 @@ impl QuorumQuery {
     }
 }
 
-/// Returns the bit of a member; there are at most seven.
+/// Returns the bit that stands for a member in a set of members. A quorum has at most seven.
 fn bit(at: usize) -> u8 {
     1 << at
 }
