@@ -9,7 +9,7 @@ use crate::protocol::{Claim, ClientId, Holder, LeaseId, LockKey};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// The stored data of one name. A name without any is not in the map.
+/// The stored data of one name. A name without data is not in the map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
     pub(super) hash: Option<Hash>,

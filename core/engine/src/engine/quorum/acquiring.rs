@@ -378,9 +378,9 @@ impl QuorumAcquiring {
         Next::Stay
     }
 
-    /// Returns true if it may keep its turn at this server until it has a majority. If it sees all servers,
-    /// no other locker that does so can keep one elsewhere. Otherwise it may only for a limited number of
-    /// attempts.
+    /// Returns true if a locker may keep its turn at this server until it has a majority. If it sees all
+    /// servers, no other locker that does so can keep one elsewhere. Otherwise it may only for a limited
+    /// number of attempts.
     fn may_keep(&self, env: &Quorum, at: Option<usize>) -> bool {
         let sees_all = self.order.is_agreed() && env.members.able() == env.members.len();
         at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)

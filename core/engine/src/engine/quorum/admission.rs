@@ -161,8 +161,8 @@ impl Admission {
         }
     }
 
-    /// Updates when each quarantine ends by what this member just reported, and when its own does by all
-    /// reports.
+    /// Updates the ends of quarantines after a member's report: those of the others by its report, and its
+    /// own by all reports.
     fn measure(&mut self, said: usize) {
         let all = 0..self.all.len();
         for (at, by) in all.flat_map(|other| [(other, said), (said, other)]) {
@@ -542,7 +542,7 @@ mod tests {
         assert!(!used.is_to_be_heard(2), "the new member must wait");
     }
 
-    /// Catches the same for members that seem to begin together.
+    /// Catches two holders when members seem to be new together, although one has voted since it reported.
     #[test]
     fn a_member_that_was_new_long_ago_may_have_voted_since() {
         let mut used = of(3);

@@ -332,7 +332,7 @@ impl Member {
                 let asked = calls.end(call);
                 // A renewal or release may end with its lease, and an acquisition with its caller's wait,
                 // before there was time for an answer. So a timeout then does not mean that the member is
-                // silent. An answer that something came too late does count.
+                // silent. A reply that the request came too late shows that the member answers.
                 let has_time = match (&answer, asked) {
                     (Answer::Renew(_) | Answer::Release(_), _) => false,
                     (_, Some(Asked::Acquire(_, Wait::Until(until)))) => until > cx.now,

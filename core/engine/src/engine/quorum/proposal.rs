@@ -92,7 +92,8 @@ mod tests {
         assert_eq!(next(&mut proposals, &[back; 3], None), Some(back));
     }
 
-    /// Catches members that disagree with the one at which a lease waited for its turn.
+    /// Catches a proposal that differs from the token that a member has just granted, so that members
+    /// disagree.
     #[test]
     fn the_others_are_asked_for_a_members_token_unless_it_is_old() {
         let mut proposals = Proposals::default();

@@ -63,8 +63,8 @@ pub(super) struct Has {
 /// 1. If m members still had this lease when the member gave it, there was no later lease until then. The
 ///    holder finds out by asking the others after the member's grant, in a *round*. Then the member counts.
 /// 2. Unless the owner reclaims leases, a member whose token is at most the lease's counts at once. By claims
-///    2 and 3 of [`Votes`], m members of any later lease have counters above that token. The member is none of
-///    these m, or its own token would be greater.
+///    2 and 3 of [`Votes`], m members of any later lease have counters above that token. The member is none
+///    of these m, or its own token would be greater.
 /// 3. The m members of a later lease do not have this one any more. So the members that have it, on time or
 ///    by (2), are at most the other m - 1. They are no majority, and the holder learns that the lease is
 ///    lost.
@@ -176,8 +176,8 @@ impl Votes {
         })
     }
 
-    /// Discards all floors, because the members may no longer have the lease now that a majority has
-    /// answered.
+    /// Discards the floors that members reported before a majority had answered: they may have gone on to
+    /// another lease since. See claim 6 of [`Votes`].
     pub(super) fn forget_floors(&mut self) {
         for vote in &mut self.0 {
             if let Vote::Has(has) = vote {

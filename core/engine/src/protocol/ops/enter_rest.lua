@@ -1,4 +1,5 @@
--- Enters, which enter.lua does not cover.
+-- Enters a server of a quorum, which enter.lua does not cover: notes what the locker knows, and returns the
+-- server's state.
 local function enter(k, op)
   local key = KEYS[k]
   local fields, mark = call('HGETALL', key), {}

@@ -278,7 +278,7 @@ fn a_locker_with_another_longest_time_to_live_is_refused() {
             longest_ttl: longest,
             ..settings(1)
         });
-        // A server that forgot its data does not keep the value.
+        // A server that forgot its data does not take the refused locker's value.
         lose(&mut world, 1, (Loss::Empty, &MemoryServer::new()));
         for _ in 0..2 {
             let call = world.at(other).acquire(LOCK, Wait::Forever);
@@ -301,7 +301,7 @@ fn a_locker_with_another_longest_time_to_live_is_refused() {
         for server in 0..3 {
             assert_eq!(known(&mut world, server).longest, LONGEST);
         }
-        // Once all servers have lost the value, it may change.
+        // Once all servers have lost the longest time to live, it may change.
         world.servers.iter_mut().for_each(MemoryServer::flush);
         world.shutdown();
         world.ttl = TTL / 2;
@@ -310,7 +310,8 @@ fn a_locker_with_another_longest_time_to_live_is_refused() {
     }
 }
 
-/// Catches a locker that gets locks from servers that forgot the value that another server still keeps.
+/// Catches a locker with another longest time to live that gets locks from servers that forgot the value of
+/// the others.
 #[test]
 fn one_server_that_keeps_another_longest_time_to_live_is_enough_to_refuse() {
     let mut world = quorum(1, 3);

@@ -66,9 +66,9 @@ function lock.clear(key, state)
 end
 
 -- Sets the expiry of a key whose tenure lasts this many milliseconds, so that the key outlives the tenure by
--- the retention. It never shortens the expiry, and gives none to a key without one: GT. A retention of 0 means
--- forever. Only a short retention or a long tenure gets its exact time; others get extra time, so that few
--- operations set an expiry.
+-- the retention. It never shortens the expiry, and gives none to a key without one: GT. A retention of 0
+-- means forever. Only a short retention or a long tenure gets its exact time; others get extra time, so that
+-- few operations set an expiry.
 function lock.keep(key, retention, milliseconds, is_new)
   local kept = KEPT_LONGER_MS
   if retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS then
