@@ -99,7 +99,7 @@ async fn a_lock_counts_once_its_replicas_have_it() {
 
     all.replicas[0].pause();
     let error = too_few(&lock(&locker, "x").replicas(2, SHORT)).await;
-    let said = "the lock does not count: 1 of 2 replicas acknowledged it in time";
+    let said = "the lock is not durable: 1 of 2 replicas acknowledged it in time";
     assert!(error.to_string().contains(said), "{error}");
     is_free(&mut admin, "x").await;
     let one = lock(&locker, "x").replicas(1, ENOUGH);
@@ -315,7 +315,7 @@ async fn the_disk_is_asked_behind_the_script() {
     assert_eq!(commands[place - 1][0], "EVALSHA");
     drop(lease);
     let error = too_few(&lock(&locker, "y").replicas(1, SHORT).fsynced()).await;
-    let said = "it was not on the disk in time";
+    let said = "the server did not write it to disk in time";
     assert!(error.to_string().contains(said), "{error}");
     let error = lock(&locker, "z")
         .fsynced()

@@ -1,10 +1,12 @@
-//! Runs engines by hand in tests, with a virtual clock, in-memory servers, and a network and pushes that obey the test.
+//! Runs engines by hand in tests, with a virtual clock, in-memory servers, and a network and pushes that obey
+//! the test.
 //!
-//! A [`Host`] runs one locker, or several lockers over the same servers. [`Host::at`] selects the locker of a call.
+//! A [`Host`] runs one locker, or several lockers over the same servers. [`Host::at`] selects the locker of a
+//! call.
 
 #![allow(
     clippy::new_without_default,
-    reason = "a test says how its host begins"
+    reason = "a test states how its host begins"
 )]
 
 mod network;
@@ -30,7 +32,7 @@ pub use network::{id_of, place};
 pub use view::{key, key_of, kind, name_of, remaining};
 
 pub const LOCK: LockId = LockId(1);
-/// The id of the first locker's client. Each further locker's id is one greater.
+/// The ID of the first locker's client. Each further locker's ID is one greater.
 pub const CLIENT: ClientId = ClientId(7);
 pub const TTL: Duration = Duration::from_secs(30);
 /// The default command timeout.
@@ -52,9 +54,9 @@ pub enum Net {
     Hold,
     /// The batch never arrives. The host reports an error when the engine gives up on the answer.
     LoseRequests,
-    /// The server executes the batch, and the answer is lost likewise.
+    /// The server executes the batch, but its answer is lost.
     LoseReplies,
-    /// The server executes the batch when it goes on, however late. An error replaces a late answer.
+    /// The server executes the batch when it resumes, however late. An error replaces a late answer.
     Frozen,
 }
 
@@ -65,7 +67,7 @@ pub enum Pushes {
     Deliver,
     /// A push stays in `heard` until the test decides.
     Hold,
-    /// A push is lost, though the server thinks that somebody heard it.
+    /// A push is lost, although the server believes that it was received.
     Drop,
 }
 
@@ -108,24 +110,24 @@ pub struct Locker {
 
 /// Lockers, their servers, and the network between them.
 ///
-/// It dereferences to the [`Locker`] that a call is for.
+/// The host dereferences to the [`Locker`] that calls are for.
 #[derive(Debug)]
 pub struct Host {
     pub lockers: Vec<Locker>,
-    /// The locker that a call is for.
+    /// The index of the locker that calls are for.
     me: usize,
     pub servers: Vec<MemoryServer>,
     pub now: Timestamp,
-    /// The servers' clocks, in microseconds, when the local one said zero.
+    /// The servers' clocks, in microseconds, at local time zero.
     pub epoch: u64,
-    /// How far each server's clock is ahead of that, in microseconds.
+    /// How far each server's clock is ahead of `epoch`, in microseconds.
     pub ahead: Vec<u64>,
     pub net: Net,
-    /// The network of servers that have one of their own.
+    /// Networks of individual servers, which override `net`.
     pub nets: BTreeMap<usize, Net>,
-    /// How long an answer takes back, if it comes at once.
+    /// How long answers travel when the network is `Net::Up`.
     pub back: Duration,
-    /// The host subscribes when an engine asks for it.
+    /// True if the host subscribes when an engine asks for it.
     pub subscribes: bool,
     /// The servers at which engines asked for a subscription.
     pub asked_to_subscribe: Vec<ServerId>,
@@ -330,7 +332,7 @@ impl Host {
         let (wake, now) = (self.wake, self.now);
         assert!(
             wake.is_none_or(|at| at > now),
-            "it would spin: {wake:?} at {now:?}"
+            "the engine would spin: {wake:?} at {now:?}"
         );
     }
 
@@ -366,7 +368,7 @@ impl Host {
 
 /// Calls of the program.
 impl Host {
-    /// Makes a call by an input that names it.
+    /// Makes a call whose input carries its ID.
     fn call(&mut self, input: impl FnOnce(CallId) -> Input) -> CallId {
         let call = self.next_call();
         self.input(input(call));
@@ -442,7 +444,7 @@ impl Host {
         })
     }
 
-    /// Gives up a call that acquires through `LOCK`.
+    /// Cancels a call that acquires through `LOCK`.
     pub fn cancel(&mut self, call: CallId) {
         self.cancel_of(call, lease_of(call));
     }
@@ -465,7 +467,7 @@ impl Host {
         self.call(|call| Input::Inspect { call, key })
     }
 
-    /// Makes one step of a walk through all locks.
+    /// Makes one step of a listing of all locks.
     pub fn list(&mut self, cursor: u64) -> CallId {
         let pattern = Pattern::new("test", "*").expect("a short pattern is valid");
         self.call(|call| Input::List {
@@ -484,7 +486,7 @@ impl Host {
         self.call(|call| Input::ForceRelease { call, key, token })
     }
 
-    /// Returns what this lock is. By default handles are re-entrant, so one handle is one owner.
+    /// Returns the specification of this lock. By default handles are re-entrant, so one handle is one owner.
     pub fn spec(&self, lock: LockId) -> LockSpec {
         self.spec_of(&name_of(lock))
     }
@@ -506,7 +508,7 @@ impl Host {
     }
 }
 
-/// Returns the lease id that a call acquires with.
+/// Returns the lease ID of a call that acquires.
 pub fn lease_of(call: CallId) -> LeaseId {
     LeaseId(u128::from(call.0) << 64)
 }

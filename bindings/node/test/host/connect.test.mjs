@@ -36,7 +36,7 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
     const noDatabase = /; the database in the URL does not exist on this server$/;
     await refused(`redis://:s3cret@${at}/99`, "config", begin, noDatabase);
     await server.command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-@scripting");
-    await refused(`redis://poor:s3cret@${at}`, "auth", begin, /NOPERM.*; a user of the locks needs on the keys ~\{leasehold:\* \+eval/);
+    await refused(`redis://poor:s3cret@${at}`, "auth", begin, /NOPERM.*; the user needs the ACL rules ~\{leasehold:\* \+eval/);
   });
 
   test("a password that is a word of the server's own does not hide what is wrong", async (t) => {

@@ -270,7 +270,7 @@ const ADVICE = {
   checkCredentials: /\(WRONGPASS\); check the client's user and password, or its token$/,
   giveCredentials: /\(NOAUTH\); check the client's user and password, or its token$/,
   database: /: ERR DB index is out of range; the client's database does not exist on this server$/,
-  rights: /; a user of the locks needs on the keys .* \+select$/,
+  rights: /; the user needs the ACL rules .* \+select$/,
   primary: /; connect to the primary$/,
   otherName: /; something other than leasehold wrote that key: use another name or namespace$/,
   foreignKey: /; something other than leasehold wrote that key$/,

@@ -1,4 +1,4 @@
-//! What is stored of one name.
+//! The stored data of one name.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use crate::protocol::{Claim, ClientId, Holder, LeaseId, LockKey};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// What is stored of one name. With neither the name is not in the map.
+/// The stored data of one name. A name without data is not in the map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
     pub(super) hash: Option<Hash>,
     pub(super) line: Option<Box<Line>>,
 }
 
-/// The lock's key.
+/// The value of the lock's key.
 #[derive(Clone, Debug)]
 pub(super) struct Hash {
     pub(super) last: u64,
-    /// Whether the last token does not tell when the key's expiry was set: it may expire before long,
-    /// or the token was ahead of the clock, or a renewal raised it.
+    /// True if the last token does not tell when the key's expiry was set: the key may expire soon, the token
+    /// was ahead of the clock, or a renewal raised it.
     pub(super) is_brief: bool,
-    /// It stays when it is over, until somebody needs its place.
+    /// The tenure stays after it expired, until the next one replaces it.
     pub(super) tenure: Option<Box<StoredTenure>>,
-    /// The key's; that of the tenure is its own.
+    /// The expiry of the key, not of the tenure.
     pub(super) expires: Option<ServerTime>,
 }
 
-/// Who has a lock, or had it until it expired, as [`MemoryServer`] has it.
+/// The current tenure of a lock, or an expired one, as [`MemoryServer`] stores it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredTenure {
-    /// The acquisition.
+    /// The ID of the acquisition.
     pub lease: LeaseId,
-    /// Whose it is.
+    /// The client that holds the lock.
     pub client: ClientId,
-    /// Its token.
+    /// The fencing token.
     pub token: FencingToken,
-    /// The holder as others see it.
+    /// The holder's owner or label, as others see it.
     pub owner: Owner,
-    /// Until when it has the lock.
+    /// When the tenure expires.
     pub expires: ServerTime,
 }
 
-/// Looking up and forgetting.
+/// Lookups and removals.
 impl MemoryServer {
     pub(super) fn hash(&self, now: ServerTime, key: &LockKey) -> Option<&Hash> {
         let hash = self.names.get(key)?.hash.as_ref()?;
@@ -75,7 +75,7 @@ impl MemoryServer {
         self.update(key, |keys| keys.expire(now));
     }
 
-    /// Drops what has expired, whenever there are twice as many names as after the last time.
+    /// Drops expired data whenever there are twice as many names as after the last time.
     pub(super) fn sweep(&mut self, now: ServerTime) {
         if self.names.len() <= self.sweep_at {
             return;
@@ -87,7 +87,7 @@ impl MemoryServer {
         self.sweep_at = self.names.len() * 2 + 1_024;
     }
 
-    /// Changes what is stored of a name, and forgets the name if nothing is left.
+    /// Changes the data of a name, and removes the name if nothing is left.
     fn update(&mut self, key: &LockKey, change: impl FnOnce(&mut Keys)) {
         if let Some(keys) = self.names.get_mut(key) {
             change(keys);
@@ -104,7 +104,7 @@ impl Keys {
         self.line.take_if(|line| expired(now, line.expires()));
     }
 
-    /// Until when each of them is kept, or counts.
+    /// Returns all times of the name: expiries, and until when waiters count as alive.
     pub(super) fn times(&mut self) -> impl Iterator<Item = &mut ServerTime> {
         let hash = self.hash.iter_mut().flat_map(|hash| {
             let tenure = hash.tenure.iter_mut().map(|tenure| &mut tenure.expires);
@@ -163,7 +163,8 @@ impl StoredTenure {
     }
 }
 
-/// Redis counts in whole milliseconds, and a key lives through the one it expires in; so does a tenure.
+/// Returns true if a key or tenure with this expiry is over. As in Redis, it exists through its last whole
+/// millisecond.
 pub(super) fn expired(now: ServerTime, expires: ServerTime) -> bool {
     now.millis() > expires.millis()
 }

@@ -1,4 +1,4 @@
-//! Those who wait for one lock.
+//! The line of waiters for one lock.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,25 +9,25 @@ use crate::protocol::limits::{LINGER_MS, MAX_WAITERS, MOST_CLEARED, MOST_SKIPPED
 use crate::protocol::{Claim, Inspect, Waiter};
 use crate::time::ServerTime;
 
-/// Who comes first in a line.
+/// The first live waiter of a line.
 pub(super) enum First {
     Nobody,
     Alive(Claim),
-    /// So many at the head were dead that another operation has to look on.
+    /// The line begins with so many dead waiters that another operation must continue.
     Unknown,
 }
 
-/// The claims that wait, in order of arrival.
+/// The waiting claims in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    members: VecDeque<Member>,
+    members: VecDeque<WaitingClaim>,
     expires: ServerTime,
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct WaitingClaim {
     claim: Claim,
-    /// In microseconds; no two have the same.
+    /// In microseconds; unique in the line.
     arrival: u64,
     live_until: ServerTime,
 }
@@ -42,7 +42,8 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Takes a place, or confirms it, and returns it, from 1. `Err` if the line is full: how many wait.
+    /// Takes a place in line, or confirms it. Returns the place, from 1, or the number of waiters as `Err` if
+    /// the line is full.
     pub(super) fn wait(&mut self, now: ServerTime, claim: &Claim) -> Result<u32, u32> {
         let window = claim.window.min(Claim::LONGEST_WINDOW);
         let live_until = expiry(now, window);
@@ -56,7 +57,7 @@ impl Line {
         Ok(count(place + 1))
     }
 
-    /// Who comes first. The dead before it are dropped.
+    /// Returns the first live waiter, and drops the dead waiters before it.
     pub(super) fn first(&mut self, now: ServerTime) -> First {
         for _ in 0..MOST_SKIPPED {
             match self.members.front() {
@@ -72,9 +73,9 @@ impl Line {
         self.members.retain(|member| !member.claim.is_same(claim));
     }
 
-    /// How many are alive, and who the first of them are.
+    /// Returns the number of live waiters, and the first of them.
     pub(super) fn look(&self, now: ServerTime) -> (u32, Vec<Waiter>) {
-        let alive = |member: &&Member| !member.is_dead(now);
+        let alive = |member: &&WaitingClaim| !member.is_dead(now);
         let first = self.members.iter().take(Inspect::MOST_NAMED).filter(alive);
         let line = first.map(|member| Waiter {
             owner: member.claim.owner.clone(),
@@ -113,7 +114,7 @@ impl Line {
             return Err(count(self.members.len()));
         }
         let last = self.members.back().map_or(0, |member| member.arrival + 1);
-        self.members.push_back(Member {
+        self.members.push_back(WaitingClaim {
             claim: claim.clone(),
             arrival: last.max(now.as_micros()),
             live_until: now,
@@ -121,7 +122,7 @@ impl Line {
         Ok(self.members.len() - 1)
     }
 
-    /// Drops dead claims, up to a limit: those that died first go first.
+    /// Drops dead claims, up to a limit, in the order in which they died.
     fn clear(&mut self, now: ServerTime) {
         let dead = self.members.iter().filter(|member| member.is_dead(now));
         let mut dead: BinaryHeap<_> = dead
@@ -134,7 +135,7 @@ impl Line {
     }
 }
 
-impl Member {
+impl WaitingClaim {
     fn is_dead(&self, now: ServerTime) -> bool {
         self.live_until.millis() < now.millis()
     }

@@ -1,4 +1,4 @@
-//! What a server of a quorum knows of itself: whether it has forgotten something, and who may vote.
+//! The incarnation record of a server of a quorum.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::protocol::limits::{MOST_KNOWN, MOST_WATCHED};
 use crate::protocol::{Enter, Entered, Incarnation, Reply, Terms};
 use crate::time::ServerTime;
 
-/// The key of the empty name in a namespace.
+/// The record in the key of the empty name of a namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     incarnation: Incarnation,
-    /// The process that wrote it.
+    /// The process that wrote the record.
     process: u64,
     since: ServerTime,
     longest: Duration,
@@ -82,7 +82,7 @@ impl Mark {
     }
 }
 
-/// It takes the place of the one that was noted longest ago if there are too many.
+/// Adds an incarnation. If there are too many, drops the one that was noted longest ago.
 fn note(all: &mut Noted, incarnation: Incarnation, (now, most): (ServerTime, usize)) {
     all.remove(&incarnation);
     if all.len() >= most {

@@ -1,4 +1,4 @@
-//! The operations, by the names of `protocol/ops`: each does what its Lua there does.
+//! The operations, named as in `protocol/ops`. Each does what its Lua file there does.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl MemoryServer {
         }
     }
 
-    /// The token only makes it faster.
+    /// The token makes a release faster in Lua, and is not needed here.
     fn release(&mut self, now: ServerTime, release: &Release) -> Reply {
         let Release { key, claim, .. } = release;
         let tenure = self.hash(now, key).and_then(|hash| hash.tenure.as_deref());
@@ -153,7 +153,7 @@ impl MemoryServer {
         })
     }
 
-    /// The whole walk in one step: there is no cursor to go on from.
+    /// Lists all names in one step, so there is never a cursor to continue from.
     fn list(&self, now: ServerTime, List { pattern, cursor }: &List) -> Reply {
         let held = self
             .names

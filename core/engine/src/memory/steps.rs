@@ -1,4 +1,4 @@
-//! What the operations are made of: the functions of `protocol/lua`, by the same names.
+//! The steps of the operations, named like the functions of `protocol/lua`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl MemoryServer {
         Ok(Grant { token, expires })
     }
 
-    /// Makes the tenure that is held last so long, if it would not anyway; returns until when it lasts.
+    /// Extends the current tenure to this time to live, unless it already lasts longer. Returns its expiry.
     pub(super) fn extend(
         &mut self,
         now: ServerTime,
@@ -84,7 +84,7 @@ impl MemoryServer {
         tenure.expires
     }
 
-    /// Lifts the last token to a floor, and leaves that of the tenure as it is.
+    /// Raises the last token to a floor. The tenure keeps its own token.
     pub(super) fn raise(&mut self, key: &LockKey, floor: FencingToken) {
         if let Some(hash) = self.hash_mut(key)
             && hash.last < floor.get()
@@ -145,7 +145,7 @@ impl MemoryServer {
         Ok(None)
     }
 
-    /// Returns who of the client that asks has it again.
+    /// Frees the lock and serves the line. Returns the new lease if it belongs to the client that asks.
     pub(super) fn serve(
         &mut self,
         now: ServerTime,
@@ -160,7 +160,7 @@ impl MemoryServer {
         granted.ok()?.map(|grant| (first.lease, grant))
     }
 
-    /// Takes a place in line, or confirms it. If the line is full, how many wait.
+    /// Takes a place in line, or confirms it. If the line is full, returns the number of waiters as `Err`.
     pub(super) fn wait_in_line(
         &mut self,
         now: ServerTime,
@@ -182,7 +182,7 @@ fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingTok
     FencingToken::new(next).map_err(used_up)
 }
 
-/// Until when the key of a tenure that begins now is kept; nothing for ever.
+/// Returns when the key of a tenure that begins now expires, or `None` for never.
 fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<ServerTime> {
     let Counter::ClockFloor { retention } = counter else {
         return None;
@@ -204,7 +204,7 @@ fn is_brief(counter: Counter) -> bool {
     matches!(counter, Counter::ClockFloor { retention } if retention < least)
 }
 
-/// Whether the expiry of the key is set once in a step only.
+/// Returns true if the expiry of the key is set only once per step of the clock.
 fn is_plain(counter: Counter, time: Duration) -> bool {
     let is_floor = counter != Counter::Dense;
     is_floor && !is_brief(counter) && whole(time) <= MOST_PLAIN_TTL
@@ -220,7 +220,7 @@ fn step_of(time: ServerTime) -> u64 {
     time.millis() / KEPT_STEP_MS
 }
 
-/// As a token.
+/// Returns the beginning of the clock's current step, as a token.
 fn step_began(now: ServerTime) -> u64 {
     step_of(now) * KEPT_STEP_MS * 1_000
 }

@@ -1,5 +1,5 @@
-//! Floors, of which a call by the script's texts is to do the same; what else it does is compared with
-//! the script in `tests/differential`.
+//! Floors, run through the encoded calls of the script. `tests/differential` compares everything else with
+//! the script.
 
 use std::time::Duration;
 
@@ -37,15 +37,15 @@ impl Store {
         }
     }
 
-    /// By a call, so through both encodings.
+    /// Runs a command through both encodings.
     fn run(&mut self, command: Command) -> Reply {
         let not_after = self.now + TTL;
         let batch = [Op { command, not_after }];
         let call = encode(&batch);
         let returned = self.server.call(self.now, call.keys(), call.args());
-        let reply = decode(&batch, &returned.expect("it is of the right form"));
-        let mut replies = reply.expect("it is well-formed").replies;
-        replies.remove(0).expect("it is not refused")
+        let reply = decode(&batch, &returned.expect("the call is well-formed"));
+        let mut replies = reply.expect("the reply is well-formed").replies;
+        replies.remove(0).expect("the command is not refused")
     }
 
     fn claim(&self, lease: u128) -> Claim {
@@ -105,16 +105,16 @@ fn is_renewed(reply: &Reply) -> bool {
 }
 
 #[test]
-fn a_floor_raises_the_next_token_and_not_that_of_the_tenure() {
+fn a_floor_raises_the_next_token_but_not_the_current_one() {
     for counter in [PLAIN, Counter::Dense] {
         let mut store = Store::new(counter);
         let own = store.take(1);
         let floor = own.get() + 1_000_000;
         assert!(is_renewed(&store.raise(1, own, floor)));
         assert_eq!(store.last(), Some(floor));
-        assert_eq!(store.take(1), own, "a retry has its own");
+        assert_eq!(store.take(1), own, "a retry keeps its token");
         assert!(is_renewed(&store.raise(1, own, floor - 1)));
-        assert_eq!(store.last(), Some(floor), "it is never lowered");
+        assert_eq!(store.last(), Some(floor), "the last token is never lowered");
         assert!(matches!(store.acquire(2), Reply::Busy { .. }));
         let handed = store.release(1);
         let Reply::HandedOver { lease, grant } = handed else {
@@ -129,15 +129,19 @@ fn a_floor_raises_the_next_token_and_not_that_of_the_tenure() {
     }
 }
 
-/// Catches a raise by one that lost the lock: quorums count on the floor having been raised while the
-/// lease was there.
+/// Catches a raise for a lease that lost the lock. Quorums rely on a raise succeeding only while the lease
+/// has the lock.
 #[test]
-fn who_has_not_got_the_lock_raises_nothing() {
+fn a_lease_without_the_lock_raises_nothing() {
     let mut store = Store::new(PLAIN);
     let former = store.take(1);
     let floor = BEGIN.as_micros() * 2;
     store.now = store.now + TTL * 2;
-    assert_eq!(store.raise(1, former, floor), Reply::Gone, "it expired");
+    assert_eq!(
+        store.raise(1, former, floor),
+        Reply::Gone,
+        "the lease expired"
+    );
     let own = store.take(2);
     assert_eq!(store.raise(1, former, floor), Reply::Taken);
     assert_eq!(store.raise(2, former, floor), Reply::Taken);
@@ -147,7 +151,7 @@ fn who_has_not_got_the_lock_raises_nothing() {
     assert_eq!(store.last(), Some(own.get()));
 }
 
-/// Catches a key whose expiry is taken to have been set when the clock said what the token says.
+/// Catches a key whose expiry is assumed to have been set at the time that the token says.
 #[test]
 fn a_key_outlives_its_lease_though_the_token_was_ahead_of_the_clock() {
     let mut store = Store::new(PLAIN);

@@ -1,4 +1,4 @@
-//! Who asks for a lock, and how the store knows them.
+//! A claim on a lock: the IDs, options and owner of one acquisition.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,11 @@ use crate::error::Error;
 use crate::name::Owner;
 use crate::time::YEAR;
 
-/// 128 random bits, new for each acquisition: they make a retry of it idempotent.
+/// A lease ID: 128 random bits, new for each acquisition. It makes retries of the acquisition idempotent.
 ///
 /// Printed as 32 hexadecimal digits, which is also its form in the store.
-// As a number of 128 bits it would make all that has it a multiple of 16 bytes long.
+// `packed`, because the alignment of a `u128` would pad every struct that contains one to a multiple of 16
+// bytes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(Rust, packed(8))]
 pub struct LeaseId(pub u128);
@@ -38,13 +39,13 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The first 16 digits of a lease id, which are no secret: a push names its lease by them. The
-/// others are known to the store and to who made it.
+/// The first 16 digits of a lease ID, which are public: a push names its lease by them. Only the store and
+/// the client that made the ID know the other digits.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HalfId(pub u64);
 
 impl LeaseId {
-    /// The half of it that anybody may know.
+    /// Returns the public half of the ID.
     pub fn half(self) -> HalfId {
         HalfId(u64::try_from(self.0 >> 64).unwrap_or(0))
     }
@@ -69,17 +70,18 @@ impl fmt::Debug for HalfId {
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// The first bit of those that listen at shards.
+    /// The highest bit, set in the IDs of clients that subscribe to shard channels.
     const AT_SHARDS: u64 = 1 << (u64::BITS - 1);
 
-    /// The id of a client that hears pushes on its [channel](super::channel) alone, of random bits.
+    /// Makes an ID from random bits, for a client that receives pushes only on its [channel](super::channel).
     #[must_use]
     pub fn new(random: u64) -> Self {
         Self(random & !Self::AT_SHARDS)
     }
 
-    /// The id of a client at a cluster that also hears pushes on the [channels of locks](super::shard_channel).
-    /// The script publishes there first, and to the whole cluster only if nobody heard that.
+    /// Makes an ID from random bits, for a cluster client that also receives pushes on the [channels of
+    /// locks](super::shard_channel). The script publishes there first, and to the whole
+    /// cluster only if no subscriber received that.
     #[must_use]
     pub fn at_shards(random: u64) -> Self {
         Self(random | Self::AT_SHARDS)
@@ -98,21 +100,22 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// How a name's tokens are counted.
+/// How the tokens of a name are counted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Counter {
-    /// Lifted to the server's clock: grows even if the store loses its data. The counter is kept
-    /// this long after its last use, or for ever if it counted densely before.
+    /// Tokens follow the server's clock, so they grow even if the store loses its data. The counter is kept
+    /// for the retention after its last use. It never expires if the name ever had dense tokens.
     ClockFloor {
-        /// How long, at least a millisecond.
+        /// How long the counter is kept; at least one millisecond.
         retention: Duration,
     },
-    /// 1, 2, 3, …: the counter never expires, and tokens fall back if the store loses it.
+    /// Tokens are 1, 2, 3, …. The counter never expires, and tokens start again if the store loses it.
     Dense,
 }
 
 impl Counter {
-    /// Whether the key of a tenure of this time to live is kept as is common.
+    /// Returns true if the script's common case handles the expiry of the key of a tenure with this time to
+    /// live.
     pub(super) fn is_common(self, ttl: Duration) -> bool {
         let least = Duration::from_millis(limits::LEAST_PLAIN_RETENTION_MS);
         match self {
@@ -123,7 +126,7 @@ impl Counter {
         }
     }
 
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the retention is not from 1 s to a year.
+    /// Returns [`ErrorKind::Config`](crate::ErrorKind::Config) if the retention is not from 1 s to a year.
     pub fn check(self) -> Result<(), Error> {
         match self {
             Self::ClockFloor { retention } => {
@@ -134,36 +137,37 @@ impl Counter {
     }
 }
 
-/// Who asks for a lock, and how it gets it: what a place in line consists of.
+/// One acquisition's request for a lock. The line of waiters stores it as its entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// The acquisition.
+    /// The ID of the acquisition.
     pub lease: LeaseId,
-    /// The locker that asks, and that gets the push when the lock is granted.
+    /// The locker that asks. It gets the push when the lock is granted.
     pub client: ClientId,
-    /// The holder as others see it.
+    /// The holder's owner or label, as others see it.
     pub owner: Owner,
-    /// How the token is made.
+    /// How tokens are counted, and how long the counter is kept.
     pub counter: Counter,
-    /// How long the lock is held unless it is renewed; whole milliseconds count.
+    /// How long the lock is held unless it is renewed, in whole milliseconds.
     pub ttl: Duration,
-    /// How long it counts as alive after it asked, and how long it has to take up a lock that was
-    /// granted to it: the push promises it half of this, and it has the whole if somebody heard the
-    /// push. Whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
+    /// How long a waiter counts as alive after each request, and how long it has to confirm a granted lock. A
+    /// push promises half of this; the waiter has all of it if a subscriber received the push. In whole
+    /// milliseconds, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
     pub window: Duration,
 }
 
 impl Claim {
-    /// No claim holds up those behind it for longer.
+    /// The longest window: no waiter delays those behind it for longer.
     pub const LONGEST_WINDOW: Duration = Duration::from_millis(limits::LONGEST_WINDOW_MS);
 
-    /// Whether the store takes both for one: it counts whole milliseconds.
+    /// Returns true if the store would treat both claims as one. The store truncates times to whole
+    /// milliseconds.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.lease == other.lease && self.to_string() == other.to_string()
     }
 }
 
-/// The claim as the store has it.
+/// Formats the claim as the store has it.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! What has to have a lock besides the server that gives it, so that a failover does not lose it.
+//! Durability of a lock: which copies must exist before it counts, so that a failover does not lose it.
 
 use std::time::Duration;
 
@@ -6,54 +6,53 @@ use super::reply::{BatchReply, Reply};
 use super::wire::unexpected;
 use crate::error::{Error, ErrorKind};
 
-/// Which copies of a lock there have to be before it counts: an acquisition or renewal that has too few
-/// is not one.
+/// The copies that an acquisition or renewal needs: with fewer, it fails.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Durability {
-    /// How many replicas have to have it.
+    /// How many replicas must have acknowledged the lock.
     pub replicas: u32,
-    /// Whether the server has to have it on its disk; so have the replicas then.
+    /// True if the server must have fsynced the lock to disk. In that case, the replicas must have, too.
     pub fsynced: bool,
-    /// How many milliseconds to wait for that. Meanwhile the connection serves nothing else.
+    /// How long to wait for the copies, in milliseconds. The connection serves nothing else meanwhile.
     pub timeout: u32,
 }
 
 impl Durability {
-    /// No copies, to be waited for up to a second: to begin with.
+    /// A durability that requires no copies and waits up to a second: a base for struct updates.
     pub const NONE: Self = Self {
         replicas: 0,
         fsynced: false,
         timeout: 1_000,
     };
 
-    /// [`ErrorKind::Config`] if it asks for nothing, or the time is out of bounds: 1 ms to 1 min.
+    /// Returns [`ErrorKind::Config`] if no copies are required, or the timeout is not from 1 ms to 1 min.
     pub fn check(&self) -> Result<(), Error> {
         if self.replicas == 0 && !self.fsynced {
-            return Err(Error::bad_option("replicas", "is 1 at the least"));
+            return Err(Error::bad_option("replicas", "must be at least 1; got 0"));
         }
         if !(1..=60_000).contains(&self.timeout) {
-            let rule = "is from 1 ms to 1 min";
+            let rule = format!("must be from 1 ms to 1 min; got {} ms", self.timeout);
             return Err(Error::bad_option("replicas_timeout", rule));
         }
         Ok(())
     }
 
-    /// How long to wait, of nothing that is to be waited for as well.
+    /// Returns the timeout, or zero for `None`.
     pub(crate) fn time(this: Option<Self>) -> Duration {
         Duration::from_millis(this.map_or(0, |durability| durability.timeout.into()))
     }
 
-    /// The same with this much time at the most.
+    /// Returns the same requirement with a timeout of at most `most`.
     #[must_use]
     pub fn within(self, most: Duration) -> Self {
         let most = u32::try_from(most.as_millis()).unwrap_or(u32::MAX);
-        // A server takes 0 for ever.
+        // A server reads 0 as "forever".
         let timeout = self.timeout.min(most).max(1);
         Self { timeout, ..self }
     }
 
-    /// The command that waits for it, to be sent right behind the script's call and on the same
-    /// connection: a server waits for what that has written.
+    /// Returns the command that waits for the copies. Send it right after the script's call and on the same
+    /// connection, because a server waits for the writes of the connection that asks.
     ///
     /// ```
     /// use leasehold_engine::protocol::Durability;
@@ -73,8 +72,8 @@ impl Durability {
         }
     }
 
-    /// What the server replied to the command: whether it has it on its disk, and how many replicas
-    /// acknowledged it. `WAIT` does not tell the first, which nobody asked then.
+    /// Reads the server's reply to [`command`](Self::command): how many copies are on the server's own disk
+    /// (0 or 1), and how many replicas acknowledged. `WAIT` does not report the disk, which reads as 1.
     pub fn copies(&self, reply: &[u64]) -> Result<[u64; 2], Error> {
         match (self.fsynced, reply) {
             (false, [replicas]) => Ok([1, *replicas]),
@@ -83,8 +82,9 @@ impl Durability {
         }
     }
 
-    /// What the script's reply is worth with these [copies](Self::copies). If it is not known how many
-    /// there are, because the connection broke, nobody knows.
+    /// Replaces grants and renewals in the script's reply by [`Reply::NotDurable`] if there are too few
+    /// [copies](Self::copies). Returns the error if the connection broke before the copies were known,
+    /// because the outcome is unknown then.
     pub fn weigh(
         &self,
         mut reply: BatchReply,
@@ -98,17 +98,17 @@ impl Durability {
             }
             Ok([0, _]) => (
                 ErrorKind::NotReplicated,
-                "it was not on the disk in time".into(),
+                "the server did not write it to disk in time".into(),
             ),
             Ok(_) => return Ok(reply),
             Err(error) if error.is_transient() => return Err(error),
-            // Before 7.2 there is no `WAITAOF`, and without an append-only file it is refused.
+            // Redis before 7.2 has no `WAITAOF`, and a server without an append-only file refuses it.
             Err(error) if error.kind() == ErrorKind::Store => {
                 (ErrorKind::Unsupported, error.to_string())
             }
             Err(error) => (error.kind(), error.to_string()),
         };
-        let error = Error::new(kind, format!("the lock does not count: {what}"));
+        let error = Error::new(kind, format!("the lock is not durable: {what}"));
         for reply in &mut reply.replies {
             if let Ok(Reply::Held(_) | Reply::Renewed { .. }) = reply {
                 *reply = Ok(Reply::NotDurable(error.clone()));

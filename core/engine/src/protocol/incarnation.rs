@@ -1,10 +1,10 @@
-//! By what a quorum knows whether a server has forgotten something.
+//! The incarnation of a quorum's server, which tells whether the server has lost data.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The stretch of time in which a server of a quorum forgot nothing, as a number that is used once. It is
-/// over when the server loses its data, or begins anew with what it had saved of them.
+/// The ID of a period in which a server of a quorum lost no data; used once. The incarnation ends when the
+/// server loses its data, or restarts with data that it had saved before.
 ///
 /// Printed as 32 hexadecimal digits, which is also its form in the store.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! The keys of one name.
+//! The Redis keys of one name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::name::Name;
 
-/// The keys of one name: the lock's is `{namespace:name}`, and the line's begins with that, as a hash tag.
+/// The Redis keys of one name: the lock's is `{namespace:name}`, and the line's begins with that as a hash
+/// tag.
 ///
 /// `}` is escaped in both parts and `:` in the namespace, so that different names never share a
 /// key and all keys of one name live on one cluster slot.
@@ -25,13 +26,14 @@ impl LockKey {
     /// The longest namespace, in bytes.
     pub const MAX_NAMESPACE_BYTES: usize = 128;
 
-    /// The key of a name; [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace is empty or over-long.
+    /// Returns the keys of a name, or [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace is
+    /// empty or too long.
     pub fn new(namespace: &str, name: &Name) -> Result<Self, Error> {
         Self::of(namespace, name.as_str())
     }
 
-    /// A name and its key. They share their memory, unless something in the name is escaped.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the name or the namespace is not valid.
+    /// Returns a name and its keys. They share memory unless a character of the name is escaped in keys.
+    /// Returns [`ErrorKind::Config`](crate::ErrorKind::Config) if the name or the namespace is not valid.
     ///
     /// ```
     /// use leasehold_engine::protocol::LockKey;
@@ -68,8 +70,8 @@ impl LockKey {
         self.0.len()
     }
 
-    /// The slot of a cluster that the keys are in: CRC-16/XMODEM of the hash tag, as the specification
-    /// of Redis Cluster says.
+    /// Returns the cluster slot of the keys: CRC-16/XMODEM of the hash tag, as the specification of Redis
+    /// Cluster says.
     ///
     /// ```
     /// use leasehold_engine::{protocol::LockKey, Name};
@@ -79,7 +81,7 @@ impl LockKey {
     /// # Ok::<(), leasehold_engine::Error>(())
     /// ```
     pub fn slot(&self) -> u16 {
-        // Without its own braces; a namespace may begin with another one.
+        // The tag is between the key's own braces; a namespace may begin with another brace.
         let tag = self.0.get(1..self.0.len() - 1).unwrap_or_default();
         let crc = tag.bytes().fold(0_u16, |crc, byte| {
             (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
@@ -97,7 +99,8 @@ impl LockKey {
     /// How many slots a cluster has.
     pub const SLOTS: u16 = 16_384;
 
-    /// Whose lock's key that is, if it may be one. It comes from a server, and need not be of a name.
+    /// Reads the lock key that a server reported; `None` if it cannot be a lock key. The name in it is not
+    /// validated.
     ///
     /// ```
     /// use leasehold_engine::{protocol::LockKey, Name};
@@ -112,13 +115,13 @@ impl LockKey {
         may_be.then(|| Self(key.into()))
     }
 
-    /// The key of the lock: a hash, with the last token and who has it.
+    /// Returns the key of the lock: a hash with the last token and the holder.
     pub fn lock(&self) -> &str {
         &self.0
     }
 
-    /// The key of the empty name in its namespace, which no lock has: where a server of a quorum keeps
-    /// what says whether it has forgotten something.
+    /// Returns the key of the empty name in the same namespace, which no lock has. A server of a quorum keeps
+    /// its [incarnation](super::Incarnation) there.
     ///
     /// ```
     /// use leasehold_engine::{protocol::LockKey, Name};
@@ -129,12 +132,12 @@ impl LockKey {
     /// ```
     #[must_use]
     pub fn mark(&self) -> Self {
-        // In the namespace it is escaped.
+        // The namespace has no colon of its own: it is escaped.
         let (namespace, _) = self.0.split_once(':').unwrap_or((&self.0, ""));
         Self(format!("{namespace}:}}").into())
     }
 
-    /// The key of the line of those who wait.
+    /// Returns the key of the line of waiters.
     pub fn line(&self) -> String {
         format!("{}{}", self.0, Self::LINE)
     }
@@ -142,10 +145,10 @@ impl LockKey {
     pub(super) const LOCK: &str = "";
     const LINE: &str = ":line";
 
-    /// The suffixes of all keys of a name, in the script's order.
+    /// The suffixes of all keys of a name, in the order of the script's `KEYS`.
     pub(super) const ALL: &[&str] = &[Self::LOCK, Self::LINE];
 
-    /// Whether this is one of the name's keys.
+    /// Returns true if this is one of the name's keys.
     pub(super) fn has(&self, key: &str) -> bool {
         let suffix = key.strip_prefix(self.lock());
         suffix.is_some_and(|suffix| Self::ALL.contains(&suffix))
@@ -158,7 +161,7 @@ impl fmt::Debug for LockKey {
     }
 }
 
-/// What `namespace` stands for in keys, up to the name.
+/// Appends the part of a key before the name: the brace, the escaped namespace and a colon.
 pub(super) fn prefix(namespace: &str, into: &mut String) {
     into.push('{');
     escape(namespace, true, into);
@@ -166,7 +169,7 @@ pub(super) fn prefix(namespace: &str, into: &mut String) {
 }
 
 pub(super) fn escape(text: &str, colons: bool, into: &mut String) {
-    // Slices that can fail would bring kilobytes to a browser.
+    // `get`, because slicing that can panic adds kilobytes to the browser build.
     let part = |from, to| text.get(from..to).unwrap_or_default();
     let mut plain = 0;
     for (place, byte) in text.bytes().enumerate() {
@@ -188,7 +191,7 @@ fn escaped(byte: u8, colons: bool) -> Option<&'static str> {
     }
 }
 
-/// What [`escape`] made of a name, as it was.
+/// Reverses [`escape`] for a name.
 pub(super) fn unescape(text: &str) -> String {
     let mut parts = text.split('%');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -211,7 +214,7 @@ mod tests {
         LockKey::new(namespace, &name).expect("a valid namespace")
     }
 
-    /// As a server's `CLUSTER KEYSLOT` says.
+    /// The expected slots are from a server's `CLUSTER KEYSLOT`.
     #[test]
     fn a_key_knows_its_slot() {
         for (namespace, name, slot) in [("app", "orders/42", 12_454), ("{app", "a", 14_615)] {
@@ -234,9 +237,9 @@ mod tests {
         }
     }
 
-    /// Catches a name that shows what is around it in the key, or how it is escaped.
+    /// Catches a name that exposes other parts of the key that it shares memory with, or its escaped form.
     #[test]
-    fn a_name_that_is_a_part_of_its_key_is_as_any_other() {
+    fn a_name_that_shares_memory_with_its_key_equals_any_other() {
         for plain in [
             "x",
             "a:b",
@@ -259,15 +262,15 @@ mod tests {
                 );
                 assert_eq!(format!("{name} {name:?}"), format!("{other} {other:?}"));
                 assert_eq!(
-                    serde_json::to_string(&name).expect("it is a text"),
-                    serde_json::to_string(plain).expect("it is a text")
+                    serde_json::to_string(&name).expect("a string serializes"),
+                    serde_json::to_string(plain).expect("a string serializes")
                 );
             }
         }
         assert!(LockKey::with_name("ns", "").is_err() && LockKey::with_name("", "x").is_err());
     }
 
-    /// Redis hashes what is between the first `{` and the first `}` after it.
+    /// Redis hashes the bytes between the first `{` and the first `}` after it.
     #[test]
     fn the_whole_name_is_the_hash_tag() {
         for name in ["{", "}", "{}", "a}{b", "🔒 \n\0", "x"] {

@@ -1,5 +1,5 @@
-//! The numbers that the script and this crate share. Lua has them by the same names:
-//! [`script`](super::script) puts the numbers in their place.
+//! The numbers that the Lua script and this crate share. The Lua source uses the same names:
+//! [`script`](super::script) replaces them by the numbers.
 
 use super::claim::{ClientId, HalfId, LeaseId};
 use crate::token::FencingToken;
@@ -14,88 +14,90 @@ macro_rules! limits {
 }
 
 limits! {
-    /// How many may wait for one lock.
+    /// The most waiters of one lock.
     MAX_WAITERS: usize = 65_536;
-    /// How many who died in line one operation passes by, so that none takes long.
+    /// The most dead waiters that one operation skips, so that no operation takes long.
     MOST_SKIPPED: usize = 1_000;
-    /// How many of the dead one newcomer clears out of the line.
+    /// The most dead waiters that one new waiter removes from the line.
     MOST_CLEARED: usize = 100;
-    /// How many keys one step of a walk over the locks looks at, about.
+    /// About how many keys one step of a listing examines (the `COUNT` of `SCAN`).
     MOST_SCANNED: usize = 1_000;
-    /// The longest window of a claim, in milliseconds: none holds up those behind it for longer.
+    /// The longest window of a claim, in milliseconds: no waiter delays those behind it for longer.
     LONGEST_WINDOW_MS: u64 = 60_000;
-    /// How long the line's key is kept after the last claim in it counts as dead.
+    /// How long the line's key is kept after its last claim counts as dead.
     LINGER_MS: u64 = 60_000;
-    /// The expiry of a name's key is set anew about this often.
+    /// About how often the expiry of a name's key is refreshed.
     KEPT_STEP_MS: u64 = 1_000_000;
-    /// How many digits of a token say in which of these steps of the clock it was given.
+    /// How many leading digits of a token tell in which of these steps of the clock it was given.
     KEPT_STEP_DIGITS: usize = TOKEN_LENGTH - 9;
-    /// A token that is proposed is not as far as this from the server's clock, in microseconds.
+    /// A server ignores a proposed token that is this far or farther from its clock, in microseconds.
     MOST_APART_US: u64 = 100_000;
-    /// What the key is kept for beyond the retention, so that it outlives every lease meanwhile.
+    /// How much longer than the retention a key is kept, so that it outlives every lease of the meantime.
     KEPT_LONGER_MS: u64 = 2 * KEPT_STEP_MS;
-    /// With a shorter retention, or a longer time to live, that is not enough, and the expiry is set
-    /// each time.
+    /// The bounds within which `KEPT_LONGER_MS` suffices. With a shorter retention or a longer time to live,
+    /// the script sets the expiry each time.
     LEAST_PLAIN_RETENTION_MS: u64 = 3_600_000;
     MOST_PLAIN_TTL_MS: u64 = 3_600_000;
     /// The greatest token.
     MAX_TOKEN: u64 = FencingToken::MAX.get();
-    /// How many digits the greatest token has, and a clock in microseconds until the year 2286.
+    /// The number of digits of the greatest token, and of a clock in microseconds until the year 2286.
     TOKEN_LENGTH: usize = MAX_TOKEN.ilog10() as usize + 1;
-    /// How many digits a clock has in milliseconds, until the same year.
+    /// The number of digits of a clock in milliseconds, until the same year.
     EXPIRY_LENGTH: usize = TOKEN_LENGTH - 3;
-    /// How many digits the longest times have in milliseconds: a year, and a window.
+    /// The number of digits of the longest time to live or retention, a year, in milliseconds.
     TIME_LENGTH: usize = 11;
     WINDOW_LENGTH: usize = 5;
-    /// How long a lease id is in the store, as a text; an incarnation is as long.
+    /// The length of a lease ID, and of an incarnation, as text in the store.
     LEASE_LENGTH: usize = size_of::<LeaseId>() * 2;
-    /// How long the half of it is that a push names.
+    /// The length of the half of a lease ID that a push names, as text.
     HALF_LENGTH: usize = size_of::<HalfId>() * 2;
-    /// How long the id of a client is in the store.
+    /// The length of a client ID as text in the store.
     CLIENT_LENGTH: usize = size_of::<ClientId>() * 2;
-    /// The first digit of a client that listens at shards, or a later one.
+    /// The least first digit of the ID of a client that subscribes to shard channels.
     FIRST_AT_SHARDS: u64 = 8;
-    /// Where the parts of a claim begin, counted from 1: its time to live is the first.
+    /// Where the parts of a claim begin, counted from 1, as in Lua. Its time to live comes first.
     CLAIM_WINDOW: usize = 1 + TIME_LENGTH;
     CLAIM_RETENTION: usize = CLAIM_WINDOW + WINDOW_LENGTH;
     CLAIM_LEASE: usize = CLAIM_RETENTION + TIME_LENGTH;
     CLAIM_CLIENT: usize = CLAIM_LEASE + LEASE_LENGTH;
     CLAIM_KIND: usize = CLAIM_CLIENT + CLIENT_LENGTH;
     CLAIM_LABEL: usize = CLAIM_KIND + 1;
-    /// Where the parts of a tenure's field begin, and how long it is: its lease is the first.
+    /// Where the token begins in the field of a tenure, after the lease ID, and the length of the field.
     FIELD_TOKEN: usize = 1 + LEASE_LENGTH;
     FIELD_LENGTH: usize = LEASE_LENGTH + TOKEN_LENGTH;
-    /// Where the parts of a tenure's value begin: its expiry is the first.
+    /// Where the parts of the value of a tenure begin. Its expiry comes first.
     VALUE_CLIENT: usize = 1 + EXPIRY_LENGTH;
     VALUE_KIND: usize = VALUE_CLIENT + CLIENT_LENGTH;
     VALUE_LABEL: usize = VALUE_KIND + 1;
-    /// Where the parts of an operation begin: its letter and its time to live are the first.
+    /// Where the parts of an operation begin. Its letter and its time to live come first.
     OP_TTL: usize = 2;
     OP_REST: usize = OP_TTL + TIME_LENGTH;
-    /// Of an acquisition: whether it waits, what it takes over, and the claim but for its time to live.
+    /// The rest of an acquisition: whether it waits, the token that it reclaims or proposes, and the claim
+    /// without its time to live.
     ACQUIRE_RECLAIMS: usize = OP_REST + 1;
     ACQUIRE_CLAIM: usize = ACQUIRE_RECLAIMS + TOKEN_LENGTH;
     ACQUIRE_RETENTION: usize = ACQUIRE_CLAIM + WINDOW_LENGTH;
     ACQUIRE_LEASE: usize = ACQUIRE_RETENTION + TIME_LENGTH;
     ACQUIRE_CLIENT: usize = ACQUIRE_LEASE + LEASE_LENGTH;
     ACQUIRE_OWNER: usize = ACQUIRE_CLIENT + CLIENT_LENGTH;
-    /// Of a renewal: the retention, the tenure's field, and a floor, if it has one.
+    /// The rest of a renewal: the retention, the field of the tenure, and a floor, if it has one.
     RENEW_FIELD: usize = OP_REST + TIME_LENGTH;
     RENEW_FLOOR: usize = RENEW_FIELD + FIELD_LENGTH;
-    /// Of a release: the claim, with the token behind its lease.
+    /// The rest of a release: the claim without its time to live, with the token after the lease ID.
     RELEASE_FIELD: usize = OP_REST + WINDOW_LENGTH + TIME_LENGTH;
     RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
-    /// Of an entry: the incarnation, and those that are to be known.
+    /// The rest of an `Enter`: the incarnation, then the incarnations to remember, watch or forget.
     ENTER_KNOWN: usize = OP_REST + LEASE_LENGTH;
-    /// How many incarnations a server knows at the most. There must be more than a quorum has servers, so that it
-    /// always knows one that is over once it had to forget some.
+    /// The most incarnations that a server remembers. They must outnumber the servers of a quorum: a server
+    /// that had to drop some then still remembers one that has ended.
     MOST_KNOWN: usize = 256;
-    /// How many incarnations that may not vote yet a server watches at the most.
+    /// The most quarantined incarnations that a server watches.
     MOST_WATCHED: usize = 16;
-    /// How many digits the cursor of a walk has.
+    /// The number of digits of the cursor of a listing.
     CURSOR_LENGTH: usize = u64::MAX.ilog10() as usize + 1;
-    /// An arrival in the line, in microseconds, is greater than this, and a time in milliseconds less.
+    /// Scores in the line's sorted set above this are arrivals, in microseconds. Scores below it are times in
+    /// milliseconds.
     LEAST_ARRIVAL: u64 = 1_000_000_000_000_000;
 }
 
@@ -103,7 +105,7 @@ limits! {
 mod tests {
     use super::*;
 
-    /// Catches a width that is not that of the text.
+    /// Catches a length that differs from that of the formatted text.
     #[test]
     fn ids_are_as_long_as_the_script_expects() {
         let (lease, client) = (LeaseId(0), ClientId(u64::MAX));

@@ -1,8 +1,8 @@
-//! What a locker says to its store, and what the store replies.
+//! The protocol between a locker and its Redis server: operations, replies, pushes and the Lua script.
 //!
-//! A host sends a batch of [`Op`]s in one call of one Lua [`SCRIPT`] and feeds what comes back
-//! to the engine as a [`BatchReply`]; [`MemoryServer`](crate::MemoryServer) executes the same operations
-//! without a server.
+//! A host sends a batch of [`Op`]s in one call of one Lua [`SCRIPT`]. It feeds the script's reply to the
+//! engine as a [`BatchReply`]. [`MemoryServer`](crate::MemoryServer) executes the same operations without a
+//! server.
 //!
 //! ```
 //! use leasehold_engine::protocol::{self, Command, Inspect, LockKey, Op};

@@ -1,4 +1,4 @@
-//! Which names are meant.
+//! Patterns that select names of a namespace.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::name::Name;
 
 const SUFFIX: &str = "}";
 
-/// Stands in a pattern for any bytes of a name, which has none like it: names are UTF-8.
+/// Matches any bytes of a name. No name has this byte, because names are UTF-8.
 const WILD: u8 = 0xff;
 
-/// Which names of a namespace are meant: `*` stands for any characters, `\*` for a star, `\\` for a
-/// backslash, and all else for itself.
+/// Selects names of a namespace: `*` matches any characters, `\*` a star, `\\` a backslash, and any other
+/// character itself.
 ///
 /// ```
 /// use leasehold_engine::{protocol::{LockKey, Pattern}, Name};
@@ -26,16 +26,16 @@ const WILD: u8 = 0xff;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    /// What every key of the namespace begins with.
+    /// The first part of every key of the namespace.
     prefix: Arc<str>,
-    /// The pattern, escaped as names are in keys.
+    /// The pattern, with names escaped as in keys.
     names: Arc<[u8]>,
     glob: Arc<str>,
 }
 
 impl Pattern {
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace or the pattern is empty or
-    /// over-long, or if a backslash in it is not before `*` or `\`.
+    /// Compiles a pattern. Returns [`ErrorKind::Config`] if the namespace or the
+    /// pattern is empty or too long, or if a backslash is not followed by `*` or `\`.
     pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
         LockKey::check_namespace(namespace)?;
         let mut start = String::new();
@@ -53,7 +53,7 @@ impl Pattern {
             if character == '\\' {
                 let escaped = characters.next().filter(|next| matches!(next, '*' | '\\'));
                 character = escaped.ok_or_else(|| {
-                    let message = r"a backslash in a pattern is for \* or \\, and for nothing else";
+                    let message = r"a pattern may contain a backslash only as \* or \\";
                     Error::new(ErrorKind::Config, message)
                 })?;
             }
@@ -72,7 +72,7 @@ impl Pattern {
         })
     }
 
-    /// Of the glob of another one.
+    /// Rebuilds a pattern from its [`glob`](Self::glob).
     pub(super) fn of_glob(glob: &str) -> Option<Self> {
         let (mut prefix, mut names) = (String::new(), Vec::new());
         let mut characters = glob.strip_suffix(SUFFIX)?.chars();
@@ -81,7 +81,7 @@ impl Pattern {
                 '\\' => characters.next()?,
                 other => other,
             };
-            // The first colon is the one behind the namespace, which has none.
+            // The first colon ends the namespace, which has none of its own.
             if !prefix.ends_with(':') {
                 prefix.push(plain);
             } else if character == '*' {
@@ -97,7 +97,7 @@ impl Pattern {
         })
     }
 
-    /// The lock key of a name.
+    /// Returns the lock key of a name of this namespace.
     pub(super) fn key_of(&self, name: &Name) -> String {
         let mut key = self.prefix.to_string();
         escape(name.as_str(), false, &mut key);
@@ -109,12 +109,12 @@ impl Pattern {
         &self.prefix
     }
 
-    /// The pattern of the lock keys, as `SCAN` takes it.
+    /// Returns the glob that matches the lock keys, for `SCAN`.
     pub fn glob(&self) -> &str {
         &self.glob
     }
 
-    /// The name that a lock key is of, if it is one of those that are meant.
+    /// Returns the name of a lock key, or `None` if the pattern does not match it.
     pub fn name_of(&self, lock_key: &str) -> Option<Name> {
         let escaped = lock_key.strip_prefix(&*self.prefix)?.strip_suffix(SUFFIX)?;
         if !matches(&self.names, escaped.as_bytes()) {
@@ -124,10 +124,11 @@ impl Pattern {
     }
 }
 
-/// Whether a name is of that form. The last star takes as little as will do.
+/// Returns true if the pattern matches the name. Each star matches as little as possible; on a mismatch, the
+/// last one matches one byte more.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut place, mut at) = (0, 0);
-    // What follows the last star, and where what the star stands for ends.
+    // The place after the last star, and where that star's match ends.
     let mut star = None;
     while let Some(byte) = name.get(at) {
         match (pattern.get(place), star) {
@@ -150,7 +151,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.iter().skip(place).all(|byte| *byte == WILD)
 }
 
-/// As a glob that stands for just this.
+/// Appends text as a glob that matches only that text.
 fn quote(text: &str, into: &mut String) {
     for character in text.chars() {
         quote_one(character, into);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything_and_all_else_for_itself() {
+    fn a_star_matches_anything_and_other_characters_match_themselves() {
         let cases = [
             ("*", "anything", true),
             ("a", "a", true),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_glob_takes_only_the_stars_of_the_pattern_for_stars() {
+    fn the_glob_escapes_all_but_the_stars_of_the_pattern() {
         let pattern = Pattern::new("n*s", r"a*[?]}\*\\").expect("a valid pattern");
         assert_eq!(pattern.glob(), r"{n\*s:a*\[\?\]%7D\*\\}");
     }

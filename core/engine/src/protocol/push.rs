@@ -1,4 +1,4 @@
-//! Pushes: what the store says to a client without being asked.
+//! Pushes: messages that the store sends to a client without being asked.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// The channel on which a client gets its pushes: one for all its locks. Rights to channels can be given by
-/// namespace, which is escaped as in keys.
+/// Returns the channel of a client, on which it gets the pushes for all its locks. The namespace is escaped
+/// as in keys, so that an ACL can grant channels by namespace.
 ///
 /// ```
 /// use leasehold_engine::protocol::{channel, ClientId};
@@ -27,8 +27,8 @@ pub fn channel(namespace: &str, client: ClientId) -> String {
     channel
 }
 
-/// The channel on which a [client that listens at shards](ClientId::at_shards) gets the pushes for one lock: it is
-/// in the lock's slot, so it stays with the node that serves that.
+/// Returns the channel on which a [client with shard subscriptions](ClientId::at_shards) gets the pushes for
+/// one lock. The channel is in the lock's cluster slot, so it stays with the node that serves the lock.
 ///
 /// ```
 /// use leasehold_engine::{protocol::{channel, shard_channel, ClientId, LockKey}, Name};
@@ -42,34 +42,34 @@ pub fn shard_channel(channel: &str, key: &LockKey) -> String {
     format!("{channel}:{}", key.lock())
 }
 
-/// What is published on a client's [channel], where anybody may publish and listen. So it names its lease by
-/// half of the id only, and is sealed with the whole of it, which only those know who may read the
-/// lock's key: nobody else can make one that [opens](Self::open).
+/// A message on a client's [channel]. Anybody may publish and subscribe there, so a push names only half of
+/// its lease ID. It is sealed with the whole ID, which only users who may read the lock's key know: nobody
+/// else can make a push that [opens](Self::open).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Push {
-    /// Which lease.
+    /// The public half of the ID of the lease that the push is for.
     pub lease: HalfId,
-    /// What happened to it, if the seal is right.
+    /// The event. Trust it only after [`open`](Self::open) has checked the seal.
     pub news: News,
     seal: [u8; 20],
 }
 
-/// What a [`Push`] says.
+/// The event that a [`Push`] reports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum News {
-    /// The lock was handed to this lease, which waited in line.
+    /// A release handed the lock to this lease, which waited in line.
     Granted {
-        /// Its token, and until when it has the lock unless it renews it.
+        /// The lease's token, and when the lock expires unless the holder renews it.
         grant: Grant,
-        /// The server's clock at that moment.
+        /// The server's clock when it granted the lock.
         time: ServerTime,
     },
-    /// The lock was taken from its holder by force.
+    /// A forced release took the lock from its holder.
     Revoked {
         /// The holder's token.
         token: FencingToken,
     },
-    /// The holder's owner took the lock over at another client.
+    /// The holder's owner reclaimed the lock at another client.
     Superseded {
         /// The former holder's token.
         token: FencingToken,
@@ -77,7 +77,7 @@ pub enum News {
 }
 
 impl Push {
-    /// As the store makes it.
+    /// Makes a push with its seal, as the store does.
     pub fn new(lease: LeaseId, news: News) -> Self {
         let half = lease.half();
         let seal = seal(lease, half, news);
@@ -88,7 +88,7 @@ impl Push {
         }
     }
 
-    /// What it says to this lease; `None` if it is not for it, or was not made by the store.
+    /// Returns the event if the push is for this lease and the store made it, and `None` otherwise.
     ///
     /// ```
     /// use leasehold_engine::protocol::{LeaseId, News, Push};
@@ -100,12 +100,12 @@ impl Push {
     /// # Ok::<(), leasehold_engine::Error>(())
     /// ```
     pub fn open(&self, lease: LeaseId) -> Option<News> {
-        // Nobody can learn from how long the comparison takes: no push is answered.
+        // A comparison in constant time is not needed: nobody gets a reply to a push.
         (self.seal == seal(lease, self.lease, self.news)).then_some(self.news)
     }
 }
 
-/// The push as it is published.
+/// Formats the push as it is published.
 impl fmt::Display for Push {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_news(self.lease, self.news, f)?;
@@ -116,9 +116,9 @@ impl fmt::Display for Push {
     }
 }
 
-/// Reads what came on that channel. What is not exactly of the expected form is an error of kind
-/// [`Store`](ErrorKind::Store): anybody may publish. Whether it is to be believed, only
-/// [`Push::open`] tells.
+/// Reads a message from a client's channel. Returns an error of kind [`Store`](ErrorKind::Store) if the form
+/// is not exactly that of a push, because anybody may publish there. Only [`Push::open`] tells whether the
+/// push is genuine.
 ///
 /// ```
 /// use leasehold_engine::protocol::{decode_push, LeaseId, News, Push};
@@ -130,7 +130,7 @@ impl fmt::Display for Push {
 /// ```
 pub fn decode_push(message: &[u8]) -> Result<Push, Error> {
     read(message).ok_or_else(|| {
-        let message = "a message that is not of the lock protocol came on this client's channel";
+        let message = "a message on this client's channel is not a valid push";
         Error::new(ErrorKind::Store, message)
     })
 }
@@ -178,7 +178,7 @@ fn read(message: &[u8]) -> Option<Push> {
     fields.next().is_none().then_some(push)
 }
 
-/// Exactly so many bytes, in hexadecimal.
+/// Reads exactly `N` bytes in hexadecimal.
 fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
@@ -215,7 +215,7 @@ mod tests {
         ]
     }
 
-    /// As `redis.sha1hex` has it.
+    /// The expected seal is from `redis.sha1hex`.
     #[test]
     fn a_message_is_read_as_it_was_written() {
         let grant = b"granted:0123456789abcdef:7:1700000000123:1700000000000456:\
@@ -229,9 +229,9 @@ mod tests {
         }
     }
 
-    /// Catches a seal that does not cover all of the message, or that half of an id can make.
+    /// Catches a seal that does not cover the whole message, or that half a lease ID suffices to make.
     #[test]
-    fn what_was_changed_or_made_by_a_stranger_does_not_open() {
+    fn changed_or_forged_pushes_do_not_open() {
         for news in news() {
             let sent = Push::new(LEASE, news).to_string();
             for at in 0..sent.len() {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_an_error() {
+    fn malformed_pushes_are_errors() {
         let seal = "0".repeat(40);
         let lease = "00000000000000ff";
         let cases = [
@@ -271,7 +271,7 @@ mod tests {
         ];
         for message in cases {
             let read = decode_push(message.as_bytes());
-            assert!(read.is_err(), "{message:?} was taken");
+            assert!(read.is_err(), "{message:?} was accepted");
         }
         assert!(decode_push(b"\xff\xfe").is_err());
     }

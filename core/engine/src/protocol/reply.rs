@@ -1,4 +1,4 @@
-//! What the store says.
+//! The store's replies to a batch.
 
 use std::num::NonZeroU32;
 
@@ -12,83 +12,82 @@ use crate::token::FencingToken;
 /// The reply to a batch: one reply per command, in order, and the server's time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BatchReply {
-    /// The server's clock while it executed the batch; `None` if nothing made it look, which is so
-    /// for releases only.
+    /// The server's clock while it executed the batch. `None` if no operation read the clock, which happens
+    /// only in batches of releases.
     pub time: Option<ServerTime>,
-    /// A reply, or the server's refusal, for each command. One failing command does not fail its
-    /// neighbours.
+    /// For each command its reply, or the server's refusal. A command that fails does not affect the others.
     pub replies: Vec<Result<Reply, Error>>,
 }
 
-/// What came of one command.
+/// The outcome of one command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// The batch came past a `not_after` of its operations; nothing was done.
+    /// The batch arrived past a `not_after` of its operations. Nothing was done.
     Late,
-    /// The server is not in the incarnation any more that the batch meant; nothing was done from the
-    /// [`Enter`](super::Enter) on that checked it, which is the first of a batch that has one.
+    /// The server is no longer in the incarnation that the batch expected. The [`Enter`](super::Enter) that
+    /// checks it, always the first operation of such a batch, and all operations after it did nothing.
     Forgot,
-    /// Acquire: the lock is this lease's.
+    /// Acquire: this lease has the lock.
     Held(Grant),
-    /// Acquire: somebody else has it.
+    /// Acquire: somebody else has the lock.
     Busy {
-        /// When the holder's lease ends unless it is renewed.
+        /// When the holder's lease expires unless it is renewed.
         expires: ServerTime,
-        /// The place in line, 1 for who is next; `None` for a claim that does not wait.
+        /// The place in line, 1 for the next waiter; `None` if the claim does not wait.
         place: Option<NonZeroU32>,
     },
-    /// Acquire: its own owner has it at another client, and it may ask again to take it over; it has
-    /// no place in line.
+    /// Acquire: the same owner has the lock at another client, and may reclaim it with another request. The
+    /// claim has no place in line.
     Reclaimable {
-        /// The tenure that it may name.
+        /// The token of the tenure that the owner may reclaim.
         token: FencingToken,
     },
-    /// Acquire: somebody else has it, and the line is full.
+    /// Acquire: somebody else has the lock, and the line is full.
     Full {
-        /// How many wait.
+        /// The number of waiters.
         waiting: u32,
     },
-    /// Renew: extended.
+    /// Renew: the lease was extended.
     Renewed {
-        /// When the lock expires now.
+        /// The new expiry of the lock.
         expires: ServerTime,
     },
-    /// Acquire, renew: done, but for this reason it does not count. No store says so: it is what
-    /// [`Durability::weigh`](super::Durability::weigh) makes of a reply.
+    /// Acquire, renew: done, but the lock has too few copies and so does not count. No store sends this:
+    /// [`Durability::weigh`](super::Durability::weigh) makes it of a reply.
     NotDurable(Error),
-    /// Renew, release, force-release: the lock is free.
+    /// Renew, release, force-release: nobody has the lock.
     Gone,
-    /// Renew, release, force-release: the lock is somebody else's.
+    /// Renew, release, force-release: somebody else has the lock.
     Taken,
-    /// Release, force-release: freed.
+    /// Release, force-release: the lock was freed.
     Released,
-    /// Release: freed, and next in line was another lease of the same client. It has the lock for its
-    /// time to live, and gets no push.
+    /// Release: the lock was freed and handed to the next waiter, another lease of the same client. That
+    /// lease lasts for its full time to live, and gets no push.
     HandedOver {
-        /// Who has it.
+        /// The lease that has the lock now.
         lease: LeaseId,
-        /// What it has.
+        /// The token and expiry of that lease.
         grant: Grant,
     },
-    /// Enter: the server is still in the incarnation that was meant.
+    /// Enter: the server is still in the expected incarnation.
     Intact,
-    /// Enter.
+    /// Enter: the state of the server's incarnation.
     Entered(Entered),
-    /// Inspect.
+    /// Inspect: the holder and the waiters.
     Inspected(Inspected),
-    /// List.
+    /// List: some names.
     Listed {
-        /// Where to go on; `None` at the end.
+        /// The cursor for the next step; `None` at the end.
         cursor: Option<u64>,
-        /// Names of locks that are held; a walk may come to a name more than once.
+        /// Names of held locks. A listing may return a name more than once.
         names: Vec<Name>,
     },
 }
 
-/// What the store gives to a claim.
+/// The token and expiry that the store grants to a claim.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// The tenure's token.
+    /// The fencing token of the tenure.
     pub token: FencingToken,
     /// When the lock expires unless it is renewed.
     pub expires: ServerTime,

@@ -1,9 +1,9 @@
-//! The rights that a user of a Redis server needs.
+//! The ACL rights that a Redis user needs.
 
 use super::key::prefix;
 use super::pattern::quote_one;
 
-/// The groups of rights as literals, which `concat!` can join.
+/// The groups of rights, as literals that `concat!` can join.
 macro_rules! rights {
     (locks) => {
         "+eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist +zadd \
@@ -29,9 +29,9 @@ macro_rules! rights {
     };
 }
 
-/// The rights that a user of a Redis server needs for the locks of one namespace, in the words of an ACL.
+/// The rights that a user of a Redis server needs for the locks of one namespace, as ACL rules.
 ///
-/// The patterns hold the namespace as keys do, escaped, and quoted as a glob. Taken literally, `a:b` would be a
+/// The patterns contain the namespace escaped as in keys and quoted as a glob. Unescaped, `a:b` would be a
 /// part of the namespace `a`.
 ///
 /// ```
@@ -44,46 +44,47 @@ macro_rules! rights {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rights {
-    /// What every key of the namespace begins with.
+    /// The first part of every key of the namespace.
     start: String,
 }
 
 impl Rights {
-    /// To take, renew, give back and inspect locks.
+    /// The rights to acquire, renew, release and inspect locks.
     pub const LOCKS: &str = rights!(locks);
 
-    /// To receive pushes, and to send them to others.
+    /// The rights to receive pushes and to send them to other clients.
     pub const PUSHES: &str = rights!(pushes);
 
-    /// To list locks. It shows the names of all keys of the database.
+    /// The right to list locks. It reveals the names of all keys of the database.
     pub const LIST: &str = rights!(list);
 
-    /// To learn at once that a held lock was deleted or overwritten. `CLIENT TRACKING` shows the names of all
-    /// keys that anybody changes, and sends messages to the connections of other users.
+    /// The rights to learn at once that another program deleted or overwrote a held lock. `CLIENT TRACKING`
+    /// reveals the names of all keys that anybody changes, and can send messages to the connections of other
+    /// users.
     pub const TRACKING: &str = rights!(tracking);
 
-    /// On the nodes of a cluster.
+    /// The additional rights on the nodes of a cluster.
     pub const CLUSTER: &str = rights!(cluster);
 
-    /// On the servers of a quorum.
+    /// The additional rights on the servers of a quorum.
     pub const QUORUM: &str = rights!(quorum);
 
-    /// To use the database that a URL names.
+    /// The right to select the database that a URL names.
     pub const DATABASE: &str = rights!(database);
 
-    /// For a namespace.
+    /// Returns the rights for a namespace.
     pub fn new(namespace: &str) -> Self {
         let mut start = String::new();
         prefix(namespace, &mut start);
         Self { start }
     }
 
-    /// The pattern of the keys.
+    /// Returns the ACL pattern of the keys, such as `~{shop:*`.
     pub fn keys(&self) -> String {
         self.pattern("~{")
     }
 
-    /// The pattern of the channels.
+    /// Returns the ACL pattern of the channels, such as `&leasehold:shop:*`.
     pub fn channels(&self) -> String {
         self.pattern("&leasehold:")
     }
@@ -94,14 +95,14 @@ impl Rights {
         pattern + ":*"
     }
 
-    /// Writes all of them in words.
+    /// Appends a sentence that lists all rights for this namespace.
     pub(crate) fn advise(&self, into: &mut String) {
         advise(Some(&self.start), into);
     }
 }
 
-/// Writes in words which rights a user needs, in the namespace of a key or of what its keys begin with; or with a
-/// mark in its place.
+/// Appends a sentence that lists the rights that a user needs. `start` is a key, or the first part of one,
+/// and selects the namespace. With `None`, the sentence has the placeholder `NAMESPACE`.
 #[cold]
 #[inline(never)]
 pub(crate) fn advise(start: Option<&str>, into: &mut String) {
@@ -113,11 +114,11 @@ pub(crate) fn advise(start: Option<&str>, into: &mut String) {
     }
 }
 
-/// Writes the namespace of a key as patterns hold it: what is between the brace and the first colon.
+/// Appends the namespace of a key as an ACL pattern. It stands between the key's brace and its first colon.
 fn write_scope(start: &str, into: &mut String) {
     let namespace = start.split(':').next().and_then(|start| start.get(1..));
     for character in namespace.unwrap_or_default().chars() {
-        // Redis refuses a pattern with white space in it.
+        // Redis refuses patterns that contain white space.
         match character {
             '\0'..=' ' | '\u{7f}' => into.push('?'),
             character => quote_one(character, into),
@@ -125,29 +126,29 @@ fn write_scope(start: &str, into: &mut String) {
     }
 }
 
-/// The namespace stands where there is nothing. It is put together as this crate is compiled, because a browser
-/// loads it.
+/// The parts of the sentence; empty strings stand for the namespace. Joined at compile time, because browsers
+/// load this code.
 const ADVICE: [&str; 5] = [
-    "a user of the locks needs on the keys ~{",
+    "the user needs the ACL rules ~{",
     "",
     concat!(
         ":* ",
         rights!(locks),
-        "; to be told at once, on the channels &leasehold:"
+        "; to be notified at once, &leasehold:"
     ),
     "",
     concat!(
         ":* ",
         rights!(pushes),
-        "; to list ",
+        "; to list locks, ",
         rights!(list),
-        ", and to learn of changes by others at once ",
+        "; to learn at once of changes by others, ",
         rights!(tracking),
-        ", which both show the names of all keys; for a cluster ",
+        " (these and +scan reveal the names of all keys); on a cluster, ",
         rights!(cluster),
-        "; for a quorum ",
+        "; in a quorum, ",
         rights!(quorum),
-        "; and for a database in the URL ",
+        "; and for a database in the URL, ",
         rights!(database)
     ),
 ];
@@ -164,7 +165,8 @@ mod tests {
         rights.iter().flat_map(|rights| rights.split(' ')).collect()
     }
 
-    /// The rights to the commands that a script calls: each is the first argument of a function.
+    /// Returns the rights for all commands that a script calls. Each command is the first argument of `run`
+    /// or `call`.
     fn called(script: &str) -> BTreeSet<String> {
         let calls = ["run('", "call('"].into_iter().flat_map(|call| {
             let after = script.split(call).skip(1);
@@ -175,12 +177,12 @@ mod tests {
             .collect()
     }
 
-    /// Catches a command that the script calls and no list of rights names: waiters took the slow path without
-    /// `ZCARD`.
+    /// Catches a command that the script calls and no list of rights names. Without `ZCARD`, waiters once
+    /// took the slow path.
     #[test]
     fn every_command_of_the_script_is_among_the_rights() {
         let called = called(SCRIPT);
-        // Words in capitals that are no commands: arguments of those.
+        // Capitalized words that are arguments, not commands.
         let arguments = [
             "COUNT",
             "GT",
@@ -198,7 +200,7 @@ mod tests {
             let right = format!("+{}", word.to_lowercase());
             assert!(
                 called.contains(&right) || arguments.contains(&word),
-                "{word} is called in a way that this test does not know"
+                "the script has {word}, which is neither a known call nor a known argument"
             );
         }
         let by_hosts = [
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(called, expected.into_iter().map(str::to_owned).collect());
     }
 
-    /// Matches a text as Redis does, for patterns in which only `*`, `?` and escapes are special.
+    /// Matches text as Redis does, for patterns in which only `*`, `?` and escapes are special.
     fn matches(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([b'*', rest @ ..], _) => (0..=text.len()).any(|from| matches(rest, &text[from..])),
@@ -237,9 +239,9 @@ mod tests {
         }
     }
 
-    /// Catches a pattern that does not fit the keys of its namespace, or fits those of another.
+    /// Catches a pattern that does not match the keys of its namespace, or matches those of another one.
     #[test]
-    fn patterns_fit_their_own_namespace_alone() {
+    fn patterns_match_only_their_own_namespace() {
         let namespaces = [
             "a",
             "a:b",
@@ -278,7 +280,7 @@ mod tests {
 
     /// Redis refuses white space in a pattern, and a terminal acts on control characters.
     #[test]
-    fn what_cannot_stand_in_a_pattern_is_any_character_there() {
+    fn characters_that_patterns_cannot_contain_become_wildcards() {
         assert_eq!(Rights::new("my shop\n\0").keys(), "~{my?shop??:*");
     }
 }

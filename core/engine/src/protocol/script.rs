@@ -1,11 +1,10 @@
-//! The Lua script, in the form in which it is sent: put together from `lua/` and `ops/` when this
-//! crate is compiled.
+//! The Lua script as it is sent to the server, assembled at compile time from the files in `lua/` and `ops/`.
 
 use super::limits;
 use super::ops::{Form, OPERATIONS};
 
-/// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer; without the
-/// comments of its source, which are a third of it.
+/// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer. Comments, which make
+/// up a third of the source, are stripped.
 pub const SCRIPT: &str = match str::from_utf8(TEXT) {
     Ok(text) => text,
     Err(_) => panic!("the script is not UTF-8"),
@@ -14,8 +13,9 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
 pub const SCRIPT_SHA: &str = "9429d63f1be714974308cd4f84c934255a662970";
 
-/// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
-/// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
+/// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
+/// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
+/// arguments.
 pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
     Ok(text) => text,
     Err(_) => panic!("the script is not UTF-8"),
@@ -24,8 +24,8 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
 pub const NODE_SCRIPT_SHA: &str = "1f6cc4440ab0aeb0706e737ac0100ad022eacdaf";
 
-/// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
-/// is to be sent.
+/// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
+/// send [`SCRIPT`] itself.
 ///
 /// ```
 /// assert!(leasehold_engine::protocol::script_is_missing("NOSCRIPT No matching script. Please use EVAL."));
@@ -40,16 +40,16 @@ const LENGTH: usize = script::<0>(PIECES).length;
 const NODE_TEXT: &[u8; NODE_LENGTH] = &script(NODE_PIECES).text;
 const NODE_LENGTH: usize = script::<0>(NODE_PIECES).length;
 
-/// What the script consists of, in order.
+/// The sources of [`SCRIPT`], in order.
 const PIECES: &[&str] = &[
     include_str!("lua/prelude.lua"),
     include_str!("lua/batch.lua"),
 ];
 
-/// The same behind what makes its keys of arguments.
+/// The sources of [`NODE_SCRIPT`]: a prologue that moves keys from `ARGV` to `KEYS`, then [`PIECES`].
 const NODE_PIECES: &[&str] = &[include_str!("lua/node.lua"), PIECES[0], PIECES[1]];
 
-/// What stands for an arrow in a comment.
+/// The lines that replace each `--> name` comment in the sources.
 const ARROWS: &[(&str, Made)] = &[
     ("the time", Made::Of(&[include_str!("lua/time.lua")])),
     ("the expiry", Made::Of(&[include_str!("lua/expiry.lua")])),
@@ -77,11 +77,11 @@ const ARROWS: &[(&str, Made)] = &[
 
 enum Made {
     Of(&'static [&'static str]),
-    /// The common cases, each behind the question for its letter.
+    /// The common case of each operation, each behind a test for its letter.
     Common,
-    /// The functions of all.
+    /// The Lua functions of all operations.
     Others,
-    /// Finds an operation by its letter, with how many keys it has.
+    /// An `if` chain that maps a letter to its operation and that operation's number of keys.
     Dispatch,
 }
 
@@ -94,14 +94,14 @@ const fn script<const N: usize>(pieces: &[&str]) -> Script<N> {
     script
 }
 
-/// The script as far as it fits, and how long it is.
+/// The text of the script, up to `N` bytes, and its full length. A first pass with `N = 0` only measures.
 struct Script<const N: usize> {
     text: [u8; N],
     length: usize,
 }
 
 impl<const N: usize> Script<N> {
-    /// Lua without indentation, empty lines and lines that are comments.
+    /// Appends Lua source without indentation, empty lines and comments, and expands `-->` lines.
     const fn lua(&mut self, source: &str) {
         let mut source = source.as_bytes();
         while !source.is_empty() {
@@ -115,7 +115,7 @@ impl<const N: usize> Script<N> {
         }
     }
 
-    /// A line with the limits in place of their names.
+    /// Appends a line, with each limit's number in place of its name.
     const fn line(&mut self, mut line: &[u8]) {
         while !line.is_empty() {
             let length = word_length(line);
@@ -142,7 +142,7 @@ impl<const N: usize> Script<N> {
         let mut at = 0;
         while !is_same(ARROWS[at].0.as_bytes(), name) {
             at += 1;
-            assert!(at < ARROWS.len(), "no lines are made for this arrow");
+            assert!(at < ARROWS.len(), "the Lua source has an unknown arrow");
         }
         match ARROWS[at].1 {
             Made::Of(pieces) => self.pieces(pieces),
@@ -190,7 +190,8 @@ impl<const N: usize> Script<N> {
         self.texts(&["end\n"]);
     }
 
-    /// For its letters: the small ones of the common case, or those and the capital ones.
+    /// Appends `if letter == …` for an operation's letters: lower case means the common case, and `capital`
+    /// adds the upper-case ones.
     const fn asks_for(&mut self, word: &str, form: &Form, capital: bool) {
         let (mut at, mut word) = (0, word);
         while at < form.letters.len() {
@@ -236,7 +237,7 @@ impl<const N: usize> Script<N> {
     }
 }
 
-/// The next line's, with its end.
+/// Returns the length of the text's first line, including its line break.
 const fn line_length(text: &[u8]) -> usize {
     let mut at = 0;
     while at < text.len() && text[at] != b'\n' {
@@ -245,7 +246,7 @@ const fn line_length(text: &[u8]) -> usize {
     if at < text.len() { at + 1 } else { at }
 }
 
-/// That of the word that a text begins with; 0 if it begins with none.
+/// Returns the length of the word at the start of the text, or 0 if it does not start with a word.
 const fn word_length(text: &[u8]) -> usize {
     let mut at = 0;
     while at < text.len() && (text[at].is_ascii_alphanumeric() || text[at] == b'_') {
@@ -254,7 +255,7 @@ const fn word_length(text: &[u8]) -> usize {
     at
 }
 
-/// It is of capitals, and has an underscore.
+/// Returns true if a word names a limit: it has only capitals and underscores, and at least one of each.
 const fn is_name_of_limit(word: &[u8]) -> bool {
     let (mut at, mut underscores) = (0, 0);
     while at < word.len() {
@@ -277,7 +278,7 @@ const fn limit(name: &[u8]) -> u64 {
         }
         at += 1;
     }
-    panic!("the Lua names a limit that there is not")
+    panic!("the Lua source names an unknown limit")
 }
 
 const fn is_same(one: &[u8], other: &[u8]) -> bool {
@@ -296,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// Its source, which is made here in another way.
+    /// Compares against an expansion of the same sources that is written in a different way.
     #[test]
     fn the_script_is_its_source_without_comments_and_with_the_limits_in_place_of_their_names() {
         let expected: String = PIECES.iter().map(|piece| plain(piece)).collect();
@@ -324,7 +325,7 @@ mod tests {
         let (_, made) = ARROWS
             .iter()
             .find(|(arrow, _)| *arrow == name)
-            .expect("it is known");
+            .expect("every arrow in the source has an entry");
         let is_it = |letters: Vec<u8>| {
             let is = |letter: u8| format!("letter == '{}'", char::from(letter));
             let are: Vec<_> = letters.into_iter().map(is).collect();
@@ -349,9 +350,9 @@ mod tests {
         }
     }
 
-    /// Catches a list of keys that is not what the head of the Lua says, by which a reader goes.
+    /// Catches a list of keys that differs from the header of the Lua file, which readers rely on.
     #[test]
-    fn the_heads_say_which_keys_the_operations_have() {
+    fn lua_headers_list_the_keys_of_their_operations() {
         let names = BTreeMap::from([("", "lock"), (":line", "line")]);
         for (form, lua) in OPERATIONS {
             let keys: Vec<_> = form.keys.iter().map(|suffix| names[suffix]).collect();
@@ -365,9 +366,9 @@ mod tests {
         }
     }
 
-    /// Catches a script that was changed without its hash: every call would send it whole.
+    /// Catches a script that changed without its hash: hosts would send the whole script with every call.
     #[test]
-    fn the_hash_is_of_the_script() {
+    fn the_hash_matches_the_script() {
         let hash = format!("{:x}", Sha1::digest(SCRIPT));
         assert_eq!(SCRIPT_SHA, hash, "SCRIPT_SHA has to be {hash:?}");
         let hash = format!("{:x}", Sha1::digest(NODE_SCRIPT));

@@ -1,4 +1,4 @@
-//! What a server's error text means.
+//! The meaning of a server's error texts.
 
 use super::key::prefix;
 use super::rights;
@@ -7,11 +7,11 @@ use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::rows::{count, rows};
 
-/// The oldest Redis with all the commands of the script.
+/// The oldest Redis version that has all commands of the script.
 const OLDEST: u32 = 7;
 
-/// The typed form of a server's error text, such as `WRONGTYPE Operation against …`; with the
-/// key that it is about, where that is known.
+/// Converts a server's error text, such as `WRONGTYPE Operation against …`, to a typed error. `key` is the
+/// key that the error is about, where that is known.
 ///
 /// ```
 /// use leasehold_engine::{protocol::server_error, ErrorKind};
@@ -23,7 +23,8 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
     refused(text, key, key)
 }
 
-/// Returns what a server's refusal means to the lockers of a namespace: [`server_error`] with its advice filled in.
+/// Converts a server's error text to a typed error as [`server_error`] does, with advice for the users of a
+/// namespace.
 ///
 /// ```
 /// use leasehold_engine::protocol::server_error_in;
@@ -37,7 +38,7 @@ pub fn server_error_in(text: &str, namespace: &str) -> Error {
     refused(text, None, Some(&start))
 }
 
-/// Returns what a refusal means in the namespace of a key, or of keys that begin with `start`.
+/// Converts a server's error text, for the namespace of a key or of keys that begin with `start`.
 #[inline(never)]
 pub(super) fn refused(text: &str, key: Option<&str>, start: Option<&str>) -> Error {
     let text = printable(text);
@@ -58,14 +59,15 @@ pub(super) fn refused(text: &str, key: Option<&str>, start: Option<&str>) -> Err
     Error::advised(meaning.kind, &what, meaning.advice)
 }
 
-/// What is said of refused credentials, in words that are not the server's: those would be hidden
-/// from whoever has the password `user`.
+/// Returns the error for refused credentials, or `None` if the text has another meaning. The message does not
+/// quote the server: hosts hide passwords in server texts, and a password such as `user` would garble the
+/// message.
 pub fn credentials_refused(text: &str) -> Option<Error> {
     Meaning::of(text).in_our_words()
 }
 
-/// Whether a server's refusal of `INFO` is let pass: who may not look may still lock, and the script,
-/// which is asked next, finds out the rest.
+/// Returns true if a server's refusal of `INFO` can be ignored: the user lacks a right that locking does not
+/// need. The script runs next and finds any other problem.
 ///
 /// ```
 /// use leasehold_engine::protocol::info_is_withheld;
@@ -77,9 +79,8 @@ pub fn info_is_withheld(text: &str) -> bool {
     server_error(text, None).kind() == ErrorKind::Auth
 }
 
-/// Whether a server can keep locks, from sections of its `INFO`: [`ErrorKind::Unsupported`] if it is
-/// older than 7.0, [`ErrorKind::ReadOnly`] if it is a replica. What it does not say is taken for
-/// good.
+/// Checks, from sections of its `INFO`, that a server can keep locks. Returns [`ErrorKind::Unsupported`] if
+/// it is older than 7.0, and [`ErrorKind::ReadOnly`] if it is a replica. A missing field passes.
 ///
 /// ```
 /// use leasehold_engine::{protocol::check_server, ErrorKind};
@@ -95,7 +96,8 @@ pub fn check_server(info: &str) -> Result<(), Error> {
             .and_then(|major| major.parse::<u32>().ok());
         if major.is_some_and(|major| major < OLDEST) {
             let version = printable(version);
-            let message = format!("the server is of version {version}; {OLDEST}.0 is needed");
+            let message =
+                format!("the server's version is {version}; {OLDEST}.0 or newer is required");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }
@@ -106,13 +108,14 @@ pub fn check_server(info: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The value of a field of `INFO`.
+/// Returns the value of a field of `INFO`.
 pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     info.lines().find_map(value).map(str::trim)
 }
 
-/// A hostile or broken server does not get to fill logs, or to write lines of its own there.
+/// Returns a server's text for an error message: cut to a limit, without control characters. A hostile or
+/// broken server must not fill logs or forge log lines.
 pub fn printable(said: &str) -> String {
     const MOST: usize = limits::count("shownCharacters") as usize;
     let plain = |character: char| {
@@ -129,21 +132,21 @@ const REFUSALS: &str = include_str!("refusals.txt");
 
 static MEANINGS: [(Sign, Meaning); count(REFUSALS)] = meanings();
 
-/// What a refusal is known by.
+/// How a refusal is recognized.
 #[derive(Copy, Clone)]
 enum Sign {
-    /// It begins with one of these words.
+    /// The text begins with one of these words.
     Words(&'static str),
-    /// This is in it.
+    /// The text contains this part.
     Part(&'static str),
 }
 
-/// What a refusal means.
+/// The error that a refusal becomes: its kind, advice and message.
 #[derive(Copy, Clone)]
 struct Meaning {
     kind: ErrorKind,
     advice: Option<Advice>,
-    /// Empty if the server's own words are to be shown.
+    /// The message that replaces the server's text; empty to show the server's text.
     ours: &'static str,
 }
 
@@ -179,22 +182,22 @@ const fn meanings() -> [(Sign, Meaning); count(REFUSALS)] {
         let sign = match place.as_bytes() {
             b"word" => Sign::Words(wanted),
             b"part" => Sign::Part(wanted),
-            _ => panic!("a refusal is known by a word or by a part"),
+            _ => panic!("a row begins with `word` or `part`"),
         };
-        let kind = ErrorKind::of_code(kind).expect("it is of a kind that there is");
+        let kind = ErrorKind::of_code(kind).expect("a row names a known kind of error");
         let told = Advice::from_code(advice);
         assert!(
             told.is_some() || advice.is_empty(),
-            "it has advice that there is"
+            "a row names known advice or none"
         );
-        // By this advice the JavaScript host knows whether there is nothing of the server's in a message.
+        // The JavaScript host tells by this advice that a message quotes nothing from the server.
         let credentials = matches!(
             told,
             Some(Advice::CheckCredentials | Advice::GiveCredentials)
         );
         assert!(
             credentials != ours.is_empty(),
-            "of credentials in our words"
+            "exactly the rows about credentials have our own words"
         );
         meanings[at] = (
             sign,
@@ -209,7 +212,7 @@ const fn meanings() -> [(Sign, Meaning); count(REFUSALS)] {
     meanings
 }
 
-/// The search of the standard library would be some kilobytes of what a browser loads.
+/// Searches bytes, because the search of the standard library adds kilobytes to the browser build.
 fn has(text: &str, part: &str) -> bool {
     let mut windows = text.as_bytes().windows(part.len());
     windows.any(|window| window == part.as_bytes())
@@ -255,14 +258,14 @@ mod tests {
         advice: Option<String>,
     }
 
-    /// What servers say, and what it means in every language.
+    /// Reads texts of servers and their meanings, which all languages share.
     fn vectors() -> Vec<Vector> {
         let text = include_str!("../../../../tests/vectors/refusals.json");
         serde_json::from_str(text).expect("the vectors are of this shape")
     }
 
     #[test]
-    fn refusals_mean_what_every_language_takes_them_for() {
+    fn refusals_have_the_same_meaning_in_every_language() {
         for Vector { said, code, advice } in vectors() {
             let told = Meaning::of(&said);
             assert_eq!(told.kind.code(), code, "{said:?}");
@@ -270,9 +273,9 @@ mod tests {
         }
     }
 
-    /// Catches a row that no text shows, and one that another row hides.
+    /// Catches a row that no server text matches, and one that an earlier row hides.
     #[test]
-    fn every_row_is_met() {
+    fn every_row_matches_a_known_text() {
         let vectors = vectors();
         for (sign, meaning) in &MEANINGS {
             let met = |sign: &str| {
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_is_missing_inside_the_script_is_named() {
+    fn a_right_missing_inside_the_script_is_named() {
         let texts = [
             "ERR The user executing the script can't run this command or subcommand script: 1f, \
              on @user_script:1.",
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_stays_on_one_line() {
+    fn a_servers_text_stays_on_one_line() {
         let error = server_error("ERR a\r\nforged line \u{1b}[31m", None).to_string();
         assert!(!error.contains(char::is_control), "{error:?}");
     }

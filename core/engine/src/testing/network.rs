@@ -1,4 +1,4 @@
-//! Carries what engines send to the servers of a host, and what those say back.
+//! Carries engines' batches to the servers of a host, and the servers' answers and pushes back.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use crate::protocol::{BatchReply, Command, Op, Push, Reply};
 use crate::time::ServerTime;
 
 impl Host {
-    /// Executes the engines' outputs until all wait. What leaves together arrives before any of its answers, and
-    /// pushes arrive after the answers.
+    /// Executes the engines' outputs until all engines wait. Batches that leave together arrive before any of
+    /// their answers, and pushes arrive after the answers.
     pub fn settle(&mut self) {
         self.drain(self.me);
         loop {
@@ -109,8 +109,8 @@ impl Host {
         *self.nets.get(&place(server)).unwrap_or(&self.net)
     }
 
-    /// Sets the network of one server. A frozen server that goes on executes every batch that reached it, and
-    /// answers those that the engine has not given up.
+    /// Sets the network of one server. When a frozen server resumes, it executes every batch that reached it,
+    /// and answers those that the engine has not given up on.
     pub fn set(&mut self, server: usize, net: Net) {
         self.nets.insert(server, net);
         if net != Net::Up {
@@ -179,17 +179,17 @@ impl Host {
         self.input(Input::Subscribed { server });
     }
 
-    /// Takes the oldest push that is held back.
+    /// Takes the oldest undelivered push.
     pub fn take_push(&mut self) -> Push {
         match self.heard.pop_front() {
             Some((_, Input::Push { push, .. })) => push,
-            other => panic!("no push is held back: {other:?}"),
+            other => panic!("no push is pending: {other:?}"),
         }
     }
 
-    /// Delivers the oldest push that is held back.
+    /// Delivers the oldest undelivered push.
     pub fn push_next(&mut self) {
-        let (to, input) = self.heard.pop_front().expect("a push is held back");
+        let (to, input) = self.heard.pop_front().expect("a push is pending");
         self.at(to).input(input);
     }
 
@@ -208,7 +208,7 @@ impl Host {
         self.time(0)
     }
 
-    /// Returns what a server's clock says.
+    /// Returns the time of a server's clock.
     pub fn time(&self, server: usize) -> ServerTime {
         let micros = self.epoch + self.ahead[server];
         ServerTime::from_micros(micros + self.now.as_nanos() / 1_000)
@@ -225,15 +225,15 @@ impl Host {
         };
         durability
             .weigh(reply, self.copies.clone())
-            .expect("the store says how many")
+            .expect("the number of copies is known")
     }
 
-    /// Takes the oldest batch that is held back.
+    /// Takes the oldest pending batch.
     pub fn take(&mut self) -> Sent {
-        self.pending.pop_front().expect("a batch is under way")
+        self.pending.pop_front().expect("a batch is pending")
     }
 
-    /// Executes the oldest batch that is held back, and keeps its answer under way.
+    /// Executes the oldest pending batch without delivering its answer.
     pub fn take_reply(&mut self) -> (Sent, BatchReply) {
         let sent = self.take();
         let reply = self.execute(&sent);
@@ -269,7 +269,7 @@ impl Host {
 
     /// Refuses each operation of the oldest batch.
     pub fn refuse_next(&mut self, kind: ErrorKind) {
-        self.answer_each(&Err(Error::new(kind, "it was refused")));
+        self.answer_each(&Err(Error::new(kind, "the operation was refused")));
     }
 
     /// Gives this answer to each operation of the oldest batch.
@@ -310,10 +310,10 @@ fn answer(sent: &Sent, result: Result<BatchReply, Error>) -> Input {
 
 /// Returns the index of a server in [`Host::servers`].
 pub fn place(server: ServerId) -> usize {
-    usize::try_from(server.0).expect("it is small")
+    usize::try_from(server.0).expect("the index is small")
 }
 
-/// Returns the id of the server with this index.
+/// Returns the ID of the server with this index.
 pub fn id_of(server: usize) -> ServerId {
-    ServerId(u32::try_from(server).expect("it is small"))
+    ServerId(u32::try_from(server).expect("the index is small"))
 }

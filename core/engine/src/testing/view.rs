@@ -59,7 +59,7 @@ impl Host {
             .collect()
     }
 
-    /// Returns the number of operations in each batch that is held back.
+    /// Returns the number of operations in each pending batch.
     pub fn sizes(&self) -> Vec<usize> {
         self.pending.iter().map(|sent| sent.batch.len()).collect()
     }
@@ -69,17 +69,17 @@ impl Host {
         self.log.iter().map(|sent| sent.at).collect()
     }
 
-    /// Returns the events in short.
+    /// Returns the events in short form.
     pub fn told(&self) -> Vec<String> {
         self.events.iter().map(|told| short(&told.event)).collect()
     }
 
-    /// Returns the newest event in short.
+    /// Returns the newest event in short form.
     pub fn told_last(&self) -> String {
         short(&self.last_told().event)
     }
 
-    /// Counts the events that read like this in short.
+    /// Counts the events with this short form.
     pub fn told_times(&self, what: &str) -> usize {
         self.told().iter().filter(|told| *told == what).count()
     }
@@ -100,13 +100,13 @@ impl Host {
         self.engine.held(self.now, lock).next().is_some()
     }
 
-    /// Returns the deadline of a lock that is held.
+    /// Returns the deadline of a held lock.
     pub fn held_until(&self, lock: LockId) -> Timestamp {
         let held = self.engine.held(self.now, lock).next();
         let (_, event) = held.expect("the lock is held");
         match event {
             LeaseEvent::Acquired { remaining, .. } => self.now + remaining,
-            other => panic!("{other:?} does not say that it is held"),
+            other => panic!("{other:?} does not say that the lock is held"),
         }
     }
 
@@ -170,7 +170,7 @@ fn short(event: &LeaseEvent) -> String {
     }
 }
 
-/// Returns the time that an event says is left.
+/// Returns the remaining time that an event reports.
 pub fn remaining(event: &LeaseEvent) -> Option<Duration> {
     match event {
         LeaseEvent::Acquired { remaining, .. }

@@ -1,28 +1,36 @@
-//! From wanting a lock to having it at a majority, or not.
+//! Acquiring a lock at a majority of the members.
 //!
-//! Waiters stand in line at a majority of the servers, the first in the [order](super::line::Order) in which all lockers
-//! rank them for a name, as far as these can be used. The first server below is the first that can. A locker has its
-//! *turn* at a server that gave it the lock, because a server gives its lock to nobody but the first in its line.
+//! Waiters stand in line at a majority of the servers: the first ones in the [order](super::line::Order) in
+//! which all lockers rank the servers for a name, as far as these can be used. "The first server" below is
+//! the first usable one. A locker has its *turn* at a server once that gave it the lock, because a server
+//! gives its lock only to the first in its line.
 //!
-//! **Why nobody overtakes.**
+//! # Why nobody overtakes
 //!
-//! 1. A locker takes the lock with its turn at the first server. All lockers that can use that server are served in the
-//!    order of its line, and `try_` forms get no turn there while anybody waits.
-//! 2. A locker that has its turn at a later server alone *yields*: it keeps that turn, gives everything else back, and
-//!    asks again after a pause. The locker with the turn at the first server stands in line everywhere else by then, so
-//!    it gets what the other gave back. If the rest is free again and again, nobody is there who could take the lock: the
-//!    first server is held by a client that died, or does not answer.
-//! 3. A first server that takes much longer than a majority is passed over: then the next decides.
-//! 4. A locker that cannot use the first server needs its turn at the next, where the others stand too.
+//! 1. A locker takes the lock with its turn at the first server. That serves all lockers that can use it in
+//!    the order of its line, and gives `try_` forms no turn while anybody waits.
+//! 2. A locker that has its turn only at a later server *yields*: it keeps that turn, gives everything else
+//!    back, and asks again after a pause. By then, the locker with the turn at the first server stands in
+//!    line everywhere else, so it gets what the other gave back. If the rest is free again and again, no
+//!    locker can take the lock by (1): the first server does not answer, or gave its lock to a client that
+//!    died.
+//! 3. A first server that takes much longer than a majority is skipped: then the next one decides.
+//! 4. A locker that cannot use the first server needs its turn at the next one, where the others stand, too.
 //!
-//! Two kinds of lockers are not ordered: those of which each misses another one of these servers, and a locker that
-//! reaches none of them. A waiter that hears of its turn later than the pause takes may be overtaken, too.
+//! Two kinds of lockers are not ordered: lockers that each miss a different one of these servers, and a
+//! locker that reaches none of them. Also, a waiter that learns of its turn later than after the pause may be
+//! overtaken.
 //!
-//! **Why nobody waits in a circle.** A locker that falls short of a majority gives back what it has, unless it has its
-//! turn at the first server of all. Only one locker has that. Should lockers not agree which server is the first,
-//! because it restarted and one of them cannot reach it, that one gives its turn back after [`MOST_KEPT`] attempts.
+//! # Why no waiters block each other
 //!
-//! Exclusion and tokens do not depend on any of that: they are the [votes'](super::votes::Votes), whoever has a turn.
+//! 1. A locker that falls short of a majority gives back what it has, unless it has its turn at the first
+//!    server of all.
+//! 2. Only one locker has that turn, so no two lockers keep what the other needs.
+//! 3. Lockers may disagree which server is the first, because it restarted and one of them cannot reach it.
+//!    So a locker that does not see all servers gives this turn back, too, after [`MOST_KEPT`] attempts.
+//!
+//! Exclusion and tokens depend on none of this: [`Votes`](super::votes::Votes) guarantees them, whoever has a
+//! turn.
 
 use std::time::Duration;
 
@@ -38,25 +46,27 @@ use crate::engine::pace::{Pace, RETRY};
 use crate::error::Error;
 use crate::time::Timestamp;
 
-/// Members that are a little later than the majority are waited for at least so long, before counters
-/// are raised.
+/// How long to wait at least for members that are a little slower than the majority, before counters are
+/// raised.
 const LEAST_GRACE: Duration = Duration::from_millis(1);
 
-/// A server where the line stands is passed over when it takes so many times as long as a majority took, and at
-/// least so long.
+/// A server of the line is skipped if it takes this many times as long as the majority, and at least
+/// [`LEAST_SLOW`].
 const TIMES_SLOWER: u32 = 3;
 const LEAST_SLOW: Duration = Duration::from_millis(10);
 
-/// How long a locker that has its turn at a later server alone yields, at least and at most.
+/// How long a locker yields, at least and at most, if it has its turn only at a later server.
 const YIELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
-/// So often it yields although a majority gave the lock: that may be free for a moment between two others' leases.
+/// How many times a locker yields although a majority gave it the lock. Once is not enough: the lock may be
+/// free for a moment between two leases of others.
 const YIELDS: u32 = 2;
 
-/// So often it tries again before it stands in line elsewhere than where a place is still being given back.
+/// How many times to retry before standing in line elsewhere, if the release of an old place is still
+/// unfinished.
 const PATIENT_RESTS: u32 = 3;
 
-/// So often a turn at the first server is kept, with pauses that get longer, before it is given back.
+/// How many attempts keep a turn at the first server, with growing pauses, before it is given back.
 const MOST_KEPT: u32 = 10;
 
 #[derive(Debug)]
@@ -65,37 +75,38 @@ pub(in crate::engine) struct QuorumAcquiring {
     stage: Stage,
     /// How all lockers rank the servers for this name.
     order: Order,
-    /// When it is tried anew, while it rests or yields.
+    /// When to try again while resting or yielding.
     pace: Pace,
-    /// How many members gave the lock when it began to rest.
+    /// How many members had granted the lock when the pause began.
     kept: usize,
-    /// How often a majority gave the lock, and it yielded all the same to whoever has the turn at the first server.
+    /// How many times a majority gave the lock, and it yielded to the locker with the turn at the first
+    /// server.
     yielded: u32,
-    /// When the counters are raised, if the members that are still asked make that no needless one.
+    /// When to raise the counters, unless answers that are still due make this unnecessary.
     raise_at: Timestamp,
-    /// When a server of the line that has not answered is passed over, and whether that is so.
+    /// When to skip a server of the line that has not answered, and whether that time has passed.
     slow_at: Timestamp,
     is_slow: bool,
-    /// How long it took a majority to answer last.
+    /// How long a majority took to answer last time.
     took: Duration,
     /// Since when no majority has answered, and why.
     silence: Option<(Timestamp, Error)>,
-    /// Somebody else has the lock, as a majority last said.
+    /// True if a majority last said that somebody else has the lock.
     refused: bool,
 }
 
 type Next = front::Next<Quorum>;
 
-/// How it is tried.
+/// The stage of an attempt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
-    /// All members are asked where it does not stand in line.
+    /// It asks all members at which it does not stand in line.
     Together,
-    /// It stands in line, and asks the others when it has its turn.
+    /// It stands in line, and asks the others when it gets its turn.
     InLine,
-    /// It has its turn at a later server alone. It keeps that, and asks the others in a while.
+    /// It has its turn only at a later server, keeps that, and asks the others after a pause.
     Yielding,
-    /// It tries again in a while, or when it gets a turn.
+    /// It tries again after a pause, or when it gets a turn.
     Resting,
 }
 
@@ -114,7 +125,7 @@ impl Acquisition for QuorumAcquiring {
     }
 }
 
-/// What the program says.
+/// Calls of the program.
 impl QuorumAcquiring {
     pub(super) fn new(env: &Quorum, lease: &Leased, caller: Caller) -> Self {
         Self {
@@ -133,9 +144,9 @@ impl QuorumAcquiring {
         }
     }
 
-    /// A further call through a re-entrant handle.
+    /// Adds another call through a re-entrant handle.
     pub(super) fn join(&mut self, cx: &mut Ctx, caller: Caller) {
-        // The line may be long.
+        // Waiting in line may take long.
         if caller.wait == Wait::Never && self.stage == Stage::InLine {
             cx.answer(caller.call, Answer::Acquire(Ok(None)));
         } else {
@@ -143,7 +154,8 @@ impl QuorumAcquiring {
         }
     }
 
-    /// Whether its place in line is the one at this member, or at another one.
+    /// Returns true if the position in line to report is the one at this member: the first in the order where
+    /// it stands in line.
     pub(super) fn is_place(&self, env: &Quorum, lease: &Leased, at: usize) -> bool {
         let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_)) && env.members.is_able(at);
         self.order.iter().find(|at| stands(*at)) == Some(at)
@@ -171,7 +183,7 @@ impl QuorumAcquiring {
             (self.slow_at, self.is_slow) = (Timestamp::NEVER, true);
         }
         let next = self.judge(env, lease);
-        // What else is waited for now will be judged when it comes.
+        // Other answers that are due are judged when they arrive.
         if self.raise_at <= now {
             self.raise_at = Timestamp::NEVER;
         }
@@ -179,8 +191,9 @@ impl QuorumAcquiring {
     }
 }
 
-/// Whether a majority has answered, and the lease is not to be had without one that is away: somebody else has
-/// the lock, or a release is on its way to some, and no answer would come before the attempt timed out.
+/// Returns true if a majority has answered and the lease needs a member that is not available: somebody else
+/// has the lock, or an earlier lease's release is still under way, and no further answer will come before the
+/// attempt times out.
 fn is_refused(env: &Quorum, lease: &Leased) -> bool {
     let count = |is: &dyn Fn(usize, &Vote) -> bool| {
         let all = 0..env.members.len();
@@ -196,19 +209,19 @@ fn is_refused(env: &Quorum, lease: &Leased) -> bool {
     said >= majority && hoped < majority
 }
 
-/// Where it stands in line.
+/// The servers where the claim stands in line.
 impl QuorumAcquiring {
     fn order(env: &Quorum, lease: &Leased) -> Order {
-        Order::new(&lease.who.spec.key, env.entries.incarnations())
+        Order::new(&lease.who.spec.key, env.handshakes.incarnations())
     }
 
-    /// The members where it stands in line, best first, or would if it had to wait.
+    /// Returns the members where it stands in line, or would if it had to wait, best first.
     fn lines(&self, env: &Quorum, lease: &Leased) -> Lines {
         self.order.lines(|at| {
             let is_usable = match lease.votes.get(at) {
-                // What came too late there is asked again.
+                // A request that arrived too late is repeated.
                 Vote::Failed(error) => error.is_timeout(),
-                // It may be one that does nothing any more, as a read-only replica.
+                // The release may never finish, for example at a read-only replica.
                 Vote::Leaving => self.pace.failures < PATIENT_RESTS,
                 Vote::Asked(_) | Vote::Open => !self.is_slow,
                 Vote::None | Vote::InLine(_) | Vote::Has(_) | Vote::Busy => true,
@@ -217,7 +230,7 @@ impl QuorumAcquiring {
         })
     }
 
-    /// Takes a place in line where somebody else has the lock, or the lock if that is free by now.
+    /// Takes a place in line where somebody else has the lock, or takes the lock if it is free by now.
     fn stand_if_busy(&self, env: &mut Quorum, lease: &mut Leased, at: usize) {
         if !matches!(lease.votes.get(at), Vote::Busy) {
             return;
@@ -231,8 +244,8 @@ impl QuorumAcquiring {
         lease.ask(env, at, wait);
     }
 
-    /// True if it will be told of its turn wherever it may get one. Where something is still being given back it has no
-    /// place, and has to ask again.
+    /// Returns true if the locker will be notified of every turn that it can get. Where an earlier release is
+    /// unfinished it has no place, and must ask again.
     fn is_in_line(lease: &Leased, lines: Lines) -> bool {
         let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_));
         lines[0].is_some()
@@ -241,7 +254,7 @@ impl QuorumAcquiring {
     }
 }
 
-/// Asking, and what the members say.
+/// Asking the members and judging their answers.
 impl QuorumAcquiring {
     pub(super) fn ask_all(&mut self, env: &mut Quorum, lease: &mut Leased) {
         self.stage = Stage::Together;
@@ -257,10 +270,10 @@ impl QuorumAcquiring {
         }
     }
 
-    /// What follows from the votes.
+    /// Decides the next step from the votes.
     pub(super) fn judge(&mut self, env: &mut Quorum, lease: &mut Leased) -> Next {
         if !self.order.is_agreed() {
-            // More may be known by now.
+            // More incarnations may be known by now.
             self.order = Self::order(env, lease);
         }
         match self.stage {
@@ -289,12 +302,12 @@ impl QuorumAcquiring {
         let (is_first, later) = Self::turns(lease, lines);
         let has_turn = is_first || later.is_some() && self.yielded >= YIELDS;
         let is_awaited = votes().any(|vote| match vote {
-            // Waiters have to know whether they may stand in line there.
+            // Waiters must know whether they can stand in line there.
             Vote::Asked(_) => may_do || self.callers.wait(),
             Vote::Open => may_do,
             _ => false,
         });
-        // Where all are silent, whoever answers first is no longer.
+        // If no server is usable, it waits for any answer: a server that answers is usable again.
         let is_awaited = is_awaited || lines[0].is_none() && may_do && asked > 0;
         if is_awaited && !(has_turn && may_do) {
             self.expect_answers(env, lease);
@@ -340,7 +353,7 @@ impl QuorumAcquiring {
         Next::Stay
     }
 
-    /// A server of the line is waited for a little longer than a majority of all.
+    /// Sets how long to wait for a slow server of the line, once a majority of all members has answered.
     fn expect_answers(&mut self, env: &Quorum, lease: &Leased) {
         let (now, members) = (env.cx.now, env.members.len());
         let answered = members - lease.asked();
@@ -365,21 +378,23 @@ impl QuorumAcquiring {
         Next::Stay
     }
 
-    /// True if a turn at this server is kept for as long as it takes to get a majority: no other locker can keep one
-    /// elsewhere that sees all servers too. Others may, for a while.
+    /// Returns true if a locker may keep its turn at this server until it has a majority. If it sees all
+    /// servers, no other locker that does so can keep one elsewhere. Otherwise it may only for a limited
+    /// number of attempts.
     fn may_keep(&self, env: &Quorum, at: Option<usize>) -> bool {
         let sees_all = self.order.is_agreed() && env.members.able() == env.members.len();
         at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)
     }
 
-    /// Whether it has its turn at the first server, and the best of the others where it has.
+    /// Returns whether it has its turn at the first server, and the best later server where it has its turn.
     fn turns(lease: &Leased, lines: Lines) -> (bool, Option<usize>) {
         let has_turn = |at: &usize| matches!(lease.votes.get(*at), Vote::Has(_));
         let later = lines[1..].iter().flatten().copied().find(has_turn);
         (lines[0].as_ref().is_some_and(has_turn), later)
     }
 
-    /// Keeps its turn at one later server, and lets whoever has the turn at the first ask the others meanwhile.
+    /// Keeps its turn at one later server only, so that the locker with the turn at the first server can get
+    /// the others.
     fn yields(&mut self, env: &mut Quorum, lease: &mut Leased, lines: Lines) {
         let (_, later) = Self::turns(lease, lines);
         lease.give_back_unless(env, &|at| Some(at) == later);
@@ -390,8 +405,9 @@ impl QuorumAcquiring {
         self.pace.next = env.cx.now + (self.took * 2).clamp(YIELD.0, YIELD.1);
     }
 
-    /// No majority can be had now. What was got is given back, unless it has the turn at the first server of all: then
-    /// nobody can wait for it in a circle, and it stands in line for all that it lacks.
+    /// Ends an attempt that cannot get a majority now. Gives back what it got, unless it has its turn at the
+    /// first server of all and stands in line for the rest: see "Why no waiters block each other" in the
+    /// [module](self).
     fn fall_short(&mut self, env: &mut Quorum, lease: &mut Leased, lines: Lines) -> Next {
         let error = lease.unavailable(env);
         let (has_turn, _) = Self::turns(lease, lines);
@@ -414,7 +430,7 @@ impl QuorumAcquiring {
             }
         }
         if has_turn {
-            // Only those are in its way who asked for all at once, and they give back soon.
+            // Only lockers that asked all servers at once are in its way, and they give back soon.
             self.rest(env, lease, self.took.clamp(LEAST_GRACE, RETRY.0));
         } else if Self::is_in_line(lease, self.lines(env, lease)) {
             self.stage = Stage::InLine;
@@ -427,13 +443,13 @@ impl QuorumAcquiring {
 
     fn rest(&mut self, env: &Quorum, lease: &Leased, base: Duration) {
         (self.stage, self.kept) = (Stage::Resting, lease.has());
-        // What it has of a fixed lease must not be over before that.
+        // The part of a fixed lease that it has must not expire before the retry.
         let most = (lease.who.spec.ttl / 3).clamp(RETRY.0, RETRY.1);
         self.pace
             .back_off(env.cx.now, (base, most), lease.who.lease);
     }
 
-    /// Those who do not wait have their answer; those who do have patience for as long as the locker has.
+    /// Answers the callers that do not wait, and those that have waited as long as the locker's patience.
     fn answer_impatient(&mut self, cx: &mut Ctx, asked_at: Timestamp, error: Option<Error>) {
         let (now, patience) = (cx.now, cx.settings.patience);
         let Some(error) = error else {

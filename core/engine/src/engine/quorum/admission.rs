@@ -1,44 +1,52 @@
-//! Decides which servers of a quorum may vote: those that have forgotten nothing that still matters.
+//! Admission: which servers of a quorum may vote, because they have forgotten nothing that still matters.
 //!
-//! A server that lost its data, or went back to older ones, does not know to whom it gave a lock, and would
-//! give it to another. So it stays in *quarantine* for as long as the longest lease lives. Its
-//! [incarnation](Incarnation) tells it from one that went on. What the others know tells it from a new one: every
-//! incarnation that votes is known to all that vote with it.
+//! A server that lost its data, or went back to older data, does not know who has its lock, and would give it
+//! to somebody else. So it stays in *quarantine* for as long as the longest lease may live. Its
+//! [incarnation](Incarnation) tells whether it lost data. What the other members know tells whether it is
+//! new: every incarnation that votes is known to all members that vote with it.
+//!
+//! Below, a quorum has 2m - 1 members, so m are a majority.
 //!
 //! # How a quarantine is measured
 //!
-//! The wall clock of a server that has just started may be set forward at any time. So nobody trusts it alone:
-//! lockers tell each other member of the new incarnation, and the member measures by its own clock for how long it
-//! has known that. A quarantine is over once m of the 2m - 1 members, of which the server itself is one, say so. A
-//! locker that watches goes on from what each member said first, by its own monotonic clock; a later, greater age
-//! shortens nothing.
+//! The wall clock of a server that has just started may be set forward at any time, so it is not trusted
+//! alone. Lockers report a new incarnation to every other member. Each member measures by its own clock how
+//! long it has known the incarnation. A quarantine is over once m members say so, of which the server itself
+//! may be one. A locker that watches continues from the first age that each member reported, by its own
+//! monotonic clock; a greater age that a member reports later shortens nothing.
 //!
-//! 1. A member cannot hear of an incarnation before it begins. So no age is more than the true one, plus by how
-//!    much the clock that measured it was set forward meanwhile.
-//! 2. Fewer than m clocks are set forward during one quarantine. Then one of any m members measured by a clock that
-//!    was not, and by (1) the quarantine took its time, within the drift margin, which is counted twice.
-//! 3. A locker that saw the first age of each of these m members adds its own time to that, so for it (2) holds
-//!    whatever clocks are set later.
-//! 4. All lockers with leases have the same longest time to live. A server that votes keeps the one that it was told
-//!    by the locker that let it vote, and a locker that finds another one at any server asks nobody for locks.
-//!    Two lockers' leases share a server, so their times are the same as long as that has not forgotten its own; and
-//!    whoever lets it vote again has heard from m members, of which one has not forgotten.
+//! 1. A member cannot hear of an incarnation before it begins. So a reported age is at most the true age,
+//!    plus the time by which the member's clock was set forward meanwhile.
+//! 2. Assumption: fewer than m clocks are set forward during one quarantine. So one of any m members measured
+//!    by a clock that was not. By (1), the quarantine took its full time, except for clock drift, for which
+//!    the margin is counted twice.
+//! 3. A locker that has the first age of each of these m members adds its own elapsed time. So for this
+//!    locker, (2) holds whichever clocks are set forward later.
+//! 4. All lockers that hold leases have the same longest time to live. A server that votes keeps the value of
+//!    the locker that let it vote, and a locker that finds another value at any server asks for no locks. The
+//!    leases of two lockers share a server, so their values are equal until that server forgets its own. And
+//!    a locker that lets the server vote again has heard from m members, one of which has not forgotten.
 //!
-//! A clock that is set forward on a server while a lease stands on it ends that lease there early, in quarantine or
-//! not. Nothing here helps against that.
+//! A clock that is set forward on a server ends the leases there early, in quarantine or not. Nothing here
+//! prevents that.
 //!
 //! # Why no lease is given twice
 //!
-//! 1. A lease stands on m of 2m - 1 members, each of which knew all others when it voted.
-//! 2. Say that one of them forgot the lease, and that its new incarnation is let in before the lease is over, and
-//!    that it is the first of which that is true. It is not let in by its quarantine, which takes at least as long.
-//! 3. Then m others that were admitted said that they know of no incarnation that is over, and were asked when the
-//!    new one was there already.
-//! 4. One of these has the lease as well by (1), and knew the incarnation that is over now. A member only drops one
-//!    that it knew when no member is in it, as all of them said, or when it knows far more than there are members:
-//!    then it still knows some that are over. So it forgot that it knew it, and its new incarnation was let in before
-//!    the lease was over. That contradicts (2).
-//! 5. Nor are there m that are all new at once, as long as fewer than m forget within the life of a lease.
+//! 1. A lease stands on m members, each of which knew all others when it voted.
+//! 2. Assume that a member of a lease forgets it, and that its new incarnation is admitted before the lease
+//!    ends. Take the first admission of this kind. It was not by quarantine, which lasts at least as long as
+//!    the lease.
+//! 3. So it was admitted because m other admitted members, asked after the new incarnation had appeared, said
+//!    that they know of no ended incarnation.
+//! 4. Two sets of m members share one. So one of these members also has the lease, and by (1) it knew the
+//!    incarnation that has ended since.
+//! 5. A member drops a known incarnation only in two cases: when all members said that none of them is in it,
+//!    or when it knows far more incarnations than there are members. In the second case it still knows others
+//!    that have ended, which contradicts (3).
+//! 6. So that member forgot, too, and its own new incarnation was admitted before the lease ended. That
+//!    contradicts "first" in (2).
+//! 7. The other way to be admitted is that m members are all new at once. This does not happen as long as
+//!    fewer than m members forget within the life of a lease.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,39 +54,41 @@ use std::time::Duration;
 use crate::protocol::{Entered, Incarnation};
 use crate::time::Timestamp;
 
-/// What is known of all members. A member is named by its place.
+/// The known state of all members. Members are named by their index.
 #[derive(Debug)]
 pub(super) struct Admission {
     all: Vec<Option<Seen>>,
     majority: usize,
-    /// How long a lease lives at the most.
+    /// The longest time to live of any lease.
     longest: Duration,
-    /// How far clocks may run apart, in parts per million.
+    /// How far clocks may drift apart, in parts per million.
     drift: u32,
-    /// How many questions were asked.
+    /// How many times members were asked. Each time is a *turn*.
     turn: u64,
-    /// Incarnations that are known and that nobody is in, as it seems, and the turn of their discovery.
+    /// Ended incarnations: some member knows them, and no member is in them. With the turn in which each was
+    /// found.
     over: Vec<(Incarnation, u64)>,
 }
 
-/// What a member last said.
+/// The last report of a member.
 #[derive(Debug)]
 struct Seen {
     incarnation: Incarnation,
-    /// For how long it had been in it, and when it said so.
+    /// The age of the incarnation, and when the member reported it.
     age: Duration,
     at: Timestamp,
     known: BTreeSet<Incarnation>,
-    /// For how long it had known of incarnations that may not vote.
+    /// Incarnations in quarantine that the member knows, and for how long it has.
     watched: Vec<(Incarnation, Duration)>,
-    /// When its quarantine is over by the clock of each member, if that has said so: the latest of all that it said.
+    /// When this member's quarantine ends by the clock of each member that has reported on it. The latest of
+    /// all reports counts.
     ripe: Vec<Option<Timestamp>>,
-    /// The turn in which it was asked.
+    /// The turn in which the member was asked.
     asked: u64,
-    /// The last turn that had begun when this incarnation was heard of first.
+    /// The last turn that had begun when this incarnation was first heard of.
     found: u64,
     admitted: bool,
-    /// It knows all that vote, and they know it.
+    /// The member and all voting members know each other.
     votes: bool,
 }
 
@@ -94,13 +104,13 @@ impl Admission {
         }
     }
 
-    /// A member is asked now.
+    /// Starts a turn: a numbered request to a member.
     pub(super) fn next_turn(&mut self) -> u64 {
         self.turn += 1;
         self.turn
     }
 
-    /// What it said to what it was asked in that turn.
+    /// Records a member's reply to the request of a turn.
     pub(super) fn saw(&mut self, now: Timestamp, at: usize, (entered, asked): (Entered, u64)) {
         let members = self.all.len();
         let before = self.all[at].take();
@@ -122,12 +132,12 @@ impl Admission {
         self.measure(at);
     }
 
-    /// Nothing is known of it any more.
+    /// Forgets the report of a member.
     pub(super) fn lost(&mut self, at: usize) {
         self.all[at] = None;
     }
 
-    /// What follows.
+    /// Updates which members are admitted, which vote, and which incarnations have ended.
     pub(super) fn settle(&mut self, now: Timestamp) {
         let known = self.known();
         let current: BTreeSet<_> = self.seen().map(|seen| seen.incarnation).collect();
@@ -151,7 +161,8 @@ impl Admission {
         }
     }
 
-    /// Updates when each quarantine ends by what this member just reported, and when its own does by all reports.
+    /// Updates the ends of quarantines after a member's report: those of the others by its report, and its
+    /// own by all reports.
     fn measure(&mut self, said: usize) {
         let all = 0..self.all.len();
         for (at, by) in all.flat_map(|other| [(other, said), (said, other)]) {
@@ -162,7 +173,7 @@ impl Admission {
         }
     }
 
-    /// When the quarantine of one member is over, as another one last said, or it itself.
+    /// Returns when the quarantine of member `at` ends, by the last report of member `by`.
     fn ripe_by(&self, at: usize, by: usize) -> Option<Timestamp> {
         let (of, said) = (self.all[at].as_ref()?, self.all[by].as_ref()?);
         let age = if at == by {
@@ -173,9 +184,9 @@ impl Admission {
         Some(said.at + self.left(age))
     }
 
-    /// Those that are new, if nobody can know of what they may have been before: m that were admitted have lost
-    /// nothing, or m begin together. What these said counts if they were asked when the new one was there
-    /// already: what they said before may be old.
+    /// Admits new members that cannot have forgotten anything: m admitted members have lost nothing, or m
+    /// members are new together. Reports count only if they were requested after the new incarnation had
+    /// appeared; see claim 3 of "Why no lease is given twice" in the [module](self).
     fn let_new_in(&mut self) {
         let enough =
             |are: &dyn Fn(&&Seen) -> bool| self.seen().filter(are).count() >= self.majority;
@@ -220,7 +231,7 @@ impl Admission {
         self.all.iter().flatten()
     }
 
-    /// How much of a quarantine is left after this time, by any clock.
+    /// Returns how much of a quarantine is left at this age, by any clock.
     fn left(&self, age: Duration) -> Duration {
         let left = self.longest.saturating_sub(age);
         left + left.saturating_mul(self.drift) / 500_000
@@ -231,9 +242,9 @@ impl Admission {
     }
 }
 
-/// What is to be done.
+/// Queries.
 impl Admission {
-    /// Whether it has said in which incarnation it is.
+    /// Returns true if the member has reported its incarnation.
     pub(super) fn has_answered(&self, at: usize) -> bool {
         self.all[at].is_some()
     }
@@ -254,13 +265,13 @@ impl Admission {
         Some(self.all[at].as_ref()?.incarnation)
     }
 
-    /// For how long it has been in its incarnation.
+    /// Returns how long the member has been in its incarnation.
     pub(super) fn age(&self, now: Timestamp, at: usize) -> Duration {
         let seen = self.all[at].as_ref();
         seen.map_or(Duration::ZERO, |seen| seen.age + now.since(seen.at))
     }
 
-    /// When no lease that it may have forgotten is left, as a majority says.
+    /// Returns when, as a majority reported, no lease is left that the member may have forgotten.
     pub(super) fn ripe_at(&self, at: usize) -> Timestamp {
         let seen = self.all[at].as_ref();
         let mut ripe: Vec<_> = seen.map_or(Vec::new(), |seen| {
@@ -271,14 +282,14 @@ impl Admission {
         ripe.unwrap_or(Timestamp::NEVER)
     }
 
-    /// How long that takes yet, also if too few have said so.
+    /// Returns how much of the quarantine is left, with an estimate if too few have reported.
     pub(super) fn remaining(&self, now: Timestamp, at: usize) -> Duration {
         let ripe = self.ripe_at(at).since(now);
         ripe.min(self.left(Duration::ZERO))
     }
 
-    /// Whether both know of one another, and may vote on one lease. One that may not vote now is not known
-    /// to anybody, and need not be.
+    /// Returns true if both members may vote on one lease because they know each other. The others need not
+    /// know a member that may not vote now.
     pub(super) fn are_acquainted(&self, one: usize, other: usize) -> bool {
         match (&self.all[one], &self.all[other]) {
             (Some(one), Some(other)) => other.knows(one) && (one.knows(other) || !other.admitted),
@@ -298,7 +309,7 @@ impl Admission {
         admitted.map(|seen| seen.incarnation).collect()
     }
 
-    /// Returns the incarnations that may not vote and that this member does not watch.
+    /// Returns the incarnations in quarantine that this member does not watch yet.
     pub(super) fn to_watch(&self, at: usize) -> Vec<Incarnation> {
         let Some(to) = &self.all[at] else {
             return Vec::new();
@@ -310,7 +321,8 @@ impl Admission {
         out.map(|seen| seen.incarnation).collect()
     }
 
-    /// Those that it knows and that are over: nobody was in them when all were asked after that was seen.
+    /// Returns the ended incarnations that this member may drop. All members were asked after each was found,
+    /// and none was in it.
     pub(super) fn to_forget(&self, at: usize) -> Vec<Incarnation> {
         let (true, Some(to)) = (self.all_vote(), &self.all[at]) else {
             return Vec::new();
@@ -321,7 +333,7 @@ impl Admission {
         over.filter(|id| to.known.contains(id)).collect()
     }
 
-    /// Whether it has to be asked again for a new one to be let in.
+    /// Returns true if the member must be asked again before a new member can be admitted.
     pub(super) fn is_to_be_heard(&self, at: usize) -> bool {
         let new = self.seen().filter(|seen| !seen.admitted);
         let found = new.map(|seen| seen.found).max();
@@ -330,7 +342,7 @@ impl Admission {
         are_enough && self.over.is_empty() && asked.is_some() && found >= asked
     }
 
-    /// Whether it has to be asked again for that to be seen.
+    /// Returns true if the member must be asked again before an ended incarnation can be dropped.
     pub(super) fn is_to_be_asked(&self, at: usize) -> bool {
         let found = self.over.iter().map(|(_, turn)| *turn).max();
         let asked = self.all[at].as_ref().map(|seen| seen.asked);
@@ -347,7 +359,7 @@ impl Seen {
         self.known.contains(&other.incarnation)
     }
 
-    /// For how long it has, if it does.
+    /// Returns how long this member has watched the other, if it does.
     fn watches(&self, other: &Self) -> Option<Duration> {
         let mut watched = self.watched.iter();
         let watched = watched.find(|(incarnation, _)| *incarnation == other.incarnation);
@@ -366,12 +378,12 @@ mod tests {
         Admission::new(members, LONGEST, 2_000)
     }
 
-    /// A member says that it is in this incarnation, for so many seconds, and knows these.
+    /// A member reports its incarnation with an age in seconds, and the incarnations that it knows.
     fn say(admission: &mut Admission, at: usize, (id, age): (u128, u64), known: &[u128]) {
         watch(admission, (NOW, at), (id, age), (known, &[]));
     }
 
-    /// A member says at `now` what [`say`] says, and that it has watched these for so many seconds each.
+    /// A member reports at `now` as in [`say`], and also how many seconds it has watched others.
     fn watch(
         admission: &mut Admission,
         (now, at): (Timestamp, usize),
@@ -406,11 +418,14 @@ mod tests {
     fn a_majority_of_new_members_is_admitted_and_votes_once_they_know_each_other() {
         let mut new = of(3);
         say(&mut new, 0, (1, 0), &[]);
-        assert!(admitted(&new).is_empty(), "one of three tells nothing");
+        assert!(
+            admitted(&new).is_empty(),
+            "one member of three decides nothing"
+        );
         say(&mut new, 2, (3, 0), &[]);
         assert!(
             admitted(&new).is_empty(),
-            "the first may know others by now"
+            "the first member may know others by now"
         );
         assert_eq!(
             [0, 1, 2].map(|at| new.is_to_be_heard(at)),
@@ -421,7 +436,7 @@ mod tests {
         assert_eq!((admitted(&new), voting(&new)), (vec![0, 2], vec![]));
         assert_eq!(new.to_tell(0), [Incarnation(1), Incarnation(3)]);
         say(&mut new, 0, (1, 0), &[1, 3]);
-        assert_eq!(voting(&new), [0], "the other does not know it");
+        assert_eq!(voting(&new), [0], "the other member does not know it");
         say(&mut new, 2, (3, 0), &[1, 3]);
         assert_eq!(voting(&new), [0, 2]);
         say(&mut new, 1, (2, 0), &[]);
@@ -432,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_known_votes_whatever_its_age() {
+    fn a_known_member_votes_whatever_its_age() {
         let mut used = of(3);
         say(&mut used, 1, (2, 0), &[1, 2, 3]);
         assert_eq!((admitted(&used), voting(&used)), (vec![1], vec![1]));
@@ -440,29 +455,33 @@ mod tests {
         assert_eq!(voting(&used), [0, 1]);
     }
 
-    /// Catches one that may have forgotten a lock: others know of one that is nobody's any more.
+    /// Catches a member that may have forgotten a lock: others know of an incarnation that no member is in.
     #[test]
-    fn who_may_have_been_another_waits_for_as_long_as_a_lease_lives() {
+    fn a_member_that_may_have_forgotten_waits_as_long_as_a_lease_lives() {
         let mut used = of(3);
         say(&mut used, 0, (1, 900), &[1, 2, 3]);
         say(&mut used, 1, (2, 900), &[1, 2, 3]);
         say(&mut used, 2, (9, 20), &[]);
         assert_eq!(admitted(&used), [0, 1]);
-        assert_eq!(used.ripe_at(2), Timestamp::NEVER, "it alone says so");
+        assert_eq!(
+            used.ripe_at(2),
+            Timestamp::NEVER,
+            "only the member itself reports its age"
+        );
         assert!(used.remaining(NOW, 2) < LONGEST + Duration::from_secs(1));
         assert_eq!([0, 1].map(|at| used.to_watch(at)), [[Incarnation(9)]; 2]);
         watch(&mut used, (NOW, 0), (1, 900), (&[1, 2, 3], &[(9, 18)]));
         assert_eq!(used.to_watch(0), []);
         let ripe = used.ripe_at(2);
-        // The drift margin counts twice: 0.4 % of what is left.
+        // The drift margin counts twice: 0.4 % of the remaining time.
         assert_eq!(ripe, NOW + Duration::from_millis(42_168));
         used.settle(ripe);
         assert_eq!(admitted(&used), [0, 1, 2]);
         assert_eq!(used.to_watch(1), []);
     }
 
-    /// Catches a server that votes as soon as its clock is set right after it began: to a locker that has watched it,
-    /// and to one that comes later.
+    /// Catches a server that votes as soon as its clock is set forward right after it started: for a locker
+    /// that has watched it, and for one that comes later.
     #[test]
     fn a_clock_that_is_set_forward_does_not_end_a_quarantine() {
         let all = &[1, 2, 3];
@@ -477,7 +496,7 @@ mod tests {
             watch(admission, (soon, 2), (9, 3_605), (&[], &[]));
             assert!(!admission.is_admitted(2));
         }
-        // The others' clocks may be set as well, while it is watched.
+        // The other members' clocks may be set forward, too, while the locker watches.
         for at in [0, 1] {
             watch(&mut watches, (soon, at), (1, 4_000), (all, &[(9, 4_000)]));
         }
@@ -491,9 +510,9 @@ mod tests {
         }
     }
 
-    /// Catches a minority that lets in one that may have voted with those that are not heard.
+    /// Catches a minority that admits a member that may have voted with the members that are not heard.
     #[test]
-    fn who_is_new_to_fewer_than_a_majority_waits() {
+    fn a_member_that_is_new_to_fewer_than_a_majority_waits() {
         let mut used = of(5);
         say(&mut used, 0, (1, 900), &[1, 2]);
         say(&mut used, 1, (2, 900), &[1, 2]);
@@ -507,10 +526,10 @@ mod tests {
         assert_eq!(admitted(&used), [0, 1, 2, 4]);
     }
 
-    /// Catches two holders: the second of three votes for a lease with one that the first did not know when it
-    /// was asked, and that forgets the lease then.
+    /// Catches two holders: the second of three members voted for a lease together with a member that the
+    /// first did not know when it was asked. That member then forgets the lease.
     #[test]
-    fn what_was_said_before_one_was_new_does_not_let_it_in() {
+    fn reports_from_before_a_member_was_new_do_not_admit_it() {
         let mut used = of(3);
         say(&mut used, 0, (1, 900), &[1, 2]);
         say(&mut used, 1, (2, 900), &[1, 2]);
@@ -520,12 +539,12 @@ mod tests {
         say(&mut used, 0, (1, 900), &[1, 2, 3]);
         say(&mut used, 1, (2, 900), &[1, 2]);
         assert_eq!(admitted(&used), [0, 1]);
-        assert!(!used.is_to_be_heard(2), "it has to wait");
+        assert!(!used.is_to_be_heard(2), "the new member must wait");
     }
 
-    /// The same of members that seem to begin together.
+    /// Catches two holders when members seem to be new together, although one has voted since it reported.
     #[test]
-    fn one_that_was_new_long_ago_may_have_voted_since() {
+    fn a_member_that_was_new_long_ago_may_have_voted_since() {
         let mut used = of(3);
         say(&mut used, 1, (2, 0), &[]);
         say(&mut used, 2, (9, 0), &[]);
@@ -535,14 +554,14 @@ mod tests {
         assert_eq!(admitted(&used), [1]);
     }
 
-    /// Catches an incarnation that is forgotten though somebody may be in it: one that is newer than what
-    /// its member said before.
+    /// Catches an incarnation that is dropped although a member may be in it, because it is newer than that
+    /// member's last report.
     #[test]
-    fn what_is_over_is_forgotten_once_all_were_asked_again() {
+    fn ended_incarnations_are_dropped_once_all_were_asked_again() {
         let all = [1, 2, 3, 9];
         let mut used = of(3);
         for at in 0..3 {
-            let id = u128::try_from(at + 1).expect("it is small");
+            let id = u128::try_from(at + 1).expect("the ID is small");
             say(&mut used, at, (id, 900), &all);
         }
         assert_eq!(used.to_forget(0), []);
@@ -550,16 +569,16 @@ mod tests {
         assert_eq!(
             again.collect::<Vec<_>>(),
             [0],
-            "the others were asked after it was seen"
+            "the others were asked after it was found"
         );
         say(&mut used, 0, (1, 900), &all);
         assert!((0..3).all(|at| used.to_forget(at) == [Incarnation(9)]));
         let mut newer = of(3);
         for at in 0..3 {
-            let id = u128::try_from(at + 1).expect("it is small");
+            let id = u128::try_from(at + 1).expect("the ID is small");
             say(&mut newer, at, (id, 900), &all);
         }
-        // The first is in it by now.
+        // The first member is in it by now.
         say(&mut newer, 0, (9, 0), &all);
         assert!((0..3).all(|at| !newer.to_forget(at).contains(&Incarnation(9))));
     }

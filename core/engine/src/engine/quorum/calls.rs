@@ -1,21 +1,21 @@
-//! The calls that a quorum makes of its members.
+//! The calls that a quorum makes to the engines of its members.
 
 use crate::engine::io::{CallId, Wait};
 use crate::engine::table::Table;
 use crate::protocol::HalfId;
 
-/// What was asked of which member, and for whom.
+/// The purpose of a call to a member.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Asked {
-    /// With how long the caller waits.
+    /// Acquires a lease. The caller waits this long.
     Acquire(HalfId, Wait),
-    /// To keep it until the others have it as well.
+    /// Renews a lease until a majority has it.
     Keep,
-    /// Its counter is to be raised.
+    /// Raises the member's token counter.
     Raise(HalfId),
-    /// Whether it still has it, in this round.
+    /// Asks whether the member still has a lease, in this round.
     Prove(HalfId, u64),
-    /// A renewal that the program asked for by this call.
+    /// Renews a lease for a call of the program.
     Renew(HalfId, CallId),
     Release(HalfId),
     Query(CallId),
@@ -36,7 +36,7 @@ impl Calls {
         call
     }
 
-    /// Its answer is here; nothing if nobody waits for it any more.
+    /// Ends a call that was answered. Returns `None` if nobody waits for its answer any more.
     pub(super) fn end(&mut self, call: CallId) -> Option<Asked> {
         self.all.take(&call)
     }

@@ -1,10 +1,10 @@
-//! A lease at the members of a quorum: what they say of it, and how it is asked for and given back.
+//! A lease at the members of a quorum: their votes, and how the lease is requested and given back.
 
 use std::sync::Arc;
 
 use super::Quorum;
 use super::calls::Asked;
-use super::entries::Standing;
+use super::handshakes::Standing;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
 use crate::engine::front::{self, Who};
@@ -15,21 +15,22 @@ use crate::protocol::{LeaseId, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// A lease at the members.
+/// A lease at the members of a quorum.
 #[derive(Debug)]
 pub(in crate::engine) struct Leased {
     pub(super) who: Who,
-    /// What the members are asked for: the quorum itself shares what is re-entrant.
+    /// The options that members get. They are not re-entrant, because the quorum itself shares re-entrant
+    /// locks.
     spec: Arc<LockSpec>,
     pub(super) votes: Votes,
-    /// What each member was last asked for. A release may reach a server very late, and must not give back
-    /// what the server gave since: so nothing is asked for twice.
+    /// The lease ID of the last request to each member. Each request has a new ID: a release may reach a
+    /// server very late, and must not free what the server granted since.
     ids: Vec<LeaseId>,
-    /// How often each was asked.
+    /// How many requests each member has had.
     asks: Vec<u64>,
-    /// When any of them was last, or was to be.
+    /// When a member was last asked, or would have been.
     pub(super) asked_at: Timestamp,
-    /// The token that they are asked for.
+    /// The token that is proposed to the members.
     proposed: Option<FencingToken>,
 }
 
@@ -59,28 +60,30 @@ impl Leased {
         }
     }
 
-    /// By what this member knows it. Half of it is the same for all.
+    /// Returns the lease ID at this member. Its first half is the same at all members.
     pub(super) fn id_at(&self, at: usize) -> LeaseId {
         self.ids[at]
     }
 
-    /// Asks this member for it, unless that was done, or cannot be yet.
+    /// Requests the lease from this member, unless it was requested already or the member cannot be asked
+    /// yet.
     pub(super) fn ask(&mut self, env: &mut Quorum, at: usize, wait: Wait) {
         if self.leaves_to_holders(env, at) {
-            let message = "it votes again, and holders get their leases back there first";
+            let message = "it votes again, and existing holders get their leases back there first";
             let error = Error::new(ErrorKind::Unavailable, message);
             return self.votes.set(at, Vote::Failed(error));
         }
         self.ask_by(env, at, wait, |lease, env| match lease.proposed {
-            // Whoever takes over may not have what it names.
+            // An owner that reclaims a lease must ask first, because it may not have the tenure that it would
+            // name.
             _ if lease.who.spec.owner.is_reclaimable() => Reclaim::Ask,
             None => lease.propose(env).map_or(Reclaim::Never, Reclaim::Propose),
             Some(token) => Reclaim::Propose(token),
         });
     }
 
-    /// True if holders come first at this member, and nothing is asked of it yet. A fixed lease is asked for only once:
-    /// without that member it would never stand on it.
+    /// Returns true if holders come first at this member and it has no request yet. A fixed lease is an
+    /// exception: its members are asked only once, so it would never stand on this one.
     fn leaves_to_holders(&self, env: &Quorum, at: usize) -> bool {
         let is_unasked = matches!(
             self.votes.get(at),
@@ -89,22 +92,23 @@ impl Leased {
         is_unasked && !self.who.spec.fixed && env.is_for_holders(at)
     }
 
-    /// They are to be asked anew. What is proposed to them is made when the first of them is.
+    /// Begins new requests to the members. The first request makes a new proposal.
     pub(super) fn begin_anew(&mut self, now: Timestamp) {
         (self.asked_at, self.proposed) = (now, None);
     }
 
-    /// A token that is as the time is, or as one of them gave.
+    /// Returns a token near the current time, or one that a member gave already.
     fn propose(&mut self, env: &mut Quorum) -> Option<FencingToken> {
         let given = self.votes.has().map(|(_, has)| has.token).max();
         self.proposed = env.propose(given);
         self.proposed
     }
 
-    /// The same for a tenure that the others have made already: it takes nothing over from its owner, who may
-    /// have begun a later one.
+    /// Requests the lease from this member for a tenure that other members have. It reclaims nothing, because
+    /// its owner may have begun a later tenure.
     pub(super) fn ask_again(&mut self, env: &mut Quorum, at: usize) {
-        // If it agrees with the others at once, it was no part of a later lease.
+        // A token that agrees with the others' at once proves that the member was no part of a later lease:
+        // see `Late`.
         self.ask_by(env, at, Wait::Never, |lease, _| {
             lease.proposed.map_or(Reclaim::Never, Reclaim::Propose)
         });
@@ -138,40 +142,40 @@ impl Leased {
         self.votes.set(at, vote);
     }
 
-    /// What there is instead of a vote of a member that cannot be asked now.
+    /// Returns the vote of a member that cannot be asked now, or `None` if it can.
     fn may_not_vote(&self, env: &Quorum, at: usize, wait: Wait) -> Option<Vote> {
-        match env.entries.standing(at) {
+        match env.handshakes.standing(at) {
             Standing::Votes => {}
             Standing::Open if wait == Wait::Never => return Some(Vote::Open),
             Standing::Open | Standing::Out => {
-                return Some(Vote::Failed(env.entries.why_not(env.cx.now, at)));
+                return Some(Vote::Failed(env.handshakes.why_not(env.cx.now, at)));
             }
         }
         let counts = |vote: &Vote| matches!(vote, Vote::Has(_) | Vote::Asked(_) | Vote::InLine(_));
         let mut others = self.votes.iter().filter(|(_, vote)| counts(vote));
-        let strange = others.any(|(other, _)| !env.entries.are_acquainted(at, other));
+        let strange = others.any(|(other, _)| !env.handshakes.are_acquainted(at, other));
         strange.then(|| {
-            let message = "servers that have the lease do not know of it yet";
+            let message = "the servers that have the lease do not know this server yet";
             Vote::Failed(Error::new(ErrorKind::Unavailable, message))
         })
     }
 
-    /// It is known whether this member may vote, or that it may not any more.
-    pub(super) fn stood(&mut self, env: &mut Quorum, at: usize, holds: bool) {
-        match (self.votes.get(at), env.entries.standing(at)) {
+    /// Handles a change in whether this member may vote.
+    pub(super) fn standing_changed(&mut self, env: &mut Quorum, at: usize, holds: bool) {
+        match (self.votes.get(at), env.handshakes.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
             (Vote::Failed(_), Standing::Votes) if !holds => self.votes.set(at, Vote::None),
             (Vote::Asked(_) | Vote::InLine(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);
-                let why = env.entries.why_not(env.cx.now, at);
+                let why = env.handshakes.why_not(env.cx.now, at);
                 self.votes.set(at, Vote::Failed(why));
             }
             _ => {}
         }
     }
 
-    /// Gives back what this member gave, or may have given.
+    /// Gives back the lease that this member granted, or may have granted.
     pub(super) fn give_back(&mut self, env: &mut Quorum, at: usize) {
         let (lock, lease) = (self.who.lock, self.ids[at]);
         match self.votes.get(at) {
@@ -185,7 +189,7 @@ impl Leased {
         self.votes.set(at, Vote::None);
     }
 
-    /// Renews what this member gave, if its engine does not by itself.
+    /// Renews the lease at this member, if the member's engine does not renew it by itself.
     pub(super) fn keep(&self, env: &mut Quorum, at: usize) {
         let (id, asked) = (self.ids[at], Asked::Keep);
         env.members.renew(&env.cx, at, (asked, id), (None, None));
@@ -197,7 +201,7 @@ impl Leased {
         }
     }
 
-    /// Gives back what members gave, except those of which it is said that they are kept, and keeps all places in line.
+    /// Gives back the lease at all members except those to keep. Keeps all places in line.
     pub(super) fn give_back_unless(&mut self, env: &mut Quorum, is_kept: &dyn Fn(usize) -> bool) {
         for at in 0..env.members.len() {
             let keeps = match self.votes.get(at) {
@@ -214,12 +218,13 @@ impl Leased {
         self.votes.count(|vote| matches!(vote, Vote::Has(_)))
     }
 
-    /// True if this member has the lease and counts.
+    /// Returns true if this member has the lease and counts.
     pub(super) fn stands_on(&self, at: usize) -> bool {
         matches!(self.votes.get(at), Vote::Has(has) if has.late.is_none())
     }
 
-    /// True if nothing more can be done for the lease at this member: it has the lease, or somebody else has the lock.
+    /// Returns true if nothing more can be done at this member: it has the lease, or somebody else has the
+    /// lock.
     pub(super) fn is_settled_at(&self, at: usize) -> bool {
         self.stands_on(at) || matches!(self.votes.get(at), Vote::Busy)
     }
@@ -229,7 +234,7 @@ impl Leased {
             .count(|vote| matches!(vote, Vote::Open | Vote::Asked(_)))
     }
 
-    /// If so many failed that the others are not enough: why.
+    /// Returns an error if so many members failed that the others are no majority.
     pub(super) fn unavailable(&self, env: &Quorum) -> Option<Error> {
         let (needed, of) = (env.members.majority(), env.members.len());
         let failures = || self.votes.failures();
@@ -237,9 +242,9 @@ impl Leased {
         (failures().count() > of - needed).then(|| {
             let error = too_few((needed, of), failures());
             match refusal() {
-                // It is the locker's own setting.
+                // The cause is this locker's own setting.
                 Some((_, refusal)) if refusal.is_config() => refusal.clone(),
-                // Trying again would not help.
+                // A retry would not help.
                 Some((_, refusal)) => Error::new(refusal.kind(), error.to_string()),
                 None => error,
             }

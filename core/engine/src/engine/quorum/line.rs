@@ -1,33 +1,33 @@
-//! At which servers of a quorum the line of a name stands.
+//! Selects the servers of a quorum at which the line of waiters for a name stands.
 //!
-//! All lockers rank the servers of a name by rendezvous hashing over what the servers *are*: their
-//! [incarnations](Incarnation), which every locker sees alike, whatever URLs it has and in whatever order. So lockers
+//! All lockers rank the servers for a name by rendezvous hashing over the servers'
+//! [incarnations](Incarnation), which every locker sees alike, whatever its URLs and their order. So lockers
 //! agree on the order of servers for a name, and different names have their lines at different servers.
 
 use crate::engine::pace::mix;
 use crate::protocol::{Incarnation, LockKey};
 
-/// More servers than any quorum has.
+/// The largest number of servers of a quorum.
 const MOST: usize = 7;
 
-/// The servers where a waiter of a name stands in line, best first.
+/// The servers where a waiter for a name stands in line, best first.
 pub(super) type Lines = [Option<usize>; MOST / 2 + 1];
 
 /// The servers of a quorum in the order in which a name prefers them.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Order {
-    /// Those behind the last server stay at 0.
+    /// Indexes beyond the last server are 0.
     places: [usize; MOST],
     len: usize,
-    /// Whether it is known what each server is, so that all lockers have this order.
+    /// True if the incarnation of every server is known, so that all lockers have this order.
     is_agreed: bool,
 }
 
 impl Order {
-    /// Ranks servers by what they are. A server that is not known comes last.
+    /// Ranks servers by their incarnations. Servers with an unknown incarnation come last.
     pub(super) fn new(key: &LockKey, servers: impl Iterator<Item = Option<Incarnation>>) -> Self {
         let (mut ranks, mut len) = ([(false, 0, 0); MOST], 0);
-        // The standard library's sort is much code, which a browser loads.
+        // The sort of the standard library would add much code to the browser build.
         for id in servers.take(MOST) {
             let rank = (id.is_none(), id.map_or(0, |id| weight(key, id)), len);
             let mut place = len;
@@ -57,9 +57,10 @@ impl Order {
         self.places[0]
     }
 
-    /// As many of the first servers as make a majority, those of them that may be used: so nobody has a majority of
-    /// the others, and dead clients that hold a minority leave one of them. If none of them may be used, or lockers may
-    /// not agree which they are, it is the first of all that may.
+    /// Returns where a waiter stands in line: at the first servers that make a majority, as far as they are
+    /// usable. So no locker gets a majority of the other servers, and dead clients that hold a minority leave
+    /// one of these free. If none is usable, or lockers may not agree on the order, returns only the first
+    /// usable server of all.
     pub(super) fn lines(&self, may_be_used: impl Fn(usize) -> bool) -> Lines {
         let most = if self.is_agreed { self.len / 2 + 1 } else { 0 };
         let usable = self.iter().take(most).filter(|at| may_be_used(*at));
@@ -74,7 +75,7 @@ impl Order {
     }
 }
 
-/// How much a name prefers a server: less is more.
+/// Returns how much a name prefers a server; less is better.
 fn weight(key: &LockKey, id: Incarnation) -> u64 {
     // FNV-1a (Fowler, Noll and Vo).
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -99,11 +100,11 @@ mod tests {
 
     /// Catches lockers that queue at different servers because they list the servers differently.
     #[test]
-    fn it_depends_on_what_servers_are_and_not_on_their_places() {
+    fn the_order_depends_on_incarnations_and_not_on_positions() {
         for name in ["a", "b", "orders/42"] {
             let all = order(name, &[11, 22, 33, 44, 55]);
             assert_eq!(order(name, &[55, 33, 11, 44, 22]), all);
-            // Without the first the others keep their order.
+            // Without the first server, the others keep their order.
             let rest: Vec<_> = all[1..].iter().rev().copied().collect();
             assert_eq!(order(name, &rest), all[1..]);
         }
@@ -115,7 +116,10 @@ mod tests {
         let mut firsts = [0; 3];
         for name in 0..3_000 {
             let first = order(&name.to_string(), &ids)[0];
-            let at = ids.iter().position(|id| *id == first).expect("one of them");
+            let at = ids
+                .iter()
+                .position(|id| *id == first)
+                .expect("the first server is one of the three");
             firsts[at] += 1;
         }
         assert!(firsts.iter().all(|count| *count > 800), "{firsts:?}");
@@ -136,7 +140,7 @@ mod tests {
         assert!(lines(&|_| false).is_empty());
     }
 
-    /// Catches a majority that can be had beside those who wait.
+    /// Catches a locker that gets a majority of servers where no waiters stand.
     #[test]
     fn there_are_lines_at_a_majority() {
         for (servers, majority) in [(3, 2), (4, 3), (5, 3), (7, 4)] {
@@ -146,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Catches a turn at a second server that others do not take for the second.
+    /// Catches a turn at a "second" server that other lockers do not rank second.
     #[test]
     fn unless_every_server_is_known_there_is_one_line() {
         let servers = [None, Some(Incarnation(2)), Some(Incarnation(3))];

@@ -1,7 +1,7 @@
-//! What members say of leases, and what follows when it changes who may vote.
+//! Votes of members on leases, and changes in which members may vote.
 
 use super::Quorum;
-use super::entries::Standing;
+use super::handshakes::Standing;
 use super::votes::{Has, Vote};
 use crate::engine::front::{Contender, Locks, Next, Phase, lost};
 use crate::engine::io::{Acquired, CallId};
@@ -11,7 +11,7 @@ use crate::protocol::HalfId;
 use crate::time::Timestamp;
 
 impl Contender<Quorum> {
-    /// The votes have changed, or who can be reached.
+    /// Judges again after a change in the votes or in which members can be reached.
     fn judge(&mut self, env: &mut Quorum, reason: LossReason) -> Next<Quorum> {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.judge(env, &mut self.lease),
@@ -20,7 +20,7 @@ impl Contender<Quorum> {
     }
 }
 
-/// What a member says.
+/// Votes of members.
 impl Locks<Quorum> {
     pub(super) fn acquired(
         &mut self,
@@ -38,7 +38,7 @@ impl Locks<Quorum> {
             let were_few = lease.has() < env.members.majority();
             lease.votes.set(at, vote);
             match phase {
-                Phase::Held(tenure) => tenure.comes_late(env, lease, at),
+                Phase::Held(tenure) => tenure.joins_late(env, lease, at),
                 Phase::Acquiring(_) if were_few && lease.who.spec.owner.is_reclaimable() => {
                     lease.votes.forget_floors();
                 }
@@ -69,7 +69,7 @@ impl Locks<Quorum> {
         });
     }
 
-    /// A member that was asked in this round whether it still has a lease has it, or not.
+    /// Handles the reply of a member that was asked in this round whether it still has the lease.
     pub(super) fn proved(
         &mut self,
         env: &mut Quorum,
@@ -106,7 +106,7 @@ impl Locks<Quorum> {
         self.releases.landed(env, &mut self.handles, (id, result));
     }
 
-    /// Something happened to a lease there.
+    /// Handles an event of a lease at one member.
     pub(super) fn happened(
         &mut self,
         env: &mut Quorum,
@@ -143,8 +143,8 @@ impl Locks<Quorum> {
         });
     }
 
-    /// A server does not answer. Waiters in line there have another place, or look for one, and nobody waits for its
-    /// answer.
+    /// Judges all acquisitions again after a server stopped answering. Waiters in line there report another
+    /// place or find one, and no attempt waits for its answer.
     pub(super) fn went_away(&mut self, env: &mut Quorum) {
         for id in self.those(&|contender| matches!(contender.phase, Phase::Acquiring(_))) {
             self.step(env, id, |contender, env| {
@@ -154,24 +154,24 @@ impl Locks<Quorum> {
     }
 }
 
-/// Who may vote.
+/// Changes in which members may vote.
 impl Locks<Quorum> {
-    /// That has changed of this member.
-    pub(super) fn stood(&mut self, env: &mut Quorum, at: usize) {
-        let votes = env.entries.standing(at) == Standing::Votes;
+    /// Handles a change in whether this member may vote.
+    pub(super) fn standing_changed(&mut self, env: &mut Quorum, at: usize) {
+        let votes = env.handshakes.standing(at) == Standing::Votes;
         let waits =
             |contender: &Contender<Quorum>| match (contender.lease.votes.get(at), &contender.phase)
             {
                 (Vote::Open | Vote::Asked(_) | Vote::InLine(_), _) => true,
                 (_, Phase::Held(_)) => votes && !contender.lease.stands_on(at),
-                // It has its place there from now on.
+                // From now on, the claim has its place in line there.
                 (Vote::Failed(_), Phase::Acquiring(_)) => votes,
                 (_, Phase::Acquiring(_)) => false,
             };
         for (turn, id) in self.those(&waits).into_iter().enumerate() {
             self.step(env, id, |contender, env| {
                 let Contender { lease, phase, .. } = &mut *contender;
-                lease.stood(env, at, matches!(phase, Phase::Held(_)));
+                lease.standing_changed(env, at, matches!(phase, Phase::Held(_)));
                 if let Phase::Held(tenure) = phase {
                     tenure.kept.ask_in_turn(env.cx.now, (lease, at), turn);
                 }
@@ -180,8 +180,9 @@ impl Locks<Quorum> {
         }
     }
 
-    /// True if all leases stand on this member. A fixed lease that did not at once never does: it has to end before.
-    pub(super) fn stand_on(&self, at: usize) -> bool {
+    /// Returns true if all leases stand on this member. A fixed lease that did not at once never will, and
+    /// must end first.
+    pub(super) fn all_stand_on(&self, at: usize) -> bool {
         let held = self.contenders.values();
         let mut held = held.filter(|contender| matches!(contender.phase, Phase::Held(_)));
         held.all(|contender| contender.lease.is_settled_at(at))

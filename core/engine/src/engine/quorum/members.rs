@@ -1,4 +1,4 @@
-//! The servers of a quorum, each with an engine of its own, and what is asked of them.
+//! The members of a quorum: its servers, each with an engine of its own, and the calls to them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::protocol::{BatchReply, Enter, LeaseId, Reclaim};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
-/// All of them. A member is named by its place.
+/// All members. A member is named by its index.
 #[derive(Debug)]
 pub(super) struct Members {
     all: Vec<Member>,
@@ -27,31 +27,31 @@ pub(super) struct Members {
 #[derive(Debug)]
 struct Member {
     engine: Front<Single>,
-    /// When its engine is to be told the time.
+    /// When the member's engine must be told the time.
     wake: Timestamp,
-    /// It was fed something since its outputs were last taken.
+    /// The engine got input since its outputs were last taken.
     fed: bool,
-    /// It cannot be reached, or nothing is expected of it until it answers again.
+    /// The member cannot be reached, or is not expected to answer until it does again.
     down: bool,
     silent: bool,
-    /// When it last answered.
+    /// When the member last answered.
     heard: Timestamp,
 }
 
-/// What a member's engine says.
+/// An output of a member's engine.
 #[derive(Debug)]
-pub(super) enum News {
-    /// The answer to a call of the quorum's.
+pub(super) enum MemberNews {
+    /// The answer to a call of the quorum.
     Answer(Asked, Answer),
     Event {
         lease: LeaseId,
         event: LeaseEvent,
         deadline: Option<Timestamp>,
     },
-    /// It does not answer any more.
+    /// The member stopped answering.
     Silent,
-    /// Of its incarnation.
-    Entry(EntryNews),
+    /// News of the member's incarnation.
+    Handshake(EntryNews),
 }
 
 impl Members {
@@ -74,12 +74,12 @@ impl Members {
         self.all.len()
     }
 
-    /// More than half of them.
+    /// Returns how many members are a majority.
     pub(super) fn majority(&self) -> usize {
         majority(self.all.len())
     }
 
-    /// Whether it is likely to answer.
+    /// Returns true if the member is likely to answer.
     pub(super) fn is_able(&self, at: usize) -> bool {
         let member = &self.all[at];
         !member.down && !member.silent
@@ -107,7 +107,7 @@ impl Members {
         self.all.iter().map(|member| &member.engine.env.cx.counts)
     }
 
-    /// About what the clocks say now that are known.
+    /// Returns about what each known server clock says now.
     pub(super) fn clocks(&self, now: Timestamp) -> impl Iterator<Item = ServerTime> {
         let all = self.all.iter();
         all.filter_map(move |member| member.engine.env.servers.clock(ServerId::ONLY, now))
@@ -125,9 +125,9 @@ impl Members {
     }
 }
 
-/// What goes in.
+/// Inputs.
 impl Members {
-    /// What concerns one server alone.
+    /// Passes an input to the engine of one server.
     pub(super) fn input(&mut self, now: Timestamp, server: ServerId, input: Input) {
         let at = super::place_of(server);
         let Some(member) = self.all.get_mut(at) else {
@@ -145,21 +145,21 @@ impl Members {
         member.feed(now, input);
     }
 
-    /// What may concern any of them.
+    /// Passes an input to the engines of all servers.
     pub(super) fn input_to_all(&mut self, now: Timestamp, input: &Input) {
         for member in &mut self.all {
             member.feed(now, input.clone());
         }
     }
 
-    /// Those whose time has come.
+    /// Ticks the engines whose time has come.
     pub(super) fn tick(&mut self, now: Timestamp) {
         for member in self.all.iter_mut().filter(|member| member.wake <= now) {
             member.feed(now, Input::Tick);
         }
     }
 
-    /// Asks for the lock at one of them. Returns the call, to cancel it by.
+    /// Asks for the lock at one member. Returns the call, with which to cancel it.
     pub(super) fn acquire(
         &mut self,
         cx: &Ctx,
@@ -184,21 +184,21 @@ impl Members {
         call
     }
 
-    /// Whether one of them still gives back what was asked for with this lease id.
+    /// Returns true if the member still gives back something that was requested with this lease ID.
     pub(super) fn uses(&self, at: usize, lease: LeaseId) -> bool {
         self.all[at].engine.locks.use_id(lease.half())
     }
 
-    /// Nobody wants it there any more; whether it was got by then does not matter.
+    /// Cancels a request, and releases the lease in case the member granted it.
     pub(super) fn cancel(&mut self, cx: &Ctx, at: usize, call: CallId, of: (LockId, LeaseId)) {
         self.calls.forget(call);
         let (lease, of) = (of.1, Some(of));
         self.all[at].feed(cx.now, Input::Cancel { call, of });
-        // It may have it already, and nobody hears the answer that says so any more.
+        // The answer with the grant may be on its way, and nobody handles it any more.
         self.all[at].feed(cx.now, Input::Release { call: None, lease });
     }
 
-    /// Renews a lease there. The counter of its tokens is raised to the floor by that.
+    /// Renews a lease at one member, and raises the member's token counter to the floor.
     pub(super) fn renew(
         &mut self,
         cx: &Ctx,
@@ -214,7 +214,7 @@ impl Members {
         });
     }
 
-    /// Gives a lease back; somebody may wait for that.
+    /// Releases a lease at one member. With `asked`, somebody waits for the answer.
     pub(super) fn release(&mut self, cx: &Ctx, at: usize, asked: Option<Asked>, lease: LeaseId) {
         match asked {
             Some(asked) => {
@@ -227,7 +227,7 @@ impl Members {
         }
     }
 
-    /// Asks one of them what concerns no lease.
+    /// Sends a member a request that is not about a lease.
     pub(super) fn ask(
         &mut self,
         cx: &Ctx,
@@ -238,24 +238,25 @@ impl Members {
         self.call(cx, at, asked, input);
     }
 
-    /// Asks one of them in which incarnation it is.
+    /// Asks a member for its incarnation.
     pub(super) fn enter(&mut self, cx: &Ctx, at: usize, (enter, give_up): (Enter, Timestamp)) {
         let member = &mut self.all[at];
-        // It has to know the time.
+        // The engine must know the time.
         member.feed(cx.now, Input::Tick);
         let env = &mut member.engine.env;
         env.entry
             .begin(&mut env.cx, &mut env.servers, (enter, give_up));
     }
 
-    /// It has not said that in time; why.
+    /// Gives up asking for the incarnation after the timeout. Returns the reason for the silence, if the
+    /// engine knows one.
     pub(super) fn give_up_entry(&mut self, at: usize) -> Option<Error> {
         let env = &mut self.all[at].engine.env;
         env.entry.give_up(&mut env.servers)
     }
 
-    /// Acquisitions there are for the incarnation that this checks.
-    pub(super) fn mean(&mut self, at: usize, check: Option<Enter>) {
+    /// Sets the incarnation check that precedes later acquisitions at this member.
+    pub(super) fn check_before_acquiring(&mut self, at: usize, check: Option<Enter>) {
         self.all[at].engine.env.servers.mean(check);
     }
 
@@ -272,19 +273,19 @@ impl Members {
     }
 }
 
-/// What comes out.
+/// Outputs.
 impl Members {
-    /// The next that one of them says. What is for the host goes to it.
-    pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+    /// Returns the next news of any member, and passes on outputs for the host.
+    pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, MemberNews)> {
         self.take(cx, Front::poll_unsent)
     }
 
-    /// The same, once all is to be sent that waits.
-    pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+    /// Returns the next news as [`next_news`](Self::next_news) does, and also sends all pending operations.
+    pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, MemberNews)> {
         self.take(cx, Front::poll)
     }
 
-    /// Whether some of what waits may leave.
+    /// Marks all members, so that their engines are asked for batches to send.
     pub(super) fn mark_all(&mut self) {
         self.all.iter_mut().for_each(|member| member.fed = true);
     }
@@ -293,11 +294,11 @@ impl Members {
         &mut self,
         cx: &mut Ctx,
         poll: impl Fn(&mut Front<Single>) -> Output,
-    ) -> Option<(usize, News)> {
+    ) -> Option<(usize, MemberNews)> {
         for (at, member) in self.all.iter_mut().enumerate() {
             while member.fed {
                 if let Some(news) = member.engine.env.entry.take_news() {
-                    return Some((at, News::Entry(news)));
+                    return Some((at, MemberNews::Handshake(news)));
                 }
                 let output = poll(&mut member.engine);
                 if let Some(news) = member.hear(cx, (at, &mut self.calls), output) {
@@ -320,7 +321,7 @@ impl Member {
         cx: &mut Ctx,
         (at, calls): (usize, &mut Calls),
         output: Output,
-    ) -> Option<News> {
+    ) -> Option<MemberNews> {
         let server = ServerId(u32::try_from(at).unwrap_or(u32::MAX));
         match output {
             Output::Wait { until } => {
@@ -329,8 +330,9 @@ impl Member {
             }
             Output::Answer { call, answer } => {
                 let asked = calls.end(call);
-                // What ends with its lease, or when its caller stops waiting, may have had no time for an answer;
-                // and that something came too late there is an answer.
+                // A renewal or release may end with its lease, and an acquisition with its caller's wait,
+                // before there was time for an answer. So a timeout then does not mean that the member is
+                // silent. A reply that the request came too late shows that the member answers.
                 let has_time = match (&answer, asked) {
                     (Answer::Renew(_) | Answer::Release(_), _) => false,
                     (_, Some(Asked::Acquire(_, Wait::Until(until)))) => until > cx.now,
@@ -338,7 +340,7 @@ impl Member {
                 };
                 let is_silent = has_time && self.heard < cx.now;
                 self.silent |= is_silent && answer.error().is_some_and(Error::is_timeout);
-                return asked.map(|asked| News::Answer(asked, answer));
+                return asked.map(|asked| MemberNews::Answer(asked, answer));
             }
             Output::Event {
                 lease,
@@ -346,7 +348,7 @@ impl Member {
                 deadline,
                 ..
             } => {
-                return Some(News::Event {
+                return Some(MemberNews::Event {
                     lease,
                     event,
                     deadline,
@@ -356,7 +358,7 @@ impl Member {
                 cx.push(Output::Suspect { server, why });
                 if matches!(why, Suspicion::Silent) {
                     self.silent = true;
-                    return Some(News::Silent);
+                    return Some(MemberNews::Silent);
                 }
             }
             Output::Send {
@@ -377,7 +379,7 @@ impl Member {
             Output::Subscribe { .. } => cx.push(Output::Subscribe { server }),
             Output::Watch { keys, .. } => cx.push(Output::Watch { server, keys }),
             notice @ Output::Notice { .. } => cx.push(notice),
-            // Handles are the quorum's.
+            // The quorum has its own handles.
             Output::Closed { .. } => {}
         }
         None
@@ -385,7 +387,7 @@ impl Member {
 }
 
 impl Input {
-    /// The same for an engine that knows one server alone.
+    /// Returns the input for an engine that knows only one server.
     fn for_one(self) -> Self {
         let only = ServerId::ONLY;
         match self {
@@ -413,7 +415,7 @@ impl Input {
     }
 }
 
-/// [`ErrorKind::Config`] if there is no number of members of which a majority outlives the loss of one.
+/// Returns [`ErrorKind::Config`] unless the number of members is 3, 5 or 7.
 pub fn check_members(members: usize) -> Result<(), Error> {
     if [3, 5, 7].contains(&members) {
         return Ok(());
@@ -422,12 +424,12 @@ pub fn check_members(members: usize) -> Result<(), Error> {
     Err(Error::bad_option("quorum", rule))
 }
 
-/// How many of so many decide.
+/// Returns how many members are a majority.
 pub fn majority(members: usize) -> usize {
     members / 2 + 1
 }
 
-/// Too few answered: why each of the others did not.
+/// Returns the error for too few answers, with the reason of each missing member.
 pub fn too_few<E: std::fmt::Display>(
     (needed, of): (usize, usize),
     why: impl Iterator<Item = (usize, E)>,

@@ -1,16 +1,23 @@
-//! A lock at several independent servers, of which a majority decides.
+//! A lock at several independent servers, the *members* of a quorum, of which a majority decides.
 //!
-//! Each server has an engine of its own, which does all that concerns one server: asking,
-//! renewing, hearing, giving back, and keeping to its clock. The quorum looks at none of that. It asks the
-//! engines, and puts together what they answer: a lease is held while a majority of them has it.
+//! Each member has an engine of its own, which does everything that concerns one server: it acquires, renews,
+//! receives pushes, releases and keeps track of the server's clock. The quorum does none of that. It asks the
+//! engines and combines their answers: a lease is held while a majority of the members has it.
 //!
-//! It exists for stores that must outlive the loss of some of their servers; see
+//! A quorum is for stores that must survive the loss of some of their servers. See
 //! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), which gives no tokens.
+//!
+//! # What is proven where
+//!
+//! - Exclusion and growing tokens: [`votes::Votes`]; for members that join a held lease: [`votes::Late`].
+//! - No clock needs to be trusted for tokens: [`proposal`].
+//! - A server that lost its data does not give a lock twice: [`admission`].
+//! - Nobody overtakes, and no waiters block each other: [`acquiring`].
 
 mod acquiring;
 mod admission;
 mod calls;
-mod entries;
+mod handshakes;
 mod leased;
 mod line;
 mod locks;
@@ -42,32 +49,32 @@ use crate::time::Timestamp;
 use crate::token::FencingToken;
 use acquiring::QuorumAcquiring;
 use calls::Asked;
-use entries::{Entries, Standing};
+use handshakes::{Handshakes, Standing};
 use leased::Leased;
-use members::{Members, News, check_members};
+use members::{MemberNews, Members, check_members};
 use proposal::Proposals;
 use query::QuorumQuery;
 use release::{QuorumRelease, QuorumReleases};
 use support::Support;
 
-/// The parts that all locks of a quorum share.
+/// The state that all locks of a quorum share.
 #[derive(Debug)]
 pub(super) struct Quorum {
     cx: Ctx,
     members: Members,
-    entries: Entries,
+    handshakes: Handshakes,
     proposals: Proposals,
-    /// How many members are not at their end once the locker is shut down.
+    /// How many members have not finished their shutdown yet.
     ending: usize,
 }
 
 impl Quorum {
-    /// One that is not connected yet. [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no number of members
-    /// of which a majority outlives the loss of one: 3, 5 or 7 are right.
+    /// Makes a quorum that is not connected yet. Returns [`ErrorKind::Config`](crate::ErrorKind::Config)
+    /// unless it has 3, 5 or 7 members.
     pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
         check_members(members)?;
         Ok(Self {
-            entries: Entries::new(&settings, members),
+            handshakes: Handshakes::new(&settings, members),
             members: Members::new(&settings, members),
             cx: Ctx::new(settings),
             proposals: Proposals::default(),
@@ -75,18 +82,19 @@ impl Quorum {
         })
     }
 
-    /// True if this member is asked by holders alone for now, because the others suffice for everybody else.
+    /// Returns true if only holders ask this member for now, because the others suffice for everybody else.
     pub(super) fn is_for_holders(&self, at: usize) -> bool {
-        let is_reserved = |at| self.entries.is_reserved(self.cx.now, at);
+        let is_reserved = |at| self.handshakes.is_reserved(self.cx.now, at);
         let is_for_all = |at: &usize| {
-            let votes = self.entries.standing(*at) == Standing::Votes;
+            let votes = self.handshakes.standing(*at) == Standing::Votes;
             votes && self.members.is_able(*at) && !is_reserved(*at)
         };
         let all = 0..self.members.len();
         is_reserved(at) && all.filter(is_for_all).count() >= self.members.majority()
     }
 
-    /// A token for all members, of which one may have given this one already.
+    /// Returns a token to propose to all members. `given` is the token that one of them may have given
+    /// already.
     pub(super) fn propose(&mut self, given: Option<FencingToken>) -> Option<FencingToken> {
         let clocks = self.members.clocks(self.cx.now);
         self.proposals.next(clocks, given)
@@ -105,23 +113,23 @@ impl Backend for Quorum {
 
     fn check(&self, spec: &LockSpec) -> Result<(), Error> {
         if spec.counter == Counter::Dense {
-            let rule = "cannot be kept by a quorum, whose tokens have gaps";
+            let rule = "cannot be used with a quorum, whose tokens have gaps";
             return Err(Error::bad_option("dense_tokens", rule));
         }
         if spec.durability.is_some() {
-            let rule = "cannot be waited for by a quorum, which has copies of its own";
+            let rule = "cannot be used with a quorum, which has copies of its own";
             return Err(Error::bad_option("replicas", rule));
         }
         self.check_ttl(spec.ttl)
     }
 
-    /// A server that forgot a longer lease would vote too early.
+    /// The limit exists because a server that forgot a longer lease would vote too early.
     fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
         let longest = self.cx.settings.longest_ttl;
         if ttl <= longest {
             return Ok(());
         }
-        let rule = format!("is {longest:?}, and a lease of a quorum may not live for {ttl:?}");
+        let rule = format!("is {longest:?}, and a quorum lease may not live longer; got {ttl:?}");
         Err(Error::bad_option("longest_ttl", rule))
     }
 
@@ -131,14 +139,14 @@ impl Backend for Quorum {
         caller: Caller,
         _: Reclaim,
     ) -> (Leased, QuorumAcquiring, Next<Self>) {
-        if self.entries.begin(self.cx.now, &who.spec.key) {
-            // It is the first lock of this locker, so there is nobody to be told.
-            self.entries.settle(&mut self.cx, &mut self.members);
+        if self.handshakes.begin(self.cx.now, &who.spec.key) {
+            // This is the locker's first lock, so no other lock is affected.
+            self.handshakes.settle(&mut self.cx, &mut self.members);
         }
         let mut lease = Leased::new(who, self.members.len());
         let mut acquiring = QuorumAcquiring::new(self, &lease, caller);
         acquiring.ask_all(self, &mut lease);
-        // Of members that do not vote the answer is here.
+        // The votes of members that cannot be asked are known already.
         let next = acquiring.judge(self, &mut lease);
         (lease, acquiring, next)
     }
@@ -222,11 +230,11 @@ impl ServerSide for Quorum {
         let Self {
             cx,
             members,
-            entries,
+            handshakes,
             ..
         } = self;
         let set_for = |what| match what {
-            Timed::Server(server) => entries.wake(server),
+            Timed::Server(server) => handshakes.wake(server),
             _ => None,
         };
         (cx, members.len(), set_for)
@@ -261,7 +269,7 @@ impl ServerSide for Quorum {
         self.members.has_unsent()
     }
 
-    /// Of locks by itself, of servers by its members.
+    /// Counts locks itself; the members count what concerns servers.
     fn counts(&self) -> Counts {
         self.cx.counts.with(self.members.counts())
     }
@@ -284,11 +292,11 @@ impl ServerSide for Quorum {
             let Quorum {
                 cx,
                 members,
-                entries,
+                handshakes,
                 ..
             } = &mut front.env;
-            entries.time(cx, members, place_of(server));
-            stand(&mut front.env, &mut front.locks);
+            handshakes.time(cx, members, place_of(server));
+            apply_standings(&mut front.env, &mut front.locks);
         }
     }
 
@@ -312,7 +320,7 @@ impl ServerSide for Quorum {
 
 /// Inputs about servers, from the host and from the members.
 impl Front<Quorum> {
-    /// Takes in an input about one server.
+    /// Handles an input about one server.
     fn take_in_of(&mut self, server: ServerId, input: Input) {
         let Self { env, locks, .. } = self;
         let at = place_of(server);
@@ -320,17 +328,17 @@ impl Front<Quorum> {
         match &input {
             Input::Connected { .. } => {
                 up = true;
-                env.entries.connected(env.cx.now, at);
+                env.handshakes.connected(env.cx.now, at);
             }
             Input::Disconnected { error, .. } => {
                 down = true;
-                env.entries.disconnected(at, error.clone());
+                env.handshakes.disconnected(at, error.clone());
             }
             _ => {}
         }
         env.members.input(env.cx.now, server, input);
         if up || down {
-            stand(env, locks);
+            apply_standings(env, locks);
         }
         if down {
             locks.went_away(env);
@@ -343,27 +351,27 @@ impl Front<Quorum> {
         }
     }
 
-    fn hear(&mut self, at: usize, news: News) {
+    fn hear(&mut self, at: usize, news: MemberNews) {
         let Self { env, locks, .. } = self;
         match news {
-            News::Answer(asked, answer) => self.answered(at, asked, answer),
-            News::Event {
+            MemberNews::Answer(asked, answer) => self.answered(at, asked, answer),
+            MemberNews::Event {
                 lease,
                 event,
                 deadline,
             } => {
                 locks.happened(env, (lease.half(), at), (event, deadline));
             }
-            News::Silent => locks.went_away(env),
-            News::Entry(news) => {
+            MemberNews::Silent => locks.went_away(env),
+            MemberNews::Handshake(news) => {
                 match news {
-                    EntryNews::Entered(result) => env.entries.entered(&env.cx, at, result),
-                    EntryNews::Late => env.entries.was_late(&env.cx, at),
+                    EntryNews::Entered(result) => env.handshakes.entered(&env.cx, at, result),
+                    EntryNews::Late => env.handshakes.was_late(&env.cx, at),
                     EntryNews::Forgot(incarnation) => {
-                        env.entries.forgot(env.cx.now, at, incarnation);
+                        env.handshakes.forgot(env.cx.now, at, incarnation);
                     }
                 }
-                stand(env, locks);
+                apply_standings(env, locks);
             }
         }
     }
@@ -394,26 +402,26 @@ impl Front<Quorum> {
     }
 }
 
-/// Something is known of who may vote.
-fn stand(env: &mut Quorum, locks: &mut Locks<Quorum>) {
+/// Applies changes in which members may vote.
+fn apply_standings(env: &mut Quorum, locks: &mut Locks<Quorum>) {
     let Quorum {
         cx,
         members,
-        entries,
+        handshakes,
         ..
     } = env;
-    for at in entries.settle(cx, members) {
-        locks.stood(env, at);
+    for at in handshakes.settle(cx, members) {
+        locks.standing_changed(env, at);
     }
     for at in 0..env.members.len() {
-        if env.entries.is_back(at) && locks.stand_on(at) {
-            env.entries.readmit(&mut env.cx, at);
+        if env.handshakes.is_back(at) && locks.all_stand_on(at) {
+            env.handshakes.readmit(&mut env.cx, at);
         }
     }
 }
 
 impl Input {
-    /// The one server that it is about.
+    /// Returns the server that the input is about, if it is about one server.
     fn server(&self) -> Option<ServerId> {
         match self {
             Self::Connected { server }
@@ -428,7 +436,7 @@ impl Input {
     }
 }
 
-/// The place of a member among all.
+/// Returns the index of a member.
 fn place_of(server: ServerId) -> usize {
     usize::try_from(server.0).unwrap_or(usize::MAX)
 }

@@ -1,15 +1,19 @@
-//! The token that a lease proposes to the members, so that they all give the same one, and an acquisition ends
-//! with the answers of a majority.
+//! The token that a lease proposes to the members, so that they all give the same token and the answers of a
+//! majority complete an acquisition.
 //!
-//! **Why no clock has to be trusted.** All that [`Votes`](super::votes::Votes) needs of a token is that it is above
-//! those which its member gave before, and each member sees to that by itself: if what is proposed is not above its
-//! last it gives the next to that, as ever. A proposal stands in for the member's clock alone, which is not trusted
-//! either. So a client whose idea of the clocks is wrong loses time, and no order: the members then disagree, and
-//! counters are raised.
+//! # Why no clock needs to be trusted
 //!
-//! A member refuses what is a tenth of a second or more from its own clock. So nobody uses the tokens up, and a
-//! member that forgot its last token still gives greater ones once it may vote again, if the clocks of the servers
-//! are less than the longest time to live apart, but for twice that tenth.
+//! 1. [`Votes`](super::votes::Votes) requires of a token only that it is above all earlier tokens of its
+//!    member.
+//! 2. Each member ensures this by itself: if a proposal is not above its last token, it gives the last token
+//!    + 1.
+//! 3. A proposal replaces only the member's own clock, which is not trusted either.
+//! 4. So a client with wrong clocks loses time but not the order of tokens: the members then disagree, and
+//!    their counters are raised.
+//!
+//! A member ignores a proposal that is 0.1 s or more from its own clock. So no client can use up the tokens.
+//! And a member that forgot its last token gives greater ones once it may vote again, provided that the
+//! servers' clocks differ by less than the longest time to live minus 0.2 s.
 
 use crate::protocol::limits::MOST_APART_US;
 use crate::time::ServerTime;
@@ -21,9 +25,10 @@ pub(super) struct Proposals {
 }
 
 impl Proposals {
-    /// What these clocks say about now, the middle one of them, and no token twice: whoever comes next to a lock
-    /// has a greater one. Few may be known as yet; a wrong one among them costs time alone. A token that a member
-    /// has given already is what the others are asked for, too.
+    /// Returns the token to propose: the median of the members' clocks, or the last proposal + 1 if that is
+    /// greater, so that the next proposal for the same lock is greater. If a member has given a token
+    /// already, the others are asked for the same one. Few clocks may be known yet; a wrong clock costs only
+    /// time.
     pub(super) fn next(
         &mut self,
         clocks: impl Iterator<Item = ServerTime>,
@@ -36,14 +41,15 @@ impl Proposals {
         if let Some(given) = given.filter(|given| is_near(given.get())) {
             return Some(given);
         }
-        // After a clock was set back it would be far ahead for long.
+        // Without the check, proposals would stay far ahead for long after a clock was set back.
         let next = Some(self.last + 1).filter(|next| is_near(*next));
         self.last = next.map_or(now, |next| next.max(now));
         FencingToken::new(self.last).ok()
     }
 }
 
-/// Half of what a member takes; the rest is for the clocks of the others, and for the way.
+/// Half of the difference that a member accepts. The rest allows for differences between the servers' clocks,
+/// and for the time that a request takes.
 const NEAR: u64 = MOST_APART_US / 2;
 
 #[cfg(test)]
@@ -58,9 +64,9 @@ mod tests {
         proposals.next(clocks, given).map(FencingToken::get)
     }
 
-    /// Catches one server with a clock that is far off, which would make all others refuse.
+    /// Catches one server whose wrong clock makes all others ignore the proposals.
     #[test]
-    fn it_is_about_the_time_of_most() {
+    fn a_proposal_is_the_median_of_the_clocks() {
         let mut proposals = Proposals::default();
         let off = NOW + 3_600_000_000;
         assert_eq!(
@@ -75,9 +81,9 @@ mod tests {
         assert_eq!(next(&mut proposals, &[], None), None);
     }
 
-    /// Catches a token that a member has to refuse because the one before it was as great.
+    /// Catches a token that a member must replace because its last one was as great.
     #[test]
-    fn none_is_proposed_twice_unless_the_clocks_were_set_back() {
+    fn no_token_is_proposed_twice_unless_the_clocks_were_set_back() {
         let mut proposals = Proposals::default();
         assert_eq!(next(&mut proposals, &[NOW; 3], None), Some(NOW));
         assert_eq!(next(&mut proposals, &[NOW; 3], None), Some(NOW + 1));
@@ -86,9 +92,10 @@ mod tests {
         assert_eq!(next(&mut proposals, &[back; 3], None), Some(back));
     }
 
-    /// Catches members that disagree with the one at which a lease has waited for its turn.
+    /// Catches a proposal that differs from the token that a member has just granted, so that members
+    /// disagree.
     #[test]
-    fn what_a_member_gave_is_asked_of_the_others_unless_it_is_old() {
+    fn the_others_are_asked_for_a_members_token_unless_it_is_old() {
         let mut proposals = Proposals::default();
         assert_eq!(
             next(&mut proposals, &[NOW; 3], Some(NOW - 9)),

@@ -1,4 +1,4 @@
-//! Looking at locks, and freeing other people's, at a majority.
+//! Queries and forced releases at a majority of the members.
 
 use std::mem;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use crate::protocol::{LockKey, Pattern};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// After a majority has answered the others have at least so much longer.
+/// How much time the other members have at least after a majority has answered.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
 
-/// A walk names the member that it is at in the highest bits of its cursor.
+/// The cursor of a listing has the index of the current member in its highest bits.
 const CURSOR_BITS: u32 = 56;
 
-/// One question whose answers are gathered.
+/// A query whose answers are being gathered.
 #[derive(Debug)]
 pub(in crate::engine) struct QuorumQuery {
     call: CallId,
     question: Question,
-    /// Who has the lock was looked at; now it is freed.
+    /// The members have been inspected, and the lock is being freed now.
     frees: bool,
     asked: Timestamp,
-    /// Who was asked: a bit for each member.
+    /// The members that were asked, one bit each.
     members: u8,
     answers: Vec<(usize, Answer)>,
     errors: Vec<(usize, Error)>,
-    /// When it ends with what is known by then.
+    /// When the query ends with the answers that it has by then.
     wake_at: Timestamp,
 }
 
@@ -66,7 +66,7 @@ impl Queries<Quorum> {
         }
     }
 
-    /// One member after the other is walked through.
+    /// Lists the names at one member after another.
     fn list(&mut self, env: &mut Quorum, call: CallId, (pattern, cursor): (Pattern, u64)) {
         let (member, place) = (cursor >> CURSOR_BITS, cursor & ((1 << CURSOR_BITS) - 1));
         let at = usize::try_from(member).unwrap_or(usize::MAX);
@@ -79,21 +79,22 @@ impl Queries<Quorum> {
         }
         let question = Question::List(pattern.clone(), cursor);
         let mut query = QuorumQuery::new(env, call, question);
-        // The others can do without one that is silent: it has the time of one command, not the call's.
+        // The other members suffice if this one is silent. So it gets the time of one command, not of the
+        // whole call.
         query.wake_at = env.cx.now + env.cx.settings.command_timeout;
         self.start(env, call, query);
         let ask = |call| Question::List(pattern, place).input(call);
         env.members.ask(&env.cx, at, Asked::Query(call), ask);
     }
 
-    /// A member has answered.
+    /// Handles a member's answer.
     pub(super) fn landed(&mut self, env: &mut Quorum, (call, at): (CallId, usize), answer: Answer) {
         self.step(env, call, |query, env| query.landed(env, at, answer));
     }
 }
 
 impl front::Query<Quorum> for QuorumQuery {
-    /// The others had time enough to answer, too.
+    /// Continues with the answers so far: the other members have had enough time.
     fn time(&mut self, env: &mut Quorum) -> Option<Answer> {
         if self.answers.len() >= env.members.majority()
             && let Question::ForceRelease(key, Some(token)) = &self.question
@@ -131,12 +132,12 @@ impl QuorumQuery {
         }
     }
 
-    /// A member has answered. Returns the answer of all, once it is known.
+    /// Handles a member's answer. Returns the joint answer once it is known.
     fn landed(&mut self, env: &mut Quorum, at: usize, answer: Answer) -> Option<Answer> {
         let majority = env.members.majority();
         let of = self.members.count_ones() as usize;
         if self.members & bit(at) == 0 {
-            // It is late to say who has the lock.
+            // An inspection that comes too late, while the lock is being freed.
             return None;
         }
         match answer.error() {
@@ -155,7 +156,8 @@ impl QuorumQuery {
         None
     }
 
-    /// Frees it of what each member was seen to have, if that is of this token at all of them together.
+    /// Frees the lock at each member that was seen to have it, provided that their joint token is the given
+    /// one.
     fn free(&mut self, env: &mut Quorum, (key, token): (&LockKey, FencingToken)) -> Option<Answer> {
         self.wake_at = Timestamp::NEVER;
         let call = self.call;
@@ -185,7 +187,7 @@ impl QuorumQuery {
         None
     }
 
-    /// What the members say together.
+    /// Returns the joint answer of the members.
     fn answer(&mut self, env: &Quorum) -> Answer {
         let (majority, of) = (env.members.majority(), env.members.len());
         if let Question::List(_, cursor) = self.question {
@@ -214,7 +216,7 @@ impl QuorumQuery {
         Answer::Inspect(Ok(together(seen.collect(), majority)))
     }
 
-    /// A member that does not answer is left out of the walk, if the others are enough.
+    /// Ends one step of a listing. Skips a member that does not answer, if the others are a majority.
     fn next_step(&mut self, member: u64, env: &Quorum) -> Answer {
         let answer = self.answers.pop();
         let (cursor, names) = match answer {
@@ -226,7 +228,8 @@ impl QuorumQuery {
             return Answer::List(Err(error));
         }
         if cursor.is_some_and(|cursor| cursor >> CURSOR_BITS != 0) {
-            let message = "a server's cursor is too large for a walk through several";
+            let message =
+                "the server's SCAN cursor is too large for a listing that spans several servers";
             return Answer::List(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         let is_last = member + 1 >= u64::try_from(env.members.len()).unwrap_or(u64::MAX);
@@ -236,12 +239,12 @@ impl QuorumQuery {
     }
 }
 
-/// Members are seven at the most.
+/// Returns the bit that stands for a member in a set of members. A quorum has at most seven.
 fn bit(at: usize) -> u8 {
     1 << at
 }
 
-/// Who has the lock at so many members.
+/// Returns the holder of the lock at a majority, if there is one.
 fn holder(mut seen: Vec<HolderInfo>, majority: usize) -> Option<HolderInfo> {
     let owners = seen.iter().map(|holder| holder.owner.clone());
     let of = |owner: &crate::Owner| seen.iter().filter(|other| other.owner == *owner).count();
@@ -262,7 +265,7 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     let holders = seen.iter().filter_map(|seen| seen.holder.clone());
     let holder = holder(holders.collect(), majority);
     let last_token = seen.iter().filter_map(|seen| seen.last_token).max();
-    // Each stands in line at several members, but perhaps not at all that answered.
+    // A waiter stands in line at several members, but maybe not at all members that answered.
     let longest = seen.into_iter().max_by_key(|seen| seen.waiting);
     let (waiting, line) = longest.map_or_else(Default::default, |seen| (seen.waiting, seen.line));
     Inspection {

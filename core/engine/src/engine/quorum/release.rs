@@ -1,4 +1,4 @@
-//! Giving a tenure back at all members.
+//! Releasing a tenure at all members.
 
 use super::Quorum;
 use super::calls::Asked;
@@ -13,11 +13,12 @@ use crate::protocol::{HalfId, LockKey};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// The releases that are under way.
+/// The pending releases.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct QuorumReleases(Table<HalfId, Box<QuorumRelease>>);
 
-/// A release that not enough members have confirmed yet. Each tries it until that or its expiry.
+/// A release that too few members have confirmed yet. Each member tries until it succeeds or the lease
+/// expires.
 #[derive(Debug)]
 pub(super) struct QuorumRelease {
     who: Who,
@@ -38,7 +39,7 @@ impl front::Releases for QuorumReleases {
         self.0.len()
     }
 
-    /// Its members have the timers.
+    /// The members have the timers.
     fn wake(&self, _: HalfId) -> Option<Timestamp> {
         None
     }
@@ -56,7 +57,7 @@ impl QuorumReleases {
         self.step(env, handles, id, |_| {});
     }
 
-    /// A member has given it back, or not.
+    /// Handles a member's reply to a release.
     pub(super) fn landed(
         &mut self,
         env: &mut Quorum,
@@ -66,7 +67,7 @@ impl QuorumReleases {
         self.step(env, handles, id, |release| release.landed(result));
     }
 
-    /// What a majority gave anew is not held any more, even if nobody has confirmed that.
+    /// Ends the releases of a lock that a majority has granted anew, even if no member has confirmed them.
     pub(super) fn end_those_of(&mut self, env: &mut Quorum, handles: &mut Handles, key: &LockKey) {
         let majority = env.members.majority();
         let releases = self.0.iter();
@@ -131,12 +132,12 @@ impl QuorumRelease {
         self.pending = self.pending.saturating_sub(1);
         match result {
             Err(error) if !error.is_not_held() => self.error = Some(error),
-            // What it does not have any more is free.
+            // A lease that the member no longer has is released, too.
             Ok(()) | Err(_) => self.free += 1,
         }
     }
 
-    /// Whether it is at its end; if so it was said.
+    /// Returns true if the release is finished, after reporting its end.
     fn ends(&mut self, env: &mut Quorum) -> bool {
         let majority = env.members.majority();
         let (answer, lost_by) = if self.free >= majority {

@@ -1,4 +1,4 @@
-//! A lock that a majority has given: whether enough members support it, and how others are won back.
+//! A held lease of a quorum: which members support it, and how it wins missing members back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,16 +23,17 @@ type Next = front::Next<Quorum>;
 pub(in crate::engine) struct Support {
     /// The time to live that the program asked for last.
     ttl: Duration,
-    /// How many members have no trouble with it, as far as the holder was told.
+    /// How many members have no trouble with the lease, as last reported to the holder.
     sound: usize,
-    /// Until when no member is missing that has only not let go of another lease, since that may end at once.
+    /// Until this time, a member that is still releasing another lease does not count as missing: it may
+    /// finish at once.
     settles: Timestamp,
-    /// When the members are asked whether they still have it, because one came late. Whoever lets go soon has no
-    /// use for that.
+    /// When to ask the members whether they still have the lease, because a member joined late. Delayed,
+    /// because a lease that is released soon does not need this.
     prove_at: Timestamp,
-    /// How often they were.
+    /// How many times the members were asked.
     rounds: u64,
-    /// How many have not said so.
+    /// How many members have not replied to that.
     proving: usize,
     /// The pace of asking members that do not have the lease, and the time until which none of them is asked.
     pace: Pace,
@@ -50,13 +51,13 @@ struct ManualRenewal {
 }
 
 impl Tenure<Support> {
-    /// One that a majority has, and that nobody shares yet.
+    /// Begins a tenure that a majority has granted. Returns `None` if it would end at once.
     pub(super) fn begin(env: &Quorum, lease: &Leased, token: FencingToken) -> Option<Self> {
         let majority = env.members.majority();
         let deadline = lease.votes.deadline(majority)?;
         let began = lease.votes.began(majority)?;
         let ends_at = deadline - lead(lease.who.spec.ttl);
-        // Others who asked at the same moment have given back by then what they got.
+        // By then, other lockers that asked at the same moment have given back what they got.
         let soon = env.cx.now + RETRY.0.min(lease.who.spec.ttl / 16);
         let is_settled = lease.votes.failures().count() > 0 || lease.who.spec.fixed;
         let kept = Support {
@@ -73,14 +74,14 @@ impl Tenure<Support> {
         (ends_at > env.cx.now).then(|| Self::new(token, (began, deadline), kept))
     }
 
-    /// When it asks again, or ends.
+    /// Returns when to ask members again, or when the tenure ends.
     pub(super) fn wake_at(&self, lease: &Leased) -> Timestamp {
         let asks_at = self.kept.asks_at(lease).min(self.kept.prove_at);
         self.ends_at(lease).min(asks_at)
     }
 
-    /// Somewhat before the deadline, as with one server. The holder counts on no more, even if a majority
-    /// has it for a little longer.
+    /// Returns when the tenure ends: a little before the deadline, as with one server, even if a majority has
+    /// the lease a little longer.
     fn ends_at(&self, lease: &Leased) -> Timestamp {
         self.deadline - lead(self.kept.shortest_ttl(lease))
     }
@@ -105,9 +106,9 @@ impl Tenure<Support> {
         self.judge(env, lease, LossReason::Expired)
     }
 
-    /// A member has it only now. Unless its token says that it was no part of a later lease by then, it counts when a
-    /// majority says that it has it still.
-    pub(super) fn comes_late(&mut self, env: &mut Quorum, lease: &mut Leased, at: usize) {
+    /// Handles a member that granted the lease only now, during the tenure. The claims on [`Late`] say when
+    /// it counts.
+    pub(super) fn joins_late(&mut self, env: &mut Quorum, lease: &mut Leased, at: usize) {
         let has = lease.votes.has_mut(at);
         let is_no_later = has.is_some_and(|has| has.token <= self.token);
         if is_no_later && !lease.who.spec.owner.is_reclaimable() {
@@ -118,7 +119,7 @@ impl Tenure<Support> {
                 since: self.kept.rounds + 1,
                 proven_by: BTreeSet::new(),
             });
-            // By a renewal, which a fixed lease has none of.
+            // Members are asked by a renewal, and fixed leases have none.
             if !lease.who.spec.fixed {
                 let soon = env.cx.now + lease.who.spec.ttl / 16;
                 self.kept.prove_at = self.kept.prove_at.min(soon);
@@ -126,11 +127,11 @@ impl Tenure<Support> {
         }
     }
 
-    /// Asks those that count whether they still have it.
+    /// Asks the members that count whether they still have the lease.
     fn ask_for_proof(&mut self, env: &mut Quorum, lease: &Leased) {
         self.kept.prove_at = Timestamp::NEVER;
         self.kept.rounds += 1;
-        // A renewal that is under way would not do: none of them has this floor.
+        // The unique floor makes this a renewal of its own; one that is under way would prove nothing.
         let floor = FencingToken::new(self.token.get().saturating_add(self.kept.rounds)).ok();
         for (at, _) in lease.votes.has() {
             let asked = Asked::Prove(lease.who.id(), self.kept.rounds);
@@ -140,7 +141,7 @@ impl Tenure<Support> {
         }
     }
 
-    /// What follows from the votes, and from the time.
+    /// Decides from the votes and the time whether the tenure goes on.
     pub(super) fn judge(&mut self, env: &mut Quorum, lease: &Leased, reason: LossReason) -> Next {
         let Some(deadline) = lease.votes.deadline(env.members.majority()) else {
             return Next::Lose(reason);
@@ -156,8 +157,8 @@ impl Tenure<Support> {
         Next::Stay
     }
 
-    /// With a bare majority it is lost by the next member that fails. And what a member took away that
-    /// the holder counts on ends sooner.
+    /// Warns the holder if the lease is at risk: only a bare majority supports it, so the next failing member
+    /// loses it, or the deadline became earlier because a member lost the lease.
     pub(super) fn tell_risk(&mut self, env: &mut Quorum, lease: &Leased, deadline: Timestamp) {
         let (majority, of) = (env.members.majority(), env.members.len());
         let sound = lease.votes.has();
@@ -168,7 +169,7 @@ impl Tenure<Support> {
         let before = std::mem::replace(&mut self.kept.sound, sound);
         let is_worse = sound <= majority && sound < before && !is_asked;
         if is_asked && sound < before {
-            // Its answer says which.
+            // Pending answers decide.
             self.kept.sound = before;
         }
         if !is_worse && deadline >= self.deadline {
@@ -181,7 +182,7 @@ impl Tenure<Support> {
         self.emit_at_risk(&mut env.cx, &lease.who, (error, sooner));
     }
 
-    /// A member has renewed it, or not.
+    /// Handles a member's reply to a renewal that the program asked for.
     pub(super) fn renewed(
         &mut self,
         env: &mut Quorum,
@@ -232,13 +233,13 @@ impl Keeping for Support {
 }
 
 impl Support {
-    /// The shortest time that a member's renewals may be for: the program may have asked for another one, and a
-    /// member that is asked for the lease again has the lock's own.
+    /// Returns the shortest time to live that a renewal at a member may have: the program's last one, or the
+    /// lock's own, which a member gets when it is asked for the lease again.
     fn shortest_ttl(&self, lease: &Leased) -> Duration {
         self.ttl.min(lease.who.spec.ttl)
     }
 
-    /// Those that do not have it are asked again: they may be back, or free by now.
+    /// Returns when to ask the members that lack the lease again. They may be reachable or free by then.
     fn asks_at(&self, lease: &Leased) -> Timestamp {
         let lacks = |vote: &Vote| match vote {
             Vote::Has(has) => has.late.is_some(),
@@ -252,10 +253,11 @@ impl Support {
         self.pace.next
     }
 
-    /// A member does not have it any more. It is only asked for it again when the others had the time to find
-    /// out that they do not have it either: a lease that was taken away everywhere must not go on.
+    /// Handles that a member lost the lease. The member is asked again only after the other members have had
+    /// time to find out whether they lost it too: a lease that was taken away everywhere must not go on.
     pub(super) fn rest(&mut self, now: Timestamp, lease: &Leased) {
-        // A member renews a third of the time to live after no more than that is left.
+        // A member renews one third of the time to live after its last renewal, when the whole time to live
+        // was left.
         let deadlines = lease.votes.has().map(|(_, has)| has.deadline);
         let since = deadlines.max().map_or(now, |last| now.max(last - self.ttl));
         let third = self.ttl.max(lease.who.spec.ttl) / 3;
@@ -263,8 +265,8 @@ impl Support {
         self.pace.next = self.pace.next.max(self.rests_until);
     }
 
-    /// A member votes again that does not have it, or not for certain. It is asked soon: as one of many that it is
-    /// asked for, in its turn, since all at once would be more than renewals ever are.
+    /// Schedules a request to a member that votes again and lacks the lease, or may lack it. With many
+    /// leases, each has its turn: all requests at once would be more load than renewals ever are.
     pub(super) fn ask_in_turn(
         &mut self,
         now: Timestamp,
@@ -279,7 +281,7 @@ impl Support {
         self.pace.next = (now + Duration::from_millis(after)).max(self.rests_until);
     }
 
-    /// One of them has answered.
+    /// Records that a member replied to the question whether it has the lease.
     pub(super) fn proved(&mut self) {
         self.proving = self.proving.saturating_sub(1);
     }

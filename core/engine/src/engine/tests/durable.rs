@@ -33,7 +33,7 @@ fn too_few_copies_are_reported_and_the_lock_is_given_back() {
         let call = host.acquire(OTHER, wait);
         let error = host.failure(call);
         assert_eq!(error.kind(), ErrorKind::NotReplicated);
-        let said = "the lock does not count: 1 of 2 replicas acknowledged it in time";
+        let said = "the lock is not durable: 1 of 2 replicas acknowledged it in time";
         assert_eq!(error.to_string(), said);
         assert_eq!(host.ops(), ["acquire", "release"]);
         assert!(host.told().is_empty() && !host.is_taken(OTHER));

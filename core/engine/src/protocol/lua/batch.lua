@@ -1,14 +1,16 @@
--- The loop over the batch: see the top of the script.
+-- The loop over the operations of the batch; see prelude.lua.
 
 local reply, rest
--- When a lease expires that begins now, for this time to live: nearly always that of the one before.
+-- The expiry of a lease that starts now with the time to live `ttl`. Cached, because most operations of a
+-- batch have the same time to live.
 local ttl, expires, expires_digits
--- The step of the clock, in digits, for tokens to be compared with.
+-- The current step of the clock, as the leading digits of a token.
 local step
 local k = 1
 for i = 2, #ARGV do
   local op, key = ARGV[i], KEYS[k]
-  -- What a common case leaves to the rest; or its own part of the reply, behind the time.
+  -- `seen` is what a common case passes to the rest, or nil if it did everything. `other` is its part of the
+  -- reply, after the time.
   local letter, seen, other, keys = sub(op, 1, 1), nil, nil, nil
   --> the common operations
   else

@@ -1,5 +1,5 @@
--- Hands the lock, which was just deleted, to the first in line, as `line.serve` does in the rest: to it
--- is left what is not alive, or whose token or key is not as is common.
+-- Hands the lock, whose tenure was just deleted, to the first waiter, as `line.serve` does in the rest.
+-- Leaves a waiter to the rest if it is dead, or if its token or key needs more than the common case.
 local queue = KEYS[k + 1]
 local first = run('ZRANGEBYSCORE', queue, 'LEAST_ARRIVAL', '+inf', 'LIMIT', '0', '1')
 local member = first[1]

@@ -1,5 +1,5 @@
--- Takes a place in line, or confirms it. The line is as it should be if each claim in it counts as alive
--- and came before now; any other is left to the rest, by a place of nil.
+-- Takes a place in line, or confirms it. Handles only a line in which every claim counts as alive and arrived
+-- before now. Otherwise `place` is nil, which leaves the operation to the rest.
 local queue, member = KEYS[k + 1], sub(op, OP_TTL, OP_REST - 1) .. sub(op, ACQUIRE_CLAIM)
 local members, alive = run('ZCARD', queue), 0
 if members ~= 0 then

@@ -1,4 +1,4 @@
-//! Acquire.
+//! The `Acquire` operation.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,36 +12,39 @@ use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// Takes the lock if it is free, this lease's already, or has the tenure that it may reclaim.
+/// Takes the lock if it is free, if this lease already has it, or if the claim may reclaim its current
+/// tenure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acquire {
     /// The lock's keys.
     pub key: LockKey,
-    /// Who asks.
+    /// The claim that asks for the lock.
     pub claim: Claim,
-    /// Whether it takes a place in line, or confirms it, if the lock is not free.
+    /// True if the claim takes a place in line, or confirms it, if the lock is not free.
     pub waits: bool,
-    /// Whether it takes the lock over from its own owner at another client.
+    /// The tenure of its own owner at another client that the claim may take over, or the token that it
+    /// proposes.
     pub reclaims: Reclaim,
 }
 
-/// What an acquisition may take over from its own owner at another client. It names the tenure, so
-/// that one that comes late, or twice, never takes over a tenure that began after it was asked for.
+/// How an acquisition treats a lock that its own owner holds at another client, or the token that it
+/// proposes. A takeover names the tenure: so a late or repeated request never takes over a tenure that began
+/// after it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reclaim {
-    /// Nothing yet; the reply names what it could take over.
+    /// Takes over nothing yet. The reply names the tenure that could be reclaimed.
     Ask,
-    /// This tenure, and no other.
+    /// Takes over this tenure, and no other.
     From(FencingToken),
-    /// Nothing: it found the lock taken by somebody else.
+    /// Takes over nothing: an earlier reply said that somebody else has the lock.
     Never,
-    /// Nothing. If the lock is free it is to have this token, or what is next to its last if that is as
-    /// great; unless the token is far from the server's clock, which counts then, as ever. So servers of a
-    /// quorum agree, which have clocks of their own.
+    /// Takes over nothing, and proposes a token for a free lock. The lock gets this token, or the successor
+    /// of the last token if that is not smaller. A proposal that is far from the server's clock is ignored.
+    /// So the servers of a quorum, whose clocks differ, give out equal tokens.
     Propose(FencingToken),
 }
 
-/// In the place of a token.
+/// Stands in the place of a token to ask which tenure could be reclaimed.
 const ASK: &str = "????????????????";
 
 impl Operation for Acquire {

@@ -1,5 +1,5 @@
--- What acquire.lua leaves to here: the lock is held, or somebody waits for it, or its key is not kept
--- as is common.
+-- The cases of an acquisition that acquire.lua does not cover: the lock is held, somebody waits for it, or
+-- its key needs another expiry.
 local function acquire(k, op, seen)
   local letter, token = sub(op, 1, 1), nil
   if letter == 'p' or letter == 'P' then
@@ -8,7 +8,7 @@ local function acquire(k, op, seen)
   local key, queue = KEYS[k], KEYS[k + 1]
   local lease = sub(op, ACQUIRE_LEASE, ACQUIRE_CLIENT - 1)
   if type(seen) == 'table' and seen.err then
-    -- It may be set, and have failed only then.
+    -- The tenure may have been stored before a later command failed.
     run('HDEL', key, lease .. (token or now_digits))
     fail(seen.err, key)
   end
@@ -19,7 +19,7 @@ local function acquire(k, op, seen)
     local retention = tonumber(sub(op, ACQUIRE_RETENTION, ACQUIRE_LEASE - 1))
     return { 'held', sub(state.field, FIELD_TOKEN), lock.extend(key, state, tonumber(ttl), retention) }
   elseif state.is_held then
-    -- Kind and label are one text at the end of both.
+    -- Kind and label stand together at the end of the operation's text and of the stored value.
     local owner, reclaims = sub(op, ACQUIRE_OWNER), sub(op, ACQUIRE_RECLAIMS, ACQUIRE_CLAIM - 1)
     if sub(owner, 1, 1) == 'r' and sub(state.value, VALUE_KIND) == owner
       and lock.client(state) ~= sub(op, ACQUIRE_CLIENT, ACQUIRE_OWNER - 1) then
@@ -32,12 +32,12 @@ local function acquire(k, op, seen)
   else
     first = line.first(queue)
     if first == false then
-      -- Somebody behind the dead may be alive and must not be overtaken: the lock stays free.
+      -- A waiter behind the dead ones may be alive and must not be overtaken: the lock stays free.
       return { 'busy', tostring(now_ms), '0' }
     end
     takes = not first or first == member
     if first then
-      -- So that Redis does the rest even when memory is full: see `line.serve`.
+      -- A first deletion lets Redis write the rest even when memory is full: see `line.serve`.
       lock.clear(key, state)
     end
   end
@@ -50,7 +50,7 @@ local function acquire(k, op, seen)
       publish(key, client, 'superseded', former, sub(superseded, FIELD_TOKEN))
     end
     if superseded or first then
-      -- The lock is taken, and the reply says so even if the line's key holds something else.
+      -- The lock is taken, and the reply must say so even if the line's key holds something else.
       pcall(line.leave, queue, member)
     end
     return { 'held', token, expires }

@@ -1,4 +1,4 @@
-//! Enter.
+//! The `Enter` operation.
 
 use std::time::Duration;
 
@@ -11,46 +11,46 @@ use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 
-/// Asks a server of a quorum in which [incarnation](Incarnation) it is, or checks that it is still the
-/// same.
+/// Asks a server of a quorum for its [incarnation](Incarnation), or checks that the incarnation has not
+/// changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Enter {
-    /// Where the server has the mark of it: [`LockKey::mark`].
+    /// The key where the server stores its incarnation: [`LockKey::mark`].
     pub key: LockKey,
-    /// The one that it is to be still; or the one to begin, if there is none.
+    /// The incarnation that the server must still be in, or the one to begin if it has none.
     pub incarnation: Incarnation,
-    /// What is said to enter. Without it that is only checked: if it is another one, this and what stands
-    /// behind it in the batch is not done, and every reply is [`Reply::Forgot`].
+    /// The locker's own data, to enter. Without it, this only checks the incarnation. If that has changed,
+    /// this operation and those after it in the batch do nothing, and every reply is [`Reply::Forgot`].
     pub terms: Option<Terms>,
 }
 
-/// What a server of a quorum is to keep.
+/// Data that a locker gives to a server of a quorum to store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// The longest time to live that this locker may ask for. A server that may vote keeps what it was told before;
-    /// if that is another, it does nothing with the rest.
+    /// The longest time to live that this locker may ask for. A server that may vote keeps the value that it
+    /// has. If that differs from this one, it ignores all of these terms.
     pub longest: Duration,
-    /// Incarnations of all servers of the quorum that may vote. Too many take the place of those that were told
-    /// longest ago.
+    /// Incarnations of any servers of the quorum that may vote. If there are too many, the server drops those
+    /// that were reported longest ago.
     pub remember: Vec<Incarnation>,
-    /// Incarnations that may not vote yet: the server measures from now on how long that is.
+    /// Incarnations in quarantine. The server measures how long ago each was first reported.
     pub watch: Vec<Incarnation>,
-    /// Those that are over.
+    /// Incarnations that have ended.
     pub forget: Vec<Incarnation>,
 }
 
-/// What a server of a quorum says of itself.
+/// A server's reply to [`Enter`]: its own incarnation and the others that it knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entered {
-    /// In which incarnation it is.
+    /// The server's current incarnation.
     pub incarnation: Incarnation,
-    /// For how long that has been.
+    /// The age of that incarnation.
     pub age: Duration,
-    /// The longest time to live that lockers may ask for.
+    /// The longest time to live that lockers of this quorum may ask for.
     pub longest: Duration,
-    /// The incarnations that it knows, in order: those that may vote, or might once.
+    /// The incarnations that may vote, or might once, in ascending order.
     pub known: Vec<Incarnation>,
-    /// The incarnations that it watches, in order, and for how long it has.
+    /// The incarnations in quarantine, in ascending order, and how long the server has watched each.
     pub watched: Vec<(Incarnation, Duration)>,
 }
 
@@ -115,7 +115,7 @@ impl Operation for Enter {
         status: &str,
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
-        // A page in a browser must not load what reads this, unless it has quorums.
+        // Without this test, a browser page would load the parser even if it has no quorums.
         if !cfg!(feature = "quorum") || status != "entered" || self.terms.is_none() {
             return Err(unexpected());
         }

@@ -1,4 +1,5 @@
--- What enter.lua leaves to here: to enter.
+-- Enters a server of a quorum, which enter.lua does not cover: notes what the locker knows, and returns the
+-- server's state.
 local function enter(k, op)
   local key = KEYS[k]
   local fields, mark = call('HGETALL', key), {}
@@ -25,7 +26,7 @@ local function enter(k, op)
       mark['k' .. name], mark['w' .. name] = nil, nil
     end
     if what ~= '-' and not mark[kind .. name] then
-      -- Too many take the place of those that were noted longest ago.
+      -- When there are too many, the one noted longest ago is dropped.
       local count, oldest = 0, nil
       for field, noted in pairs(mark) do
         if #field == 1 + LEASE_LENGTH and sub(field, 1, 1) == kind then

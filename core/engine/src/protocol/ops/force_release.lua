@@ -1,4 +1,5 @@
--- Frees the lock, for the next in line, if this tenure has it, whoever that is; the holder gets a push.
+-- Frees the lock for the next waiter if the tenure with this token has it, even if another client holds it.
+-- The holder gets a push.
 --
 -- keys   lock, line
 -- text   token
@@ -16,9 +17,10 @@ local function force_release(k, op)
   if token ~= sub(op, OP_REST) then
     return { 'taken' }
   end
-  -- Deletes nothing, and fails where `line.serve` would: nobody is told of a release that Redis refuses.
+  -- Deletes nothing, but fails if `line.serve` would: the holder must not be told of a release that Redis
+  -- refuses.
   call('HDEL', key, '')
-  -- Before the lock changes: whoever tracks the key would otherwise hear of the change before its reason.
+  -- The push comes before the change, so that a client that tracks the key learns the reason first.
   publish(key, client, 'revoked', lease, token)
   line.serve(k, state)
   return { 'released' }

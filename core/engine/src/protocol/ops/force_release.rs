@@ -1,4 +1,4 @@
-//! Force-release.
+//! The `ForceRelease` operation.
 
 use super::{Form, Lua, Operation};
 use crate::error::Error;
@@ -7,13 +7,13 @@ use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::token::FencingToken;
 
-/// Frees the lock for the next in line if this tenure has it, whoever that is; the holder gets a
-/// push.
+/// Frees the lock for the next waiter if the tenure with this token has it, even if another client holds it.
+/// The holder gets a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForceRelease {
     /// The lock's keys.
     pub key: LockKey,
-    /// The tenure that is meant: a command that runs twice must not hit the next one.
+    /// The tenure to end. A command that runs twice must not hit the next tenure.
     pub token: FencingToken,
 }
 

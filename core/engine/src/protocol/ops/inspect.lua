@@ -1,11 +1,11 @@
--- Tells who has the lock and who waits for it. It changes nothing.
+-- Returns the holder of the lock and its waiters. Changes nothing.
 --
 -- keys   lock, line
--- text   how many places of the line to look at
+-- text   how many places of the line to read
 -- reply  held, token, expiry (ms), kind, label, waiting…
 --        free, last token (0 if none is remembered), waiting…
---        where waiting… is how many wait and are alive, how many of them are named, and for each of
---        these, in order: its kind, its label, when it came (microseconds)
+--        where waiting… is the number of live waiters, the number of waiters that are named, and for each named
+--        waiter, in order: kind, label, arrival (microseconds)
 local function inspect(k, op)
   local queue, places = KEYS[k + 1], tonumber(sub(op, OP_REST))
   local state = lock.read(KEYS[k])

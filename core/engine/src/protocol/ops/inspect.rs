@@ -1,4 +1,4 @@
-//! Inspect.
+//! The `Inspect` operation.
 
 use super::{Form, Lua, Operation};
 use crate::error::Error;
@@ -9,27 +9,27 @@ use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// Tells who has the lock, and who waits for it.
+/// Asks for the holder of a lock and its waiters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inspect {
     /// The lock's keys.
     pub key: LockKey,
 }
 
-/// What an inspection saw.
+/// The state of a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inspected {
-    /// Who has the lock, if anybody has.
+    /// The holder, if there is one.
     pub holder: Option<Holder>,
-    /// The last token of the name that is remembered.
+    /// The last token of the name, if the server remembers it.
     pub last_token: Option<FencingToken>,
-    /// How many wait.
+    /// The number of live waiters.
     pub waiting: u32,
-    /// Those who are alive among the first [`Inspect::MOST_NAMED`] places, in order.
+    /// The live waiters among the first [`Inspect::MOST_NAMED`] places, in order.
     pub line: Vec<Waiter>,
 }
 
-/// Who has a lock, as the store knows it.
+/// The holder of a lock, as the store knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// The holder's token.
@@ -40,21 +40,21 @@ pub struct Holder {
     pub owner: Owner,
 }
 
-/// Who waits for a lock, as the store knows it.
+/// A waiter for a lock, as the store knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
-    /// Its owner or label.
+    /// The waiter's owner or label.
     pub owner: Owner,
-    /// When it came.
+    /// When the waiter joined the line.
     pub since: ServerTime,
 }
 
 impl Inspect {
-    /// How many of those who wait an inspection names.
+    /// How many places of the line an inspection reads.
     pub const MOST_NAMED: usize = 100;
 }
 
-/// How many digits the number of places has.
+/// The number of digits of the number of places.
 const PLACES_LENGTH: usize = 3;
 
 impl Operation for Inspect {

@@ -1,4 +1,4 @@
--- One step of a walk over the locks that are held. It reads the keys that it finds.
+-- Lists some of the held locks: one step of a SCAN. Reads the keys that it finds.
 --
 -- keys   none
 -- text   cursor (0 to begin), pattern of the lock keys
@@ -10,7 +10,7 @@ local function list(_, op)
   local step = checked(scan, '')
   local fields = { 'listed', step[1] }
   for _, key in ipairs(step[2]) do
-    -- Most are only remembered; and some may be no locks.
+    -- Most keys only remember a token, and some hashes may not be locks.
     local is_lock, state = pcall(lock.read, key)
     if is_lock and state.is_held then
       fields[#fields + 1] = key

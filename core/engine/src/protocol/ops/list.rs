@@ -1,4 +1,4 @@
-//! List.
+//! The `List` operation.
 
 use super::{Form, Lua, Operation};
 use crate::error::Error;
@@ -8,12 +8,12 @@ use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
 
-/// One step of a walk over the locks that are held.
+/// Lists some of the held locks: one step of a `SCAN`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct List {
-    /// Which of them.
+    /// Selects the names to list.
     pub pattern: Pattern,
-    /// Where the last step ended; 0 to begin.
+    /// The cursor that the last step returned; 0 to begin.
     pub cursor: u64,
 }
 
@@ -49,7 +49,7 @@ impl Operation for List {
         match status {
             "listed" => Ok(Reply::Listed {
                 cursor: Some(fields.number()?).filter(|cursor| *cursor != 0),
-                // Keys that are not of a name's lock are somebody else's.
+                // Other hashes in the namespace that match the glob are not locks.
                 names: fields
                     .rest_as_text()
                     .filter_map(|key| self.pattern.name_of(key))

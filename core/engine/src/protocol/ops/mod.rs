@@ -1,11 +1,11 @@
-//! The operations. Each is one file here, `NAME.rs`: its struct, its keys and text, and which
-//! replies it takes; with its Lua beside it, `NAME.lua`. One with a common case has the statements of
-//! that there, and all else in `NAME_rest.lua`.
+//! The operations of the protocol. Each has a file `NAME.rs` with its struct, its keys and text, and the
+//! replies it accepts. Its Lua is beside it in `NAME.lua`. If an operation has a common case, `NAME.lua` has
+//! only the statements of that, and `NAME_rest.lua` has all other cases.
 //!
-//! A new operation is these files and its line in the list below, and `mod`. From that list come
-//! [`Command`], what this crate does with one, and how the script finds it. What is left are its
-//! replies, if it has new ones, in [`Reply`], and the operation in the model,
-//! [`MemoryServer`](crate::MemoryServer), which does not compile without.
+//! To add an operation, write these files, its `mod` line, and its entry in the list below. [`Command`], its
+//! handling in this crate, and the script's dispatch are generated from the list. Add its replies, if they
+//! are new, to [`Reply`], and the operation to the model, [`MemoryServer`](crate::MemoryServer), which does
+//! not compile without it.
 
 mod acquire;
 mod enter;
@@ -27,52 +27,52 @@ pub use acquire::Reclaim;
 pub use enter::{Entered, Terms};
 pub use inspect::{Holder, Inspected, Waiter};
 
-/// A command with the moment, on the server's clock, past which it must do nothing.
+/// A command and the time, on the server's clock, after which it must do nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Op {
-    /// What to do.
+    /// The command to execute.
     pub command: Command,
-    /// The server refuses to act later than this; of a batch, than the earliest.
+    /// The server refuses to act later than this. In a batch, the earliest of these times counts for all.
     pub not_after: ServerTime,
 }
 
-/// What an operation has to say for itself.
+/// How an operation is encoded and its reply decoded.
 pub(super) trait Operation {
     const FORM: Form;
     const LUA: Lua;
 
-    /// The keys of the lock that it is about; `None` if it is not about one.
+    /// Returns the keys of the lock that the operation is about, or `None` if it is not about one.
     fn key(&self) -> Option<&LockKey>;
 
-    /// Whether it is what the script does without its rest, if all goes well.
+    /// Returns true if the script's common case can execute this operation.
     fn is_common(&self) -> bool {
         false
     }
 
-    /// Which of its letters it has.
+    /// Returns the letter for this operation, one of [`Form::letters`].
     fn letter(&self) -> u8 {
         Self::FORM.letters[0]
     }
 
-    /// For how long it is to have the lock, if it is about that.
+    /// Returns the time to live that the operation asks for, or zero if it asks for none.
     fn ttl(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Writes what is behind its letter and its time to live, as the head of its Lua says.
+    /// Writes the parts after the letter and the time to live, as the header of its Lua file lists them.
     fn write(&self, text: &mut Writer<'_>);
 
-    /// About how many bytes its texts have.
+    /// Returns about how many bytes the variable-length parts have.
     fn text_size(&self) -> usize {
         0
     }
 
-    /// What the reply is if it is the common one.
+    /// Returns the reply that a common outcome at this server time stands for.
     fn common_reply(&self, _: Option<ServerTime>) -> Result<Reply, Error> {
         Err(unexpected())
     }
 
-    /// Reads the reply that begins with this status, unless it is one that any operation may get.
+    /// Reads the reply that begins with `status`. The caller handles statuses that any operation may get.
     fn reply<F: AsRef<[u8]>>(
         &self,
         status: &str,
@@ -80,22 +80,23 @@ pub(super) trait Operation {
     ) -> Result<Reply, Error>;
 }
 
-/// How an operation is called and how much belongs to it, on the wire and in the script.
+/// The name, letters and keys of an operation, for the wire and the script.
 pub(super) struct Form {
-    /// Its name, which in Lua is that of its function.
+    /// The operation's name, which is also the name of its Lua function.
     pub(super) name: &'static str,
-    /// What its text begins with: one of these capital letters, or the small one of it for the common case.
+    /// The capital letters that its text may begin with. The lower-case form of a letter requests the common
+    /// case.
     pub(super) letters: &'static [u8],
-    /// The suffixes of its keys.
+    /// The suffixes of the operation's keys.
     pub(super) keys: &'static [&'static str],
 }
 
-/// The Lua of an operation. It is apart from its form, because nothing but the script may have it:
-/// it would be in every program once more, with its comments.
+/// The Lua of an operation. It is not part of [`Form`], because only the script's assembly may refer to it:
+/// otherwise every program would contain the sources once more, with comments.
 pub(super) struct Lua {
-    /// The statements of its common case, if it has one.
+    /// The statements of the common case, if there is one.
     pub(super) common: Option<&'static str>,
-    /// The function that is only made when it is needed: for all else.
+    /// The Lua function for all other cases, which the script defines only when needed.
     pub(super) rest: &'static str,
 }
 
@@ -103,7 +104,7 @@ macro_rules! operations {
     ($($file:ident::$name:ident,)*) => {
         $(pub use $file::$name;)*
 
-        /// One operation of the protocol, of which a batch is made.
+        /// One operation of the protocol; a batch consists of these.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub enum Command {
             $(#[doc = concat!("See [`", stringify!($name), "`].")] $name($name),)*
@@ -112,7 +113,7 @@ macro_rules! operations {
         pub(super) const OPERATIONS: &[(Form, Lua)] = &[$(($name::FORM, $name::LUA),)*];
 
         impl Command {
-            /// The keys of the lock that the command is about; `None` if it is not about one.
+            /// Returns the keys of the lock that the command is about, or `None` if it is not about one.
             pub fn key(&self) -> Option<&LockKey> {
                 match self { $(Self::$name(operation) => operation.key(),)* }
             }
@@ -144,7 +145,7 @@ macro_rules! operations {
     };
 }
 
-// In the order in which the script looks for them: most are renewals.
+// In the order in which the script tests the letters: most operations are renewals.
 operations! {
     renew::Renew,
     acquire::Acquire,
@@ -167,18 +168,18 @@ fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {
     operation.write(text);
 }
 
-/// When a lease expires that begins at this time of the server.
+/// Returns the expiry of a lease that begins at this time of the server.
 fn expiry(time: ServerTime, ttl: Duration) -> ServerTime {
     ServerTime::from_millis(time.millis()) + Duration::from_millis(in_parts(ttl, MILLIS))
 }
 
 impl Command {
-    /// About how many bytes it takes to send.
+    /// Returns about how many bytes the command takes on the wire.
     pub(crate) fn size(&self) -> usize {
         let keys = self.form().keys.len();
         WORDS + self.text_size() + keys * self.key().map_or(0, LockKey::size)
     }
 }
 
-/// About how many bytes the numbers and ids of a command have, or those of a claim.
+/// About how many bytes the fixed-length parts of a command, or of a claim, take.
 const WORDS: usize = 128;

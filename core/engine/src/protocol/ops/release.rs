@@ -1,4 +1,4 @@
-//! Release.
+//! The `Release` operation.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// Frees the lock if it is this lease's, for the next in line; else the claim leaves the line.
+/// Frees the lock for the next waiter if this lease has it; otherwise removes the claim from the line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Release {
     /// The lock's keys.
     pub key: LockKey,
-    /// Whose lease or place in line ends.
+    /// The claim whose lease or place in line ends.
     pub claim: Claim,
-    /// The token of its tenure, if it is known. It makes it faster, and changes nothing else.
+    /// The token of the lease, if it is known. It makes the release faster and changes nothing else.
     pub token: Option<FencingToken>,
 }
 

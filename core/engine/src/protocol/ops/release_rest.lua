@@ -1,9 +1,10 @@
--- What release.lua leaves to here: somebody may wait, or the lock is not this tenure's.
+-- The cases of a release that release.lua does not cover: somebody may wait, or this tenure does not have the
+-- lock.
 local function release(k, op, deleted)
   local key = KEYS[k]
   checked(deleted, key)
   local state = lock.read(key)
-  -- Three are the tenure, and the two that say that somebody waits.
+  -- Three deleted fields are the tenure and both flags.
   if deleted == 3 or lock.lease(state) == sub(op, RELEASE_FIELD, RELEASE_TOKEN - 1) then
     local client = sub(op, RELEASE_CLIENT, RELEASE_CLIENT + CLIENT_LENGTH - 1)
     return line.serve(k, state, client) or { 'released' }

@@ -1,4 +1,4 @@
-//! Renew.
+//! The `Renew` operation.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// Extends the lock if it is still this lease's.
+/// Extends the lock if this tenure still has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Renew {
     /// The lock's keys.
     pub key: LockKey,
     /// The lease to extend.
     pub lease: LeaseId,
-    /// The tenure to extend: a late command may have taken the lock for this lease again.
+    /// The tenure's token. The lease ID alone does not suffice: a late command may have taken the lock for
+    /// this lease again.
     pub token: FencingToken,
-    /// How the token was made, and how long it is remembered.
+    /// How the token was counted, and how long the counter is kept.
     pub counter: Counter,
-    /// The new time to live, from now.
+    /// The new time to live, counted from now.
     pub ttl: Duration,
-    /// What the last token of the name is raised to, unless it is as high; the tenure keeps its own.
-    /// Nothing is raised if the lock is not this lease's any more.
+    /// Raises the last token of the name to this, unless it is already as high. The tenure keeps its own
+    /// token. Nothing is raised if the tenure has lost the lock.
     pub floor: Option<FencingToken>,
 }
 

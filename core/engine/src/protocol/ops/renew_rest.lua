@@ -1,5 +1,5 @@
--- What renew.lua leaves to here: the tenure is over, lasts longer anyway, its key is not kept as is
--- common, or there is a floor.
+-- The cases of a renewal that renew.lua does not cover: the tenure has ended or already lasts longer, its key
+-- needs another expiry, or there is a floor.
 local function renew(k, op, seen)
   local key = KEYS[k]
   checked(seen, key)
@@ -11,8 +11,8 @@ local function renew(k, op, seen)
   end
   local floor = sub(op, RENEW_FLOOR)
   if floor ~= '' and tonumber(floor) > (state.last or 0) then
-    -- By the mark whoever takes the lock next sets the key's expiry. The deletion is for when memory is
-    -- full: see `lock.clear`.
+    -- The + makes the next acquisition set the key's expiry. Deleting first lets Redis write even when memory
+    -- is full: see `lock.clear`.
     call('HDEL', key, '')
     call('HSET', key, 't', floor .. '+')
   end

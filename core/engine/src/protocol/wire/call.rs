@@ -1,22 +1,22 @@
-//! From commands to the script's keys and arguments.
+//! Encodes commands as the script's keys and arguments.
 
 use super::text::Writer;
 use crate::protocol::key::LockKey;
 use crate::protocol::limits::TOKEN_LENGTH;
 use crate::protocol::ops::{Command, Op};
 
-/// The keys and arguments of one call of the [script](crate::protocol::SCRIPT), all in one piece of memory:
-/// a batch may have some hundred of them.
+/// The keys and arguments of one call of the [script](crate::protocol::SCRIPT). They share one buffer,
+/// because a batch may have hundreds of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScriptCall {
     text: Vec<u8>,
-    /// Where in the text each ends, keys first.
+    /// Where each key and argument ends in the text, keys first.
     ends: Vec<usize>,
     keys: usize,
 }
 
-/// Encodes a batch, which does nothing past the earliest `not_after` in it, unless it is of releases
-/// alone: these do no harm however late. An empty one only asks for the server's time.
+/// Encodes a batch. The server does nothing past the earliest `not_after` in it, unless all operations are
+/// releases, which are harmless however late they run. An empty batch only asks for the server's time.
 pub fn encode(batch: &[Op]) -> ScriptCall {
     let mut call = ScriptCall {
         text: Vec::with_capacity(batch.iter().map(|op| op.command.size()).sum()),
@@ -43,30 +43,30 @@ pub fn encode(batch: &[Op]) -> ScriptCall {
     call
 }
 
-/// Whether it asks for nothing that depends on the time: a release frees what is its own lease's, and
-/// nobody uses a lease id again.
+/// Returns true if no operation of the batch depends on the time: all are releases. A release frees only its
+/// own lease's lock, and no lease ID is used twice.
 pub(crate) fn is_timeless(batch: &[Op]) -> bool {
     let is_release = |op: &Op| matches!(op.command, Command::Release(_));
     !batch.is_empty() && batch.iter().all(is_release)
 }
 
 impl ScriptCall {
-    /// `KEYS`.
+    /// Returns `KEYS`.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
         self.range(0, self.keys).map(text)
     }
 
-    /// `ARGV`.
+    /// Returns `ARGV`.
     pub fn args(&self) -> impl ExactSizeIterator<Item = &str> {
         self.range(self.keys, self.ends.len()).map(text)
     }
 
-    /// `KEYS` and then `ARGV`, as bytes: that costs nothing.
+    /// Returns `KEYS` and then `ARGV` as bytes, without a UTF-8 check.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.range(0, self.ends.len())
     }
 
-    /// The text of all keys and arguments, where in it each ends, and how many of them are keys.
+    /// Returns the text of all keys and arguments, where in it each ends, and how many of them are keys.
     pub fn into_parts(self) -> (Vec<u8>, Vec<usize>, usize) {
         (self.text, self.ends, self.keys)
     }
@@ -87,7 +87,7 @@ impl ScriptCall {
     }
 }
 
-/// All that a call is made of is text.
+/// Returns a key or argument as text. All of them are UTF-8.
 fn text(part: &[u8]) -> &str {
     str::from_utf8(part).unwrap_or_default()
 }

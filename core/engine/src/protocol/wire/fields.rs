@@ -1,5 +1,5 @@
-//! The fields of a reply. What comes from a server is not trusted: anything that is not exactly of
-//! the expected form is an error, never a guess.
+//! Parses the fields of a reply. Servers are not trusted: anything that is not exactly of the expected form
+//! is an error, never a guess.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::protocol::limits::{LEASE_LENGTH, MOST_KNOWN, TOKEN_LENGTH};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// The fields that are still to be read.
+/// The fields of a reply that are still unread.
 pub(in crate::protocol) struct Fields<'a, F> {
     pub(super) rest: &'a [F],
 }
@@ -27,10 +27,10 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         std::str::from_utf8(self.bytes()?).map_err(|_| unexpected())
     }
 
-    /// Of what is no UTF-8, what is ASCII.
+    /// Reads a field as text. If it is not UTF-8, keeps only ASCII and replaces other bytes.
     pub(in crate::protocol) fn lossy(&mut self) -> Result<String, Error> {
         let bytes = self.bytes()?;
-        // Not by `from_utf8_lossy`: a browser would load a kilobyte for what nobody of ours sends.
+        // `from_utf8_lossy` would add a kilobyte to the browser build, for texts that our script never sends.
         let ascii = |byte: &u8| {
             if byte.is_ascii() {
                 char::from(*byte)
@@ -48,8 +48,9 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         digits::plain(self.text()?).ok_or_else(unexpected)
     }
 
-    /// The server's time in microseconds, which has as many digits as a token from 2001 to 2286; `0` stands for none. No other
-    /// number is taken for a time: it would say that all operations of a batch succeeded.
+    /// Reads the server's time in microseconds, or `None` for `0`. The time has as many digits as a token
+    /// from 2001 to 2286. Any other number is an error, because a time alone means that all operations of a
+    /// batch succeeded.
     pub(super) fn time(&mut self) -> Result<Option<ServerTime>, Error> {
         let text = self.text()?;
         match (text, text.len()) {
@@ -67,11 +68,11 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
     }
 
     pub(in crate::protocol) fn token(&mut self) -> Result<FencingToken, Error> {
-        // It may have leading zeros.
+        // Tokens may have leading zeros.
         FencingToken::new(self.number()?).map_err(|_| unexpected())
     }
 
-    /// `0` stands for none.
+    /// Reads a token, or `None` for `0`.
     pub(in crate::protocol) fn token_or_none(&mut self) -> Result<Option<FencingToken>, Error> {
         if let Some((first, rest)) = self.rest.split_first()
             && first.as_ref() == b"0"
@@ -105,7 +106,8 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         read_incarnation(self.text()?)
     }
 
-    /// All the rest, in order; they are few. Those of the second kind have their age behind them.
+    /// Reads all other fields as incarnations, at most a few hundred. Those with an age after them are
+    /// watched.
     pub(in crate::protocol) fn rest_as_incarnations(&mut self) -> Result<KnownAndWatched, Error> {
         let (mut known, mut watched) = (Vec::new(), Vec::new());
         while !self.rest.is_empty() && known.len() + watched.len() < 2 * MOST_KNOWN {
@@ -122,7 +124,7 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         Ok((known, watched))
     }
 
-    /// All the rest, but for what is no text.
+    /// Returns all other fields, except those that are not UTF-8.
     pub(in crate::protocol) fn rest_as_text(
         &mut self,
     ) -> impl Iterator<Item = &'a str> + use<'a, F> {
@@ -137,8 +139,8 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         Ok(Fields { rest: own })
     }
 
-    /// Which operation of a batch the next fields are of, from this place on; nothing if there are no
-    /// more.
+    /// Returns the index of the operation that the next fields are about, or `None` at the end. It must be at
+    /// least `from`.
     pub(super) fn next_other(&mut self, from: usize, count: usize) -> Result<Option<usize>, Error> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -160,7 +162,7 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
 
 type KnownAndWatched = (Vec<Incarnation>, Vec<(Incarnation, Duration)>);
 
-/// Puts one in its place.
+/// Inserts an item into a sorted list, unless it is there already.
 fn insert<T: Ord>(all: &mut Vec<T>, one: T) {
     if let Err(place) = all.binary_search(&one) {
         all.insert(place, one);
@@ -175,7 +177,7 @@ fn read_incarnation(text: &str) -> Result<Incarnation, Error> {
 pub(in crate::protocol) fn unexpected() -> Error {
     Error::new(
         ErrorKind::Store,
-        "the server's answer to the lock script is not of the expected form; is there a proxy or \
+        "the server's reply to the lock script is malformed; is there a proxy or \
          an incompatible server in between?",
     )
 }

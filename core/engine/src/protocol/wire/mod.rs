@@ -1,4 +1,4 @@
-//! What goes to the script, and what comes back.
+//! Encodes calls of the script and decodes its replies.
 
 mod call;
 mod fields;
@@ -17,8 +17,7 @@ pub(crate) use serve::{read_call, write_reply};
 pub(super) use fields::{Fields, unexpected};
 pub(super) use text::Writer;
 
-/// Decodes what the script returned, its reply to `batch`: a list of strings, or one string as a list
-/// of one.
+/// Decodes the script's reply to `batch`: a list of strings, or one string as a list of one.
 pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
     let mut fields = Fields { rest: answer };
     let time = fields.time()?;
@@ -39,14 +38,15 @@ pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, 
             continue;
         }
         let count = usize::try_from(fields.number()?).map_err(|_| unexpected())?;
-        // What is wrong with one operation's fields is not its neighbours' trouble.
+        // An operation with malformed fields fails alone; the others keep their replies.
         replies.push(outcome(&op.command, fields.split(count)?));
         other = fields.next_other(place + 1, batch.len())?;
     }
     Ok(BatchReply { time, replies })
 }
 
-/// The reply to each operation of a batch of which nothing was done.
+/// Returns the reply to each operation of a batch that was not executed, or `None` if `why` is no reason for
+/// that.
 fn nothing_done(why: &[u8]) -> Option<fn() -> Reply> {
     match why {
         b"late" => Some(|| Reply::Late),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_script_sends_is_read() {
+    fn a_reply_of_the_script_is_decoded() {
         let batch = decode(
             &inspect(),
             &[NOW, "1", "7", "held", "34", "2", "r", "job-7", "0", "0"],
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_an_error() {
+    fn malformed_replies_are_errors() {
         let cases: [&[&str]; 34] = [
             &[],
             &["x"],
@@ -192,7 +192,7 @@ mod tests {
         for answer in cases {
             let batch = decode(&inspect(), answer);
             let taken = batch.is_ok_and(|batch| batch.replies.iter().all(Result::is_ok));
-            assert!(!taken, "{answer:?} was taken");
+            assert!(!taken, "{answer:?} was accepted");
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
         }]
     }
 
-    /// Catches a proxy's number, or an error code, that is taken for the reply which says that all went well.
+    /// Catches a proxy's number, or an error code, that is taken for the reply "every operation succeeded".
     #[test]
     fn only_a_time_of_16_digits_says_that_everything_succeeded() {
         assert!(decode(&renew(), &[NOW]).is_ok());

@@ -1,6 +1,5 @@
-//! From the script's keys and arguments to commands, and from replies to what the script returns: the
-//! server's side, for a store that is no Redis. A call comes from [`encode`](super::encode), in the same
-//! process.
+//! Decodes the script's keys and arguments to commands, and encodes replies: the server's side, for stores
+//! that are not Redis. A call comes from [`encode`](super::encode) in the same process.
 
 use std::time::Duration;
 
@@ -20,13 +19,13 @@ use crate::protocol::reply::{BatchReply, Grant, Reply};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// The batch of a call; `None` if it is not of the form that the script takes.
+/// Decodes the batch of a call, or returns `None` if it does not have the form that the script expects.
 pub(crate) fn read_call<'a>(
     mut keys: impl Iterator<Item = &'a str>,
     mut args: impl Iterator<Item = &'a str>,
 ) -> Option<Vec<Op>> {
     let not_after = match args.next()? {
-        // Of releases alone.
+        // Empty if all operations are releases.
         "" => u64::MAX,
         not_after => not_after.parse().ok()?,
     };
@@ -88,7 +87,7 @@ fn read_command<'a>(
         "D" => {
             let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
             let lease = text.lease()?;
-            // 0 for none.
+            // 0 stands for none.
             let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
             let claim = text.claim(lease, (ttl, window, counter))?;
             Command::Release(Release { key, claim, token })
@@ -96,7 +95,7 @@ fn read_command<'a>(
         "E" => Command::Enter(Enter {
             key,
             incarnation: text.incarnation()?,
-            // The small letter only checks.
+            // The lower-case letter only checks.
             terms: match written {
                 "E" => Some(text.terms(ttl)?),
                 _ => None,
@@ -111,7 +110,7 @@ fn read_command<'a>(
     })
 }
 
-/// What is still to be read of an operation's text, each part at its place.
+/// The unread part of an operation's text.
 struct Reader<'a>(&'a str);
 
 impl<'a> Reader<'a> {
@@ -188,7 +187,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What the script returns: the server's time alone, or with what is not common.
+/// Encodes the script's reply: the server's time alone, or with the fields of the outcomes that are not
+/// common.
 pub(crate) fn write_reply(batch: &[Op], BatchReply { time, replies }: &BatchReply) -> Vec<String> {
     let mut fields = vec![time.map_or(0, ServerTime::as_micros).to_string()];
     let nothing_done = match replies.first() {
@@ -224,7 +224,8 @@ pub(crate) fn write_reply(batch: &[Op], BatchReply { time, replies }: &BatchRepl
 fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
     let mut push = |field: &dyn ToString| fields.push(field.to_string());
     match reply {
-        // These are of a whole batch, or said by silence; and the last is nothing that a store says.
+        // `Late` and `Forgot` are replies to a whole batch, `Intact` is the common outcome, and no store
+        // sends `NotDurable`.
         Reply::Late | Reply::Forgot | Reply::Intact | Reply::NotDurable(_) => {}
         Reply::Held(Grant { token, expires }) => {
             push(&"held");
@@ -411,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Catches a part of a call or of a reply that is read at the wrong place, or as something else.
+    /// Catches a part of a call or reply that is read at the wrong place or as something else.
     #[test]
     fn a_call_does_what_its_batch_does() {
         let (mut server, mut random) = (MemoryServer::new(), Random(1));
@@ -436,7 +437,7 @@ mod tests {
             let reply = server.execute(now, &batch);
             let call = encode(&batch);
             let returned = by_call.call(now, call.keys(), call.args());
-            let returned = returned.expect("it is of the right form");
+            let returned = returned.expect("the call is well-formed");
             assert_eq!(decode(&batch, &returned), Ok(reply), "{batch:?}");
             assert_eq!(server.take_pushes(), by_call.take_pushes());
             seen.extend(returned.into_iter().filter(|field| field.len() > 3));
@@ -454,12 +455,12 @@ mod tests {
             "entered",
             "forgot",
         ] {
-            assert!(seen.contains(status), "never {status}");
+            assert!(seen.contains(status), "no reply was {status}");
         }
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn malformed_calls_are_refused() {
         let mut server = MemoryServer::new();
         let now = ServerTime::from_micros(1);
         let time = "0000000000000009";

@@ -1,4 +1,4 @@
-//! Texts whose parts have fixed lengths, so that the script finds them by their places.
+//! Texts made of parts with fixed lengths, so that the script finds each part by its position.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::protocol::limits::{
 use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
 
-/// Writes at the end of a text. It is given as bytes, because to check each part whether it is text
-/// would cost more than to write it.
+/// Appends parts to a text. The text is bytes, because checking each part for UTF-8 would cost more than
+/// writing it.
 pub(in crate::protocol) struct Writer<'a>(pub(in crate::protocol) &'a mut Vec<u8>);
 
-/// As many as the largest number has.
+/// The number of digits of the largest number.
 const MOST_DIGITS: usize = 20;
 
 impl Writer<'_> {
@@ -27,11 +27,11 @@ impl Writer<'_> {
         self.0.push(letter);
     }
 
-    /// With so many digits; what does not fit is as much as does.
+    /// Writes a number with exactly this many digits. A number that is too large becomes all nines.
     pub(in crate::protocol) fn number(&mut self, number: u64, length: usize) {
         let (mut digits, mut rest) = ([b'0'; MOST_DIGITS], number);
         let places = &mut digits[..length.min(MOST_DIGITS)];
-        // By twos, and by a number that the compiler knows: so it need not divide at all.
+        // Two digits at a time, by a constant divisor: so the compiler emits no division.
         let mut pairs = places.rchunks_exact_mut(2);
         for pair in &mut pairs {
             if rest == 0 {
@@ -60,7 +60,7 @@ impl Writer<'_> {
         self.0.extend_from_slice(&digits[..2 * LENGTH]);
     }
 
-    /// Whole milliseconds.
+    /// Writes a time in whole milliseconds.
     pub(in crate::protocol) fn millis(&mut self, time: Duration) {
         self.number(millis(time), TIME_LENGTH);
     }
@@ -69,7 +69,7 @@ impl Writer<'_> {
         self.number(millis(window).min(LONGEST_WINDOW_MS), WINDOW_LENGTH);
     }
 
-    /// 0 for tokens that are counted densely.
+    /// Writes the retention of the counter; 0 means dense tokens.
     pub(in crate::protocol) fn retention(&mut self, counter: Counter) {
         let retention = match counter {
             Counter::ClockFloor { retention } => millis(retention).max(1),
@@ -90,7 +90,7 @@ impl Writer<'_> {
         self.hex(client.0.to_be_bytes());
     }
 
-    /// 0 for none.
+    /// Writes a token; 0 means none.
     pub(in crate::protocol) fn token(&mut self, token: Option<FencingToken>) {
         self.number(token.map_or(0, FencingToken::get), TOKEN_LENGTH);
     }
@@ -100,13 +100,13 @@ impl Writer<'_> {
         self.text(owner.label());
     }
 
-    /// What of a claim is before its lease, but for its time to live.
+    /// Writes the parts of a claim before its lease ID, except its time to live.
     pub(in crate::protocol) fn terms(&mut self, claim: &Claim) {
         self.window(claim.window);
         self.retention(claim.counter);
     }
 
-    /// What of a claim is behind its lease.
+    /// Writes the parts of a claim after its lease ID.
     pub(in crate::protocol) fn who(&mut self, claim: &Claim) {
         self.client(claim.client);
         self.owner(&claim.owner);
@@ -121,7 +121,7 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Catches a part that moves those behind it: the script would take one for another.
+    /// Catches a part whose length varies, which would shift the parts after it.
     #[test]
     fn every_part_has_its_length() {
         let mut text = Vec::new();

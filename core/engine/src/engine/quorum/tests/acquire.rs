@@ -1,10 +1,10 @@
-//! Getting a lock, or not.
+//! Acquiring a lock, with and without success.
 
 use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, quorum};
 use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 
-/// After this time a server of the line is passed over that does not answer, although all others did at once.
+/// After this time, a server of the line that does not answer is skipped, if all others answered at once.
 const PASSED_OVER: std::time::Duration = std::time::Duration::from_millis(10);
 
 #[test]
@@ -27,7 +27,7 @@ fn all_that_are_asked_give_the_lock_in_one_round() {
     }
 }
 
-/// Catches a wait for all answers, or a round more, where the servers' clocks differ as they do.
+/// Catches a wait for all answers, or a second round, when the servers' clocks differ by a usual amount.
 #[test]
 fn a_majority_is_enough_without_a_further_round() {
     for (servers, frozen) in [(3, 1), (5, 2), (7, 3)] {
@@ -38,7 +38,7 @@ fn a_majority_is_enough_without_a_further_round() {
                 world.set_all(servers - frozen..servers, Net::Frozen);
                 let call = world.at(host).acquire(LOCK, wait);
                 if world.is_open(call) {
-                    // The line stands at a server that is frozen, which is passed over soon.
+                    // A server of the line is frozen, and soon skipped.
                     world.advance(PASSED_OVER);
                 }
                 let lease = world.grant(call);
@@ -55,7 +55,7 @@ fn a_majority_is_enough_without_a_further_round() {
     }
 }
 
-/// Catches a token that is that of one server alone, which a later majority may not know of.
+/// Catches the token of only one server, which a later majority may not know.
 #[test]
 fn tokens_grow_whichever_majority_gives_them() {
     let mut world = quorum(2, 5);
@@ -88,7 +88,7 @@ fn tokens_grow_whichever_majority_gives_them() {
 }
 
 #[test]
-fn one_of_two_who_ask_for_it_gets_it() {
+fn one_of_two_lockers_that_ask_gets_the_lock() {
     let mut world = quorum(2, 3);
     world.hold(LOCK);
     let call = world.at(1).acquire(LOCK, Wait::Never);
@@ -96,7 +96,7 @@ fn one_of_two_who_ask_for_it_gets_it() {
     assert_eq!(world.left(), (3, 0));
 }
 
-/// Catches a minority that is counted as enough, or kept.
+/// Catches a minority that counts as enough, or that is kept.
 #[test]
 fn without_a_majority_nothing_is_kept() {
     let mut world = quorum(1, 5);
@@ -120,9 +120,9 @@ fn without_a_majority_nothing_is_kept() {
     assert_eq!(world.left(), (0, 0));
 }
 
-/// Catches what a server did late, and nobody gave back.
+/// Catches a late grant that nobody gives back.
 #[test]
-fn what_frozen_servers_give_later_is_given_back() {
+fn late_grants_of_frozen_servers_are_given_back() {
     let mut world = quorum(1, 3);
     world.set_all([1, 2], Net::Frozen);
     let call = world.acquire(LOCK, Wait::Never);
@@ -134,9 +134,9 @@ fn what_frozen_servers_give_later_is_given_back() {
     world.hold(LOCK);
 }
 
-/// Catches a call that waits for a server which a majority does not need.
+/// Catches a call that waits for a server that is not needed for a majority.
 #[test]
-fn a_minority_that_is_frozen_is_not_waited_for() {
+fn no_call_waits_for_a_frozen_minority() {
     let mut world = quorum(1, 5);
     world.set_all([3, 4], Net::Frozen);
     let before = world.now;
@@ -146,7 +146,7 @@ fn a_minority_that_is_frozen_is_not_waited_for() {
     assert!(lease.deadline <= before + TTL + SOON);
     world.set_all([3, 4], Net::Up);
     world.advance(TTL / 2);
-    assert_eq!(world.left(), (5, 0), "they were taken in");
+    assert_eq!(world.left(), (5, 0), "the late servers joined the lease");
     world.release(lease.lease);
     assert_eq!(world.left(), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! What is refused.
+//! Quorums that are refused.
 
 use crate::engine::Settings;
 use crate::engine::quorum::Quorum;

@@ -1,11 +1,12 @@
-//! Leases that are taken from holders who have not heard of it: none goes on after a later one.
+//! Leases that are taken from holders without their notice: none goes on after a later lease.
 
 use super::world::{Host, LOCK, SOON, TIMEOUT, TTL, key, quorum};
 use crate::engine::{CallId, Wait};
 use crate::name::Owner;
 use crate::protocol::LeaseId;
 
-/// Two of three servers give host 0 the lock; it is freed by force at the first, without its hearing of that.
+/// Returns a world in which two of three servers gave host 0 the lock, and the first server lost it without
+/// host 0's notice.
 fn freed_at_the_first() -> Host {
     let mut world = quorum(2, 3);
     world.cut(1);
@@ -16,38 +17,38 @@ fn freed_at_the_first() -> Host {
     world
 }
 
-/// Counters are raised if not all are there.
+/// Acquires the lock, with time to raise counters, which some acquisitions need.
 fn hold_soon(world: &mut Host, host: usize) -> LeaseId {
     let call = world.at(host).acquire(LOCK, Wait::Never);
     world.advance(SOON);
     world.grant(call).lease
 }
 
-/// For an owner that takes over what is its own.
+/// Acquires the lock for an owner that reclaims its leases.
 fn reclaim(world: &mut Host, host: usize, wait: Wait) -> CallId {
     let owner = Owner::reclaimable("job").expect("a short label is valid");
     world.lockers[host].owner = owner;
     world.at(host).acquire(LOCK, wait)
 }
 
-/// Catches a lease that goes on after a later one: by a server that it did not have, and that nobody has any more.
+/// Catches a lease that goes on after a later one because it counts a server that joined late.
 #[test]
-fn a_server_that_comes_late_does_not_stand_for_one_that_was_lost() {
+fn a_server_that_joins_late_does_not_replace_one_that_was_lost() {
     let mut world = freed_at_the_first();
     let later = hold_soon(&mut world, 1);
     world.at(1).release(later);
     world.connect(1);
     world.advance(TTL / 2);
-    assert_eq!(world.left(), (2, 0), "it asked for the second");
+    assert_eq!(world.left(), (2, 0), "the holder has asked server 2 again");
     world.advance(TTL);
     assert_eq!(world.story(0).last(), Some(&"lost"));
     world.advance(SOON);
     assert_eq!(world.left(), (0, 0));
 }
 
-/// Catches a lease that ends though it was never less than a majority's.
+/// Catches a lease that ends although a majority always had it.
 #[test]
-fn a_server_that_comes_late_counts_once_the_others_have_answered() {
+fn a_server_that_joins_late_counts_once_the_others_have_answered() {
     let mut world = quorum(1, 3);
     world.cut(1);
     hold_soon(&mut world, 0);
@@ -59,16 +60,16 @@ fn a_server_that_comes_late_counts_once_the_others_have_answered() {
     assert!(!world.story(0).contains(&"lost"), "{:?}", world.story(0));
 }
 
-/// Catches an owner that begins with a token below that of its later self, which it has not heard of.
+/// Catches an owner that begins with a token below that of its own later lease, which it does not know.
 #[test]
-fn an_owner_that_takes_over_asks_whether_it_still_has_what_it_stands_on() {
+fn an_owner_that_reclaims_confirms_the_grants_before_it_begins() {
     let mut world = quorum(2, 3);
     world.ahead = vec![10_000_000, 0, 0];
     for server in [1, 2] {
         world.cut(server);
     }
     let call = reclaim(&mut world, 0, Wait::Forever);
-    assert_eq!(world.left(), (1, 0), "it keeps its turn");
+    assert_eq!(world.left(), (1, 0), "the claim keeps its turn");
     world.deafen(0);
     world.cut(0);
     world.at(1).cut(2);
@@ -77,7 +78,10 @@ fn an_owner_that_takes_over_asks_whether_it_still_has_what_it_stands_on() {
     let other = world.grant(other);
     world.connect(2);
     world.advance(TIMEOUT);
-    assert!(world.is_open(call), "the first is not its own");
+    assert!(
+        world.is_open(call),
+        "the first server's lease is no longer its own"
+    );
     world.connect(1);
     world.advance(TTL);
     assert!(world.grant(call).token > other.token);

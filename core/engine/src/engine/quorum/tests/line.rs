@@ -1,4 +1,4 @@
-//! The line, where all lockers agree that it stands.
+//! The line of waiters, and where all lockers agree that it stands.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::engine::{Answer, Wait};
 use crate::name::Name;
 use crate::protocol::{Acquire, Claim, ClientId, Command, LeaseId, Reclaim};
 
-/// Longer than an acquisition may take for a server that is slow or does not do its part.
+/// Longer than an acquisition may take because a server is slow or fails.
 const SHORTLY: Duration = Duration::from_millis(100);
 
-/// Catches callers that do not wait and take the lock from a waiter that has its turn and has not heard of it.
+/// Catches `try_` calls that take the lock from a waiter that has its turn and does not know yet.
 #[test]
 fn a_try_overtakes_no_waiter_that_has_its_turn() {
     for servers in [3, 5] {
@@ -29,9 +29,10 @@ fn a_try_overtakes_no_waiter_that_has_its_turn() {
     }
 }
 
-/// Catches an acquisition that waits for a turn at certain servers although a majority of others gave the lock.
+/// Catches an acquisition that waits for its turn at certain servers although a majority of others gave the
+/// lock.
 #[test]
-fn a_minority_that_dead_clients_hold_keeps_nobody_waiting() {
+fn dead_clients_that_hold_a_minority_keep_nobody_waiting() {
     for (servers, dead) in [(3, 1), (5, 1), (5, 2)] {
         let sets = (0..1_u32 << servers).filter(|set| set.count_ones() == dead);
         for set in sets {
@@ -50,8 +51,8 @@ fn a_minority_that_dead_clients_hold_keeps_nobody_waiting() {
     }
 }
 
-/// Catches a waiter that stands in line only where a dead client has the lock, because what it had elsewhere was still
-/// being given back.
+/// Catches a waiter that stands in line only where a dead client has the lock, because its old lease was
+/// still being released elsewhere.
 #[test]
 fn a_waiter_asks_again_where_it_could_not_stand_in_line() {
     for dead in 0..3 {
@@ -70,7 +71,7 @@ fn a_waiter_asks_again_where_it_could_not_stand_in_line() {
     }
 }
 
-/// A client that is not heard of again has the lock at this server.
+/// Gives the lock at this server to a client that is never heard of again.
 fn hold_at(world: &mut Host, at: usize) {
     let claim = Claim {
         lease: LeaseId(9 << 64),
@@ -89,7 +90,7 @@ fn hold_at(world: &mut Host, at: usize) {
     world.ask_at(at, command);
 }
 
-/// Catches an acquisition that waits for the answer of one certain server.
+/// Catches an acquisition that waits for the answer of one particular server.
 #[test]
 fn a_server_that_does_not_answer_holds_up_nobody() {
     for at in 0..3 {
@@ -106,7 +107,7 @@ fn a_server_that_does_not_answer_holds_up_nobody() {
     }
 }
 
-/// Catches a waiter that asks nobody any more because all servers were silent.
+/// Catches a waiter that asks no server any more because all servers were silent.
 #[test]
 fn a_waiter_goes_on_after_all_servers_were_silent() {
     let mut world = quorum(2, 3);
@@ -121,13 +122,13 @@ fn a_waiter_goes_on_after_all_servers_were_silent() {
     world.grant(waits);
 }
 
-/// Catches lines that all stand at one server.
+/// Catches lines that all stand at the same server.
 #[test]
 fn waiters_of_different_names_stand_in_line_at_different_servers() {
     let mut world = quorum(2, 3);
     let mut at = [0; 3];
     for name in 0..30 {
-        let name = Name::new(format!("lock {name}")).expect("valid");
+        let name = Name::new(format!("lock {name}")).expect("a short name is valid");
         let key = key_of(&name);
         for server in 0..3 {
             world.servers[server].delete(&key);
@@ -145,9 +146,9 @@ fn waiters_of_different_names_stand_in_line_at_different_servers() {
     assert!(at.iter().all(|lines| (10..30).contains(lines)), "{at:?}");
 }
 
-/// Catches a walk that waits for a silent server for as long as the locker has patience.
+/// Catches a listing that waits for a silent server as long as the locker's patience.
 #[test]
-fn a_walk_waits_for_a_silent_server_for_one_command() {
+fn a_listing_waits_for_a_silent_server_for_one_command() {
     let mut world = quorum(1, 3);
     world.hold(LOCK);
     world.set(1, Net::Frozen);

@@ -1,11 +1,11 @@
-//! One member and what is asked of it, without the rest of a quorum.
+//! One member and the calls to it, without the rest of a quorum.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{LOCK, fresh, id_of, key, settings};
 use crate::engine::ctx::Ctx;
-use crate::engine::quorum::members::{Members, News};
+use crate::engine::quorum::members::{MemberNews, Members};
 use crate::engine::{Input, Output, Wait};
 use crate::error::Error;
 use crate::memory::MemoryServer;
@@ -40,12 +40,13 @@ impl One {
         ServerTime::from_micros(1_700_000_000_000_000 + self.cx.now.as_nanos() / 1_000)
     }
 
-    /// What is to be sent is sent and answered; what the member says to that is in its queue.
+    /// Sends what is pending and delivers the answers. The member's reactions stay in its queue.
     fn exchange(&mut self) -> usize {
         self.exchange_after(Duration::ZERO)
     }
 
-    /// The same, but it only reaches the server after so long, by the server's clock.
+    /// Does the same as [`exchange`](Self::exchange), but requests take this long to arrive, by the server's
+    /// clock.
     fn exchange_after(&mut self, way: Duration) -> usize {
         self.members.mark_all();
         while self.members.next_news_of_sending(&mut self.cx).is_some() {}
@@ -68,10 +69,10 @@ impl One {
     }
 }
 
-/// Catches a tenure that nobody knows of, and that its member renews for ever: the answer that says that it was got
-/// stands in the member's queue as the call is given up.
+/// Catches a tenure that nobody knows and that its member renews forever: its grant was in the member's queue
+/// when the call was cancelled.
 #[test]
-fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
+fn the_grant_of_a_cancelled_call_is_given_back() {
     let mut one = One::new();
     let (lease, spec) = (LeaseId(7 << 64), Arc::new(fresh(1, 3).spec(LOCK)));
     let asked = (Wait::Never, Reclaim::Never);
@@ -89,26 +90,26 @@ fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
     assert!(one.members.is_idle());
 }
 
-/// Catches waiters that go to another line because what they asked came too late to do anything.
+/// Catches waiters that move to another line because a request arrived too late to do anything.
 #[test]
-fn a_member_that_something_reached_too_late_is_able() {
+fn a_member_that_a_request_reached_too_late_is_able() {
     let mut one = One::new();
     let (lease, spec) = (LeaseId(7 << 64), Arc::new(fresh(1, 3).spec(LOCK)));
     let asked = (Wait::Never, Reclaim::Never);
     one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
-    // By the first it is learnt what the server's clock says.
+    // The first request tells the locker the server's clock.
     for seconds in [3, 6] {
         assert_eq!(one.exchange_after(Duration::from_secs(seconds)), 1);
     }
     let said = one.members.next_news(&mut one.cx);
     assert!(
-        matches!(&said, Some((0, News::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
+        matches!(&said, Some((0, MemberNews::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
         "{said:?}"
     );
     assert!(one.members.is_able(0));
 }
 
-/// Catches waiters that go to another line because a caller waited for too short a time to hear of it.
+/// Catches waiters that move to another line because a caller waited too briefly for an answer.
 #[test]
 fn a_member_that_had_no_time_to_answer_is_able() {
     let mut one = One::new();
@@ -121,7 +122,7 @@ fn a_member_that_had_no_time_to_answer_is_able() {
     one.members.tick(one.cx.now);
     let said = one.members.next_news(&mut one.cx);
     assert!(
-        matches!(&said, Some((0, News::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
+        matches!(&said, Some((0, MemberNews::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
         "{said:?}"
     );
     assert!(one.members.is_able(0));

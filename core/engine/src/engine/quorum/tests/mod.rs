@@ -1,4 +1,4 @@
-//! What a quorum does, on servers in memory.
+//! Quorums on in-memory servers.
 
 mod acquire;
 mod bounds;

@@ -1,4 +1,4 @@
-//! Servers that forgot to whom they gave a lock.
+//! Servers that forgot who has a lock.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::memory::MemoryServer;
 use crate::name::Name;
 use crate::protocol::{ClientId, Command, Enter, Entered, Incarnation, Reply, Terms};
 
-/// How a server forgets.
+/// How a server loses its data.
 #[derive(Copy, Clone, Debug)]
 enum Loss {
-    /// `FLUSHALL`, with all connections as they are.
+    /// `FLUSHALL`, which keeps all connections.
     Flushed,
-    /// It begins anew with nothing.
+    /// A restart without data.
     Empty,
-    /// It begins anew with what it had before the lock was taken.
+    /// A restart with the data from before the lock was taken.
     OldData,
 }
 
@@ -51,7 +51,7 @@ fn notices(world: &Host, host: usize) -> Vec<String> {
     words.collect()
 }
 
-/// What a server knows.
+/// Returns the incarnations that a server knows.
 fn known(world: &mut Host, server: usize) -> Entered {
     let terms = Some(Terms {
         longest: LONGEST,
@@ -71,13 +71,13 @@ fn known(world: &mut Host, server: usize) -> Entered {
     }
 }
 
-/// Catches a second holder, by the vote of a server that does not know of the first any more.
+/// Catches a second holder, by the vote of a server that forgot the first holder.
 #[test]
 fn a_server_that_forgot_does_not_give_a_lock_twice() {
     for loss in LOSSES {
         let mut world = quorum(2, 3);
         let before = world.servers[1].clone();
-        // Of the third the first host's lease is not, and the second host cannot reach the first.
+        // The first host does not have the lock at server 3, and the second host cannot reach server 1.
         world.set(2, Net::LoseRequests);
         let call = world.acquire(LOCK, Wait::Never);
         world.advance(TIMEOUT + SOON);
@@ -99,7 +99,7 @@ fn a_server_that_forgot_does_not_give_a_lock_twice() {
     }
 }
 
-/// Catches a second holder: the server that forgot begins with a clock that is behind, which is set right then.
+/// Catches a second holder: a server restarts with a clock that is behind, and then the clock is corrected.
 #[test]
 fn a_clock_that_is_set_forward_does_not_let_a_server_vote_sooner() {
     const HOUR: u64 = 3_600_000_000;
@@ -136,8 +136,8 @@ fn a_clock_that_is_set_forward_does_not_let_a_server_vote_sooner() {
     }
 }
 
-/// Catches a server that is said to be back before the held leases stand on it: the next one that restarts takes
-/// them along. And a locker that asks for them so late that no rule by the time would do.
+/// Catches a server that is reported to be back before all held leases stand on it: then the next restart
+/// loses them. Also catches a locker that asks for its leases too late for any waiting time to suffice.
 #[test]
 fn servers_that_restart_one_after_another_take_no_lease_along() {
     for waits_for_event in [true, false] {
@@ -151,7 +151,7 @@ fn servers_that_restart_one_after_another_take_no_lease_along() {
                 let said = notices(world, 0);
                 said.iter().filter(|said| **said == says).count() > restart / 3
             };
-            // Holders ask as soon as they may, and not at the pace of renewals.
+            // Holders ask as soon as they may, not at the pace of renewals.
             let soon = LONGEST + LONGEST / 100 + SOON * 2;
             while waits_for_event && !is_back(&world) {
                 world.advance(ms(10));
@@ -168,8 +168,8 @@ fn servers_that_restart_one_after_another_take_no_lease_along() {
     }
 }
 
-/// Catches a waiter that takes the turn at a server that votes again before the holder has its lease there: with the
-/// next server that restarts the lease is gone.
+/// Catches a waiter that takes a turn at a server that votes again before the holder has its lease there:
+/// then the next restart loses the lease.
 #[test]
 fn a_server_that_votes_again_is_asked_by_holders_first() {
     for server in 0..3 {
@@ -195,7 +195,7 @@ fn a_server_that_votes_again_is_asked_by_holders_first() {
     }
 }
 
-/// Catches a lock that cannot be had because a server is left to holders though it is needed.
+/// Catches a lock that nobody can get because a server that is needed is reserved for holders.
 #[test]
 fn a_server_that_votes_again_is_asked_by_all_if_the_others_are_too_few() {
     let mut world = quorum(2, 3);
@@ -210,7 +210,7 @@ fn a_server_that_votes_again_is_asked_by_all_if_the_others_are_too_few() {
     assert_eq!(world.left().0, 2);
 }
 
-/// Catches a server that is said to be back while a fixed lease lives that began without it, and never stands on it.
+/// Catches a server that is reported to be back while a fixed lease lives that began without it.
 #[test]
 fn a_server_is_back_once_fixed_leases_that_began_without_it_are_over() {
     let mut world = quorum(1, 3);
@@ -221,13 +221,13 @@ fn a_server_is_back_once_fixed_leases_that_began_without_it_are_over() {
     assert_eq!(world.left().0, 2);
     until_back(&mut world, 0, 1);
     assert_eq!(world.left().0, 0);
-    // One that begins later stands on it at once, and is waited for by nobody.
+    // A fixed lease that begins later stands on the server at once, and delays nothing.
     world.fixed = true;
     world.hold(LOCK);
     assert_eq!(world.left().0, 3);
 }
 
-/// Lets time pass until a host says that this server is back.
+/// Lets time pass until a host reports that this server is back.
 fn until_back(world: &mut Host, host: usize, server: usize) {
     let (says, begin) = (format!("{} votes", server + 1), world.now);
     while notices(world, host).last() != Some(&says) {
@@ -269,7 +269,7 @@ fn leases_are_asked_for_one_after_another_at_a_server_that_votes_again() {
     assert!(!world.story(0).contains(&"lost"));
 }
 
-/// Catches two holders: a server that forgot the longer leases of one votes too early for the other.
+/// Catches two holders: a server that forgot long leases of one locker votes too early for another locker.
 #[test]
 fn a_locker_with_another_longest_time_to_live_is_refused() {
     for longest in [LONGEST / 2, LONGEST * 2] {
@@ -278,7 +278,7 @@ fn a_locker_with_another_longest_time_to_live_is_refused() {
             longest_ttl: longest,
             ..settings(1)
         });
-        // A server that forgot keeps nothing of it.
+        // A server that forgot its data does not take the refused locker's value.
         lose(&mut world, 1, (Loss::Empty, &MemoryServer::new()));
         for _ in 0..2 {
             let call = world.at(other).acquire(LOCK, Wait::Forever);
@@ -297,11 +297,11 @@ fn a_locker_with_another_longest_time_to_live_is_refused() {
         }
         world.hold(LOCK);
         world.advance(LONGEST + TTL);
-        assert_eq!(world.left().0, 3, "it votes again");
+        assert_eq!(world.left().0, 3, "the server votes again");
         for server in 0..3 {
             assert_eq!(known(&mut world, server).longest, LONGEST);
         }
-        // Once all is gone that servers kept of it, it may be another.
+        // Once all servers have lost the longest time to live, it may change.
         world.servers.iter_mut().for_each(MemoryServer::flush);
         world.shutdown();
         world.ttl = TTL / 2;
@@ -310,7 +310,8 @@ fn a_locker_with_another_longest_time_to_live_is_refused() {
     }
 }
 
-/// Catches a locker that has its locks from the servers that forgot what the others still keep.
+/// Catches a locker with another longest time to live that gets locks from servers that forgot the value of
+/// the others.
 #[test]
 fn one_server_that_keeps_another_longest_time_to_live_is_enough_to_refuse() {
     let mut world = quorum(1, 3);
@@ -332,12 +333,17 @@ fn one_server_that_keeps_another_longest_time_to_live_is_enough_to_refuse() {
         }
     }
     for server in [0, 1] {
-        assert_eq!(known(&mut world, server).known, [], "none may vote by it");
+        assert_eq!(
+            known(&mut world, server).known,
+            [],
+            "the refused locker lets no server vote"
+        );
     }
     assert_eq!(world.left(), (0, 0));
 }
 
-/// Catches a server that votes no more once it knows too many that are over, because one server was away for long.
+/// Catches a server that stops voting because it knows too many ended incarnations, after one server was away
+/// for long.
 #[test]
 fn a_server_that_knows_too_many_incarnations_votes() {
     let mut world = fresh(1, 3);
@@ -365,12 +371,12 @@ fn a_server_that_knows_too_many_incarnations_votes() {
 }
 
 #[test]
-fn it_votes_again_after_the_longest_time_to_live() {
+fn a_server_that_forgot_votes_again_after_the_longest_time_to_live() {
     for loss in LOSSES {
         let mut world = quorum(1, 3);
         let before = world.servers[1].clone();
         lose(&mut world, 1, (loss, &before));
-        // That it forgot shows when it is asked for a lock.
+        // The loss is found when the server is asked for a lock.
         let lease = world.hold(LOCK);
         world.advance(SOON);
         assert_eq!(world.left().0, 2, "{loss:?}");
@@ -381,7 +387,7 @@ fn it_votes_again_after_the_longest_time_to_live() {
         assert_eq!(notices(&world, 0), ["2 is out", "2 votes"], "{loss:?}");
         assert_eq!(world.left().0, 3, "the lease is there, too: {loss:?}");
         world.release(lease.lease);
-        // What it was before is known to nobody any more.
+        // No server knows the former incarnation any more.
         for server in 0..3 {
             let known = known(&mut world, server).known;
             assert_eq!(known.len(), 3, "{loss:?}: {known:?}");
@@ -405,7 +411,7 @@ fn a_new_set_of_servers_begins_soon_though_a_minority_is_away() {
             }
         }
         assert!(notices(&world, 0).is_empty() && notices(&world, 1).is_empty());
-        // Those that come later are let in at once.
+        // Servers that come later are admitted at once.
         world.set_all([1, 3], Net::Up);
         world.advance(TTL);
         assert_eq!(world.left().0, 5);
@@ -413,7 +419,7 @@ fn a_new_set_of_servers_begins_soon_though_a_minority_is_away() {
     }
 }
 
-/// Catches a first lease that stands on those alone that were the first to vote, and that goes with one of them.
+/// Catches a first lease that stands only on the first servers to vote, and is lost with one of them.
 #[test]
 fn the_first_lease_of_a_new_quorum_stands_on_all() {
     let mut world = fresh(1, 5);
@@ -426,9 +432,9 @@ fn the_first_lease_of_a_new_quorum_stands_on_all() {
     assert_eq!(world.left().0, 5);
 }
 
-/// Catches a server that is taken for new though the others still know what it was.
+/// Catches a server that counts as new although the others know its former incarnation.
 #[test]
-fn a_server_that_replaces_one_that_voted_is_not_let_in_at_once() {
+fn a_server_that_replaces_one_that_voted_is_not_admitted_at_once() {
     let mut world = quorum(2, 3);
     world.servers[2] = MemoryServer::new();
     world.at(1).cut(2);
@@ -443,7 +449,7 @@ fn a_server_that_replaces_one_that_voted_is_not_let_in_at_once() {
 }
 
 #[test]
-fn who_waits_stands_in_line_at_a_server_that_votes() {
+fn waiters_stand_in_line_at_servers_that_vote() {
     for lost in 0..3 {
         let mut world = quorum(3, 3);
         let lease = world.hold(LOCK).lease;
@@ -467,9 +473,9 @@ fn who_waits_stands_in_line_at_a_server_that_votes() {
     }
 }
 
-/// Catches a link that breaks, and costs a vote.
+/// Catches a broken link that costs a vote.
 #[test]
-fn a_server_that_only_was_out_of_reach_votes_at_once() {
+fn a_server_that_was_only_unreachable_votes_at_once() {
     let mut world = quorum(1, 3);
     for server in [0, 1] {
         world.cut(server);
@@ -481,7 +487,7 @@ fn a_server_that_only_was_out_of_reach_votes_at_once() {
 }
 
 #[test]
-fn leases_live_for_no_longer_than_a_server_is_silent() {
+fn no_lease_lives_longer_than_the_longest_time_to_live() {
     let mut world = quorum(1, 3);
     let lease = world.hold(LOCK);
     let longer = LONGEST + ms(1);

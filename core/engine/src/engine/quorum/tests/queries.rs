@@ -1,4 +1,4 @@
-//! Looking at locks, and freeing them.
+//! Inspections and forced releases.
 
 use super::world::{Host, LOCK, Net, SOON, key, quorum};
 use crate::engine::{Answer, Input, Wait};
@@ -16,13 +16,13 @@ fn a_lock_is_seen_as_a_majority_sees_it() {
     let Answer::Inspect(Ok(seen)) = world.outcome(call) else {
         panic!("not seen: {:?}", world.outcome(call));
     };
-    let holder = seen.holder.as_ref().expect("somebody has it");
+    let holder = seen.holder.as_ref().expect("somebody has the lock");
     assert_eq!(holder.owner.label(), "host 0");
     assert!(holder.token >= lease.token && seen.waiting == 1);
 }
 
 #[test]
-fn what_only_a_minority_has_nobody_has() {
+fn a_lock_that_only_a_minority_has_is_free() {
     let mut world = quorum(1, 5);
     world.hold(LOCK);
     for at in [0, 1, 2] {
@@ -37,7 +37,7 @@ fn what_only_a_minority_has_nobody_has() {
 }
 
 #[test]
-fn a_forced_release_frees_it_for_the_next() {
+fn a_forced_release_frees_the_lock_for_the_next_waiter() {
     let mut world = quorum(2, 3);
     world.hold(LOCK);
     let waits = world.at(1).acquire(LOCK, Wait::Forever);
@@ -52,9 +52,9 @@ fn a_forced_release_frees_it_for_the_next() {
     world.grant(waits);
 }
 
-/// Catches one that frees the next holder.
+/// Catches a forced release that frees the next holder.
 #[test]
-fn a_forced_release_of_a_token_frees_that_tenure_alone() {
+fn a_forced_release_of_a_token_frees_only_that_tenure() {
     let mut world = quorum(2, 3);
     world.hold(LOCK);
     let key = key(LOCK);
@@ -63,7 +63,7 @@ fn a_forced_release_of_a_token_frees_that_tenure_alone() {
     let Answer::Inspect(Ok(seen)) = world.outcome(call).clone() else {
         panic!("nobody says who has it")
     };
-    let token = seen.holder.expect("it is held").token;
+    let token = seen.holder.expect("the lock is held").token;
     let free = |world: &mut Host, token| {
         let call = world.next_call();
         let (key, token) = (key.clone(), Some(token));
@@ -74,7 +74,7 @@ fn a_forced_release_of_a_token_frees_that_tenure_alone() {
             other => panic!("{other:?}"),
         }
     };
-    let other = FencingToken::new(token.get() + 1).expect("it is small");
+    let other = FencingToken::new(token.get() + 1).expect("the token is small");
     assert_eq!(free(&mut world, other), None);
     assert_ne!(world.story(0).last(), Some(&"lost"));
     assert_eq!(free(&mut world, token), Some(token));
@@ -85,7 +85,7 @@ fn a_forced_release_of_a_token_frees_that_tenure_alone() {
 }
 
 #[test]
-fn a_walk_goes_through_all_servers() {
+fn a_listing_covers_all_servers() {
     let mut world = quorum(1, 3);
     world.hold(LOCK);
     let (mut cursor, mut steps, mut seen) = (0, 0, 0);
@@ -104,7 +104,7 @@ fn a_walk_goes_through_all_servers() {
 }
 
 #[test]
-fn too_few_servers_say_which_are_missing() {
+fn an_error_names_the_missing_servers() {
     let mut world = quorum(1, 3);
     for at in [0, 1] {
         world.cut(at);

@@ -1,4 +1,4 @@
-//! What is counted of several servers.
+//! Statistics of a quorum.
 
 use super::world::{Host, LOCK, Net, SOON, TTL, fresh, quorum};
 use crate::engine::{Stats, Wait};
@@ -7,7 +7,7 @@ fn stats(world: &Host) -> Stats {
     world.engine.counts().into()
 }
 
-/// Catches a lock that is counted once for each server, and calls that are counted of one server alone.
+/// Catches a lock that is counted once for each server, and calls that are counted for only one server.
 #[test]
 fn a_lock_is_counted_once_and_calls_for_each_server() {
     let mut world = fresh(2, 3);
@@ -17,7 +17,7 @@ fn a_lock_is_counted_once_and_calls_for_each_server() {
     assert_eq!(began.waiting_times.count, 1);
     assert!(
         began.script_calls >= 6,
-        "a clock and a lock at each: {began:?}"
+        "a clock and a lock at each server: {began:?}"
     );
     assert!(began.operations >= 3);
     world.advance(TTL);
@@ -34,7 +34,7 @@ fn a_lock_is_counted_once_and_calls_for_each_server() {
 }
 
 #[test]
-fn what_a_majority_refuses_or_loses_is_counted_once() {
+fn a_refusal_or_loss_by_a_majority_is_counted_once() {
     let mut world = quorum(2, 3);
     let stranger = world.at(1).hold(LOCK).lease;
     world.acquire(LOCK, Wait::Never);
@@ -47,7 +47,7 @@ fn what_a_majority_refuses_or_loses_is_counted_once() {
     world.advance(TTL * 2);
     let lost = stats(&world);
     assert_eq!((lost.held, lost.lost.expired, lost.lost.total()), (0, 1, 1));
-    assert!(lost.timeouts >= 3, "of each server: {lost:?}");
+    assert!(lost.timeouts >= 3, "one at each server: {lost:?}");
     let told = world.told_times("at risk");
     assert_eq!(lost.renewal_failures, told as u64);
 }

@@ -1,12 +1,13 @@
-//! Keeping a lock, and losing it.
+//! Holding a lock, and losing it.
 
 use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
 use crate::engine::{Answer, Wait};
 use crate::event::{LeaseEvent, LossReason};
 
-/// Catches a lease that ends with its first time to live, or whose renewals are told five times.
+/// Catches a lease that ends with its first time to live, or whose renewals are reported once for each
+/// server.
 #[test]
-fn a_lease_is_renewed_and_each_renewal_is_told_once() {
+fn a_lease_is_renewed_and_each_renewal_is_reported_once() {
     let mut world = quorum(1, 5);
     world.hold(LOCK);
     world.advance(TTL * 10);
@@ -20,7 +21,7 @@ fn a_lease_is_renewed_and_each_renewal_is_told_once() {
 }
 
 #[test]
-fn it_outlives_a_minority_and_is_lost_with_the_majority() {
+fn a_lease_outlives_a_minority_and_is_lost_with_the_majority() {
     let mut world = quorum(1, 5);
     world.hold(LOCK);
     world.cut(1);
@@ -28,7 +29,7 @@ fn it_outlives_a_minority_and_is_lost_with_the_majority() {
     world.advance(TTL * 2);
     assert!(
         !world.story(0).contains(&"at risk"),
-        "four are more than enough"
+        "four servers are more than a majority"
     );
     world.cut(3);
     world.set(3, Net::LoseRequests);
@@ -39,7 +40,7 @@ fn it_outlives_a_minority_and_is_lost_with_the_majority() {
             LeaseEvent::AtRisk { error, .. } => Some(error.to_string()),
             _ => None,
         });
-    let risk = risk.expect("it stands on a bare majority");
+    let risk = risk.expect("the lease stands on a bare majority");
     assert!(
         risk.contains("server 2:") && risk.contains("server 4:"),
         "{risk}"
@@ -52,14 +53,18 @@ fn it_outlives_a_minority_and_is_lost_with_the_majority() {
     let mut deadlines = told
         .filter(|told| !matches!(told.event, LeaseEvent::Lost { .. }))
         .filter_map(|told| told.deadline);
-    let deadline = deadlines.next().expect("it was told of one");
+    let deadline = deadlines.next().expect("an event had a deadline");
     world.advance_to(deadline);
-    assert_eq!(world.story(0).last(), Some(&"lost"), "by its deadline");
+    assert_eq!(
+        world.story(0).last(),
+        Some(&"lost"),
+        "the loss is reported by the deadline"
+    );
 }
 
-/// Catches a lease that counts on a server that took it away.
+/// Catches a lease that counts on a server that no longer has it.
 #[test]
-fn what_a_majority_forgot_is_lost_at_the_next_renewal() {
+fn a_lease_that_a_majority_forgot_is_lost_at_the_next_renewal() {
     let mut world = quorum(1, 3);
     world.hold(LOCK);
     world.servers[1].flush();
@@ -72,11 +77,15 @@ fn what_a_majority_forgot_is_lost_at_the_next_renewal() {
         "{lost:?}"
     );
     world.advance(SOON);
-    assert_eq!(world.left(), (0, 0), "the third is given back");
+    assert_eq!(
+        world.left(),
+        (0, 0),
+        "the third server's grant is given back"
+    );
 }
 
 #[test]
-fn a_server_that_is_back_is_taken_in_again() {
+fn a_server_that_is_back_joins_the_lease_again() {
     let mut world = quorum(1, 3);
     world.cut(2);
     world.set(2, Net::LoseRequests);
@@ -100,7 +109,7 @@ fn a_server_that_is_back_is_taken_in_again() {
 }
 
 #[test]
-fn it_is_renewed_by_hand_at_a_majority() {
+fn a_manual_renewal_needs_a_majority() {
     let mut world = quorum(1, 5);
     let lease = world.hold(LOCK);
     world.set(4, Net::LoseRequests);
@@ -111,10 +120,10 @@ fn it_is_renewed_by_hand_at_a_majority() {
     assert!(told.deadline.is_some_and(|at| at > world.now + TTL * 3));
 }
 
-/// Catches a lease that outlives the quarantine of servers that forgot it: with a wide margin each renewal for a
-/// shorter time made it longer.
+/// Catches a lease that outlives the quarantine of servers that forgot it: with a wide margin, each renewal
+/// for a shorter time once extended it.
 #[test]
-fn renewals_for_a_shorter_time_never_make_it_longer() {
+fn renewals_for_a_shorter_time_never_extend_the_lease() {
     for margin in [2_000, 90_000, 170_000, 250_000] {
         let mut world = with_margin(1, 3, margin);
         world.ttl = LONGEST;
@@ -154,7 +163,7 @@ fn a_re_entrant_handle_shares_one_tenure() {
 }
 
 #[test]
-fn shutting_down_frees_all() {
+fn a_shutdown_frees_all_locks() {
     let mut world = quorum(2, 3);
     world.hold(LOCK);
     let waits = world.at(1).acquire(LOCK, Wait::Forever);

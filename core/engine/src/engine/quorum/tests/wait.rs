@@ -1,9 +1,9 @@
-//! Standing in line.
+//! Waiting in line.
 
 use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, lease_of, quorum};
 use crate::engine::{Answer, Wait};
 
-/// Catches waiters that are forgotten, served out of turn, or live-locked against each other.
+/// Catches waiters that are forgotten, served out of order, or in a livelock.
 #[test]
 fn sixteen_hosts_are_served_one_after_another_in_order() {
     let mut world = quorum(16, 5);
@@ -24,9 +24,9 @@ fn sixteen_hosts_are_served_one_after_another_in_order() {
     assert_eq!(world.left(), (0, 0));
 }
 
-/// Catches a waiter that waits for a pause although it has its turn.
+/// Catches a waiter that pauses although it has its turn.
 #[test]
-fn a_handover_takes_no_time_but_that_of_the_messages() {
+fn a_handover_takes_only_the_time_of_its_messages() {
     let mut world = quorum(2, 3);
     let first = world.hold(LOCK);
     let call = world.at(1).acquire(LOCK, Wait::Forever);
@@ -38,7 +38,7 @@ fn a_handover_takes_no_time_but_that_of_the_messages() {
 }
 
 #[test]
-fn who_waits_until_then_waits_no_longer() {
+fn a_waiter_gives_up_at_its_timeout() {
     let mut world = quorum(2, 3);
     world.hold(LOCK);
     let until = world.now + SOON;
@@ -50,7 +50,7 @@ fn who_waits_until_then_waits_no_longer() {
 }
 
 #[test]
-fn a_server_of_the_line_that_goes_away_is_left_for_the_next() {
+fn waiters_leave_a_server_of_the_line_that_goes_away() {
     for (at, frozen) in (0..5).flat_map(|at| [(at, false), (at, true)]) {
         let mut world = quorum(2, 5);
         let first = world.hold(LOCK);
@@ -73,9 +73,9 @@ fn a_server_of_the_line_that_goes_away_is_left_for_the_next() {
     }
 }
 
-/// Catches one who waits for members that are away until they time out, although the others have answered.
+/// Catches a waiter that waits until unreachable members time out, although the others have answered.
 #[test]
-fn who_is_refused_by_all_that_are_there_waits_for_no_others() {
+fn a_waiter_refused_by_all_reachable_servers_does_not_wait_for_others() {
     let mut world = quorum(2, 5);
     world.cut(0);
     let call = world.acquire(LOCK, Wait::Never);
@@ -91,11 +91,11 @@ fn who_is_refused_by_all_that_are_there_waits_for_no_others() {
     world.grant(call);
 }
 
-/// Catches two who each keep what the other needs.
+/// Catches two lockers that each keep what the other needs.
 #[test]
 fn lockers_that_miss_different_servers_do_not_wait_for_each_other() {
     let mut world = quorum(3, 3);
-    // Each cannot reach another one.
+    // Each locker misses a different server.
     for (host, server) in [(0, 0), (1, 1), (2, 2)] {
         world.at(host).cut(server);
     }
@@ -118,7 +118,7 @@ fn lockers_that_miss_different_servers_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn who_gives_up_a_place_leaves_none() {
+fn a_cancelled_waiter_leaves_no_place() {
     let mut world = quorum(3, 3);
     let first = world.hold(LOCK);
     let [gone, stays] = [1, 2].map(|host| world.at(host).acquire(LOCK, Wait::Forever));

@@ -1,4 +1,4 @@
-//! Makes hosts whose lockers share a quorum of servers.
+//! Makes hosts whose lockers share the servers of a quorum.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::event::LeaseEvent;
 use crate::protocol::{ClientId, Counter};
 pub(super) use crate::testing::*;
 
-/// The longest that a lease may live.
+/// The longest time to live of a lease.
 pub(super) const LONGEST: Duration = Duration::from_secs(120);
-/// A time in which any retry has come.
+/// A time within which every retry happens.
 pub(super) const SOON: Duration = Duration::from_millis(1_500);
 
 /// Returns lockers on servers that have been used before, so each server knows the others.
@@ -66,7 +66,8 @@ impl Host {
     /// Adds a locker that is connected to all servers.
     pub(super) fn enter(&mut self, settings: Settings) -> usize {
         let (locker, client) = (self.lockers.len(), settings.client);
-        let engine = Engine::quorum(settings, self.servers.len()).expect("it is odd");
+        let engine =
+            Engine::quorum(settings, self.servers.len()).expect("the number of servers is valid");
         self.join(client, engine, &format!("host {locker}"));
         for server in 0..self.servers.len() {
             self.at(locker).connect(server);
@@ -74,7 +75,7 @@ impl Host {
         locker
     }
 
-    /// Counts the operations that were sent, except those that find out who may vote.
+    /// Counts the operations that were sent, except those that find out which servers may vote.
     pub(super) fn sent(&self) -> usize {
         self.ops().into_iter().filter(|op| *op != "enter").count()
     }

@@ -2,17 +2,17 @@ if not now then
   --> the time
 end
 
--- The functions of what is rare, by what they are about. They stand in tables, because Redis makes
--- them anew in each call that needs them, and Lua takes the longer for it the more locals they use.
+-- Functions for rare cases, in tables by topic. Redis defines them again in each call that needs them, and
+-- Lua takes longer for functions that capture more locals.
 local lock, line = {}, {}
 
--- Commands and their errors. A command that fails ends its own operation, not the batch.
+-- Running commands. A command that fails ends its own operation, not the batch.
 
 local function fail(text, key)
   error({ text = text, key = key })
 end
 
--- What a command on this key returned, unless that is an error.
+-- Returns what a command on this key returned, unless that is an error.
 local function checked(result, key)
   if type(result) == 'table' and result.err then
     fail(result.err, key)

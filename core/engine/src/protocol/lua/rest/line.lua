@@ -1,6 +1,6 @@
--- The line of those who wait for a lock.
+-- The line of waiters for a lock.
 
--- The client of a claim, how long it may be silent, and its lease, if these can be read.
+-- Returns the client, the window and the lease ID of a claim. Fails if the text is not a claim.
 function line.parse(text, key)
   local kind = sub(text, CLAIM_KIND, CLAIM_KIND)
   if #text < CLAIM_LABEL or kind ~= 'r' and kind ~= 'l'
@@ -20,9 +20,9 @@ function line.leave(key, member)
   call('ZREM', key, member, 'a' .. member)
 end
 
--- The first in line who is alive, and the dead before it leave the line. nil if nobody is alive;
--- false if so many were dead that it takes another call to tell. Each round but the last drops
--- somebody.
+-- Returns the first waiter that is alive, and removes the dead waiters before it. Returns nil if none is
+-- alive, and false if it skipped too many dead waiters to tell in this call. Every round except the last
+-- removes a waiter.
 function line.first(key)
   local count, left = 1, MOST_SKIPPED
   while left > 0 do
@@ -53,11 +53,11 @@ function line.first(key)
   return false
 end
 
--- Gives a free lock to this member of the line. If it is of the client that asks, the reply says so,
--- and it has the time that it asked for. Else its client gets a push, and the lock is kept for its
--- window, in which it takes it up; or, if nobody heard the push, for half of it, in which it asks
--- again. The push promises half of it in any case: who listens at another server of a cluster is not
--- counted. It is stored before it is told.
+-- Grants a free lock to this member of the line. If the calling client is its own client, the lock is held
+-- for the time to live, and the reply reports the grant. Otherwise the client gets a push, and the lock is
+-- held for the window, in which the client confirms it. If nobody received the push, the lock is held for
+-- half the window, in which the client asks again. The push always promises half the window, because
+-- subscribers at other nodes of a cluster are not counted. The grant is stored before it is published.
 function line.grant(k, state, member, client)
   local key, queue = KEYS[k], KEYS[k + 1]
   local claimant, window, lease = line.parse(member, queue)
@@ -65,7 +65,7 @@ function line.grant(k, state, member, client)
   if is_own then
     milliseconds = tonumber(sub(member, 1, CLAIM_WINDOW - 1))
   end
-  -- Who comes next finds out whether others wait.
+  -- The next operation finds out whether others wait.
   local token, expires = lock.take(key, state, member, milliseconds, true)
   line.leave(queue, member)
   if is_own then
@@ -78,10 +78,11 @@ function line.grant(k, state, member, client)
   end
 end
 
--- Frees the lock and hands it to the first in line; if that cannot be told yet, whoever asks next
--- sees to it. Returns the reply if the client that asks has it again. The tenure is deleted first:
--- when memory is full Redis refuses to set anything, but not after another write of the same script.
--- An error in the line is the waiters' trouble, and must not keep the lock from being freed.
+-- Frees the lock and hands it to the first waiter. Returns the reply if the calling client has the lock
+-- again. If it cannot find the first waiter in this call, it flags the lock, and the next operation serves
+-- the line. It deletes the tenure first: when memory is full, Redis refuses to add data, except after another
+-- write of the same script. An error in the line affects only waiters and must not keep the lock from being
+-- freed.
 function line.serve(k, state, client)
   local key = KEYS[k]
   lock.clear(key, state)
@@ -99,13 +100,13 @@ function line.serve(k, state, client)
   return handed
 end
 
--- Takes a place in line, or confirms it; returns it, counted from 1, or nil if the line is full.
+-- Takes a place in line, or confirms it. Returns the place, counted from 1, or nil if the line is full.
 function line.wait(k, state, member, window)
   local key, queue = KEYS[k], KEYS[k + 1]
   local kept, live_until = tostring(now_ms + window + LINGER_MS), tostring(now_ms + window)
   local arrived = call('ZSCORE', queue, member)
   if arrived then
-    -- First, so that a place is confirmed even when memory is full: see `serve`.
+    -- This write comes first, so that a place is confirmed even when memory is full: see `serve`.
     call('PEXPIREAT', queue, kept)
     call('ZADD', queue, live_until, 'a' .. member)
     if not state.is_flagged then
@@ -129,7 +130,7 @@ function line.wait(k, state, member, window)
     if ahead >= MAX_WAITERS then
       return nil
     end
-    -- Two that come in the same microsecond, or after the clock was set back, keep their order.
+    -- Waiters keep their order even if they arrive in the same microsecond, or after the clock was set back.
     if tonumber(last) >= now then
       arrival = string.format('%.0f', tonumber(last) + 1)
     end

@@ -1,11 +1,11 @@
--- The hash of a name: who has the lock, and the last token.
+-- The hash of a name: the holder and the last token.
 
 local function is_token(text)
   return tonumber(text) >= 1 and tonumber(text) <= MAX_TOKEN
 end
 
--- Whether a field with its value is a tenure that the client can read. Each text that is taken out of
--- another costs as much as a command, so most of it is looked at where it is.
+-- Returns true if a field and its value are a tenure that clients can read. Extracting a substring costs as
+-- much as a command, so most checks match in place.
 function lock.is_tenure(field, value)
   return #field == FIELD_LENGTH
     and not string.find(field, '%X')
@@ -16,7 +16,7 @@ function lock.is_tenure(field, value)
     and string.find(value, '^[rl]', VALUE_KIND)
 end
 
--- Reads it, unless it was `seen` before. What is not of this script is an error.
+-- Reads the hash, unless `seen` already holds it. Fails if another program wrote to the hash.
 function lock.read(key, seen)
   local fields = type(seen) == 'table' and seen or call('HGETALL', key)
   local state = { is_new = #fields == 0, last = nil, field = nil, value = nil, expires = nil, is_held = false }
@@ -34,14 +34,14 @@ function lock.read(key, seen)
       fail('WRONGTYPE the key holds a value that is not a lock', key)
     else
       state.field, state.value, state.expires = field, value, tonumber(sub(value, 1, EXPIRY_LENGTH))
-      -- It is over when the next millisecond begins, as the expiry of a key is.
+      -- The tenure is held through the millisecond of its expiry, as a key exists through its own.
       state.is_held = state.expires >= now_ms
     end
   end
   return state
 end
 
--- Whose tenure it is, if there is one.
+-- Returns the lease ID of the tenure, if there is one.
 function lock.lease(state)
   return state.field and sub(state.field, 1, FIELD_TOKEN - 1)
 end
@@ -50,24 +50,25 @@ function lock.client(state)
   return sub(state.value, VALUE_CLIENT, VALUE_KIND - 1)
 end
 
--- Says that somebody may wait, which the common cases go by. A hash that holds nothing else would
--- stay for ever; for one that is not there they look at the line itself.
+-- Flags the lock: somebody may be waiting. The common cases rely on this. A missing hash gets no flag,
+-- because a hash of flags alone would never expire; there the common cases check the line itself.
 function lock.flag(key, state)
   if not state.is_new then
     call('HSET', key, 'w', '', 'x', '')
   end
 end
 
--- Deletes the tenure that has it or had it, if there is one. After a deletion Redis lets the script
--- write even when memory is full.
+-- Deletes the current or expired tenure, if there is one. After a deletion, Redis lets the script write even
+-- when memory is full.
 function lock.clear(key, state)
   call('HDEL', key, state.field or '')
   state.field, state.is_held = nil, nil
 end
 
--- Keeps the key of a tenure of so many milliseconds for as long as its token is to be remembered, and
--- no shorter than it would be kept anyway: GT, which does nothing to a key that is kept for ever. A
--- retention of 0 is for ever, and a brief one is kept exactly.
+-- Sets the expiry of a key whose tenure lasts this many milliseconds, so that the key outlives the tenure by
+-- the retention. It never shortens the expiry, and gives none to a key without one: GT. A retention of 0
+-- means forever. Only a short retention or a long tenure gets its exact time; others get extra time, so that
+-- few operations set an expiry.
 function lock.keep(key, retention, milliseconds, is_new)
   local kept = KEPT_LONGER_MS
   if retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS then
@@ -82,11 +83,11 @@ function lock.keep(key, retention, milliseconds, is_new)
   end
 end
 
--- Gives the lock, which is free or is taken away, to a claim for this many milliseconds. Returns the
--- token and when the lock expires. `waiting` says that others may wait, if that is not known yet.
+-- Gives the lock, which is free or being reclaimed, to a claim for this many milliseconds. Returns the token
+-- and the expiry. `waiting` is true if others may wait and the lock is not flagged yet.
 --
--- With a retention the token is at least the clock, or what is proposed instead, so that it grows even if the
--- last was lost.
+-- With a retention, the token is at least the server's clock, or the proposed token instead of the clock. So
+-- tokens grow even if the last one was lost.
 function lock.take(key, state, member, milliseconds, waiting, proposed)
   local retention, last = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1)), state.last or 0
   local token, clock = proposed or now_digits, proposed and tonumber(proposed) or now
@@ -108,8 +109,8 @@ function lock.take(key, state, member, milliseconds, waiting, proposed)
   else
     call('HSET', key, 't', remembered, field, value)
   end
-  -- The key's expiry is set once in each step of the clock; the last token says in which it was, unless
-  -- it is ahead of the clock.
+  -- The key's expiry is refreshed once per step of the clock. The last token tells in which step that was,
+  -- unless the token is ahead of the clock.
   if last >= clock or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
     or last < clock - clock % (KEPT_STEP_MS * 1000) then
     lock.keep(key, retention, milliseconds, state.is_new)
@@ -118,8 +119,8 @@ function lock.take(key, state, member, milliseconds, waiting, proposed)
   return token, expires
 end
 
--- Makes a tenure last until this many milliseconds from now, if it would not anyway; returns until
--- when it lasts. It does so even when memory is full: see `clear`.
+-- Extends a tenure to this many milliseconds from now, unless it already lasts longer. Returns its expiry.
+-- Works even when memory is full: see `clear`.
 function lock.extend(key, state, milliseconds, retention)
   if now_ms + milliseconds > state.expires then
     state.expires = now_ms + milliseconds

@@ -1,6 +1,6 @@
--- One operation of the batch, by its letter. Returns its part of the reply behind the time, and how many
--- keys it has; nothing if there is none of that letter. An error that ends it names the key, or is of its
--- first.
+-- Executes one operation, selected by its letter. Returns its part of the reply, after the time, and its
+-- number of keys; nil if the letter is unknown. An error that ends the operation names the key it is about,
+-- by default the operation's first key.
 function rest(number, letter, k, op, seen)
   local operation, keys
   --> operation, keys of each letter

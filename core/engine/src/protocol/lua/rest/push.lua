@@ -1,7 +1,7 @@
--- Publishes a push to a client, on its channel; returns how many heard it. Others may listen and
--- publish on that channel, so a push names only half of the lease id, and is sealed with all of it. A
--- client of a cluster that listens at shards is told on the lock's own channel, which stays with this
--- node; if it does not hear that (yet), on the other, which goes to all nodes.
+-- Publishes a push to a client and returns the number of receivers. Other users may subscribe and publish on
+-- the channel, so a push names only half of the lease ID and is sealed with all of it. For a cluster client
+-- with shard subscriptions, it publishes first on the lock's own channel, which stays with this node. If
+-- nobody receives that (yet), it publishes on the client's channel, which reaches all nodes.
 local function publish(key, client, what, lease, token, ...)
   token = string.match(token, '^0*(.+)$')
   local message = table.concat({ what, sub(lease, 1, HALF_LENGTH), token, ... }, ':')

@@ -1,4 +1,4 @@
-//! Finding out which members may vote: each is asked in which incarnation it is, and told which others vote.
+//! Finds out which members may vote: asks each for its incarnation, and tells it which others vote.
 
 use std::time::Duration;
 
@@ -15,57 +15,60 @@ use crate::event::LeaseEvent;
 use crate::protocol::{Enter, Entered, Incarnation, LeaseId, LockKey, Terms};
 use crate::time::Timestamp;
 
-/// A locker's first lock is not asked for before all servers may vote that will, or for so long: it would stand
-/// on the first of them alone, and be lost with one of these.
+/// How long a locker's first lock waits for servers that may vote soon. Without the wait, the lock would
+/// stand on only the first servers to vote, and be lost with one of them.
 const OPENING: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether all leases stand on a server that votes again.
+/// How often to check whether all leases stand on a server that votes again.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The admission handshakes with all members.
 #[derive(Debug)]
-pub(super) struct Entries {
-    /// Where the members keep what they are asked for; nothing is asked before anybody wants a lock.
+pub(super) struct Handshakes {
+    /// The key where members store their incarnations. `None` before the first lock: no member is asked until
+    /// then.
     key: Option<LockKey>,
-    /// Until when nobody votes because others are still to be let in.
+    /// Until when no member votes, because others may be admitted soon.
     opens_at: Option<Timestamp>,
     admission: Admission,
-    all: Vec<Entry>,
-    /// How many incarnations were named.
+    all: Vec<Handshake>,
+    /// How many incarnations this locker has named.
     named: u64,
 }
 
-/// What goes on with one member.
+/// The admission handshake with one member.
 #[derive(Debug)]
-struct Entry {
-    /// In which turn it was asked, and until when that is waited for.
+struct Handshake {
+    /// The turn of the pending request, and when it times out.
     under_way: Option<(u64, Timestamp)>,
     pace: Pace,
     down: bool,
-    /// It is to be asked again, though it has answered.
+    /// The member must be asked again, although it has replied.
     is_doubtful: bool,
-    /// Why there was no answer.
+    /// Why the last request had no reply.
     error: Option<Error>,
     standing: Standing,
-    /// This incarnation of it was said to be in quarantine, and not yet to be back.
+    /// The incarnation whose quarantine was reported to the program, until its return is reported.
     announced: Option<Incarnation>,
-    /// Until when its votes are for holders that had no lease there while it was in quarantine.
+    /// Until when the member's votes are reserved for holders whose leases do not stand on it after its
+    /// quarantine.
     reserved_until: Timestamp,
     wake: Timestamp,
 }
 
-/// What a member is good for.
+/// The voting status of a member.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Votes,
-    /// It is not known yet.
+    /// It is not known yet whether the member may vote.
     Open,
-    /// It does not vote.
+    /// The member does not vote.
     Out,
 }
 
-impl Entries {
+impl Handshakes {
     pub(super) fn new(settings: &Settings, members: usize) -> Self {
-        let entry = || Entry {
+        let handshake = || Handshake {
             under_way: None,
             pace: Pace::due_at(Timestamp::from_nanos(0)),
             down: false,
@@ -80,7 +83,7 @@ impl Entries {
             key: None,
             opens_at: None,
             admission: Admission::new(members, settings.longest_ttl, settings.drift_margin),
-            all: std::iter::repeat_with(entry).take(members).collect(),
+            all: std::iter::repeat_with(handshake).take(members).collect(),
             named: 0,
         }
     }
@@ -89,17 +92,17 @@ impl Entries {
         self.all[at].standing
     }
 
-    /// What each member is, as far as it has said so.
+    /// Returns each member's incarnation, if it has reported one.
     pub(super) fn incarnations(&self) -> impl Iterator<Item = Option<Incarnation>> {
         (0..self.all.len()).map(|at| self.admission.incarnation(at))
     }
 
-    /// Whether one member may vote on a lease that another one has.
+    /// Returns true if member `one` may vote on a lease that member `other` has.
     pub(super) fn are_acquainted(&self, one: usize, other: usize) -> bool {
         self.admission.are_acquainted(one, other)
     }
 
-    /// Why it does not vote now.
+    /// Returns the reason why a member does not vote now.
     pub(super) fn why_not(&self, now: Timestamp, at: usize) -> Error {
         let error = self.refusal().or(self.all[at].error.as_ref());
         match error {
@@ -114,26 +117,31 @@ impl Entries {
             }
             None => Error::new(
                 ErrorKind::Unavailable,
-                "whether it has forgotten locks is not known yet",
+                "it has not said yet whether it has forgotten locks",
             ),
         }
     }
 
-    /// True for a while after a quarantine: holders get their leases there before others ask for these locks. Each
-    /// locker ends the quarantine by its own measure, which may be later for the holder.
+    /// Returns true for a while after a quarantine. Meanwhile, holders get their leases at the member before
+    /// others may ask for these locks. Each locker ends the quarantine by its own measure, which may be later
+    /// for the holder.
     pub(super) fn is_reserved(&self, now: Timestamp, at: usize) -> bool {
         self.all[at].reserved_until > now
     }
 
-    /// True if the member votes again after a quarantine that was reported.
+    /// Returns true if the member votes again after a quarantine that was reported.
     pub(super) fn is_back(&self, at: usize) -> bool {
-        let entry = &self.all[at];
-        entry.standing == Standing::Votes && entry.announced.is_some()
+        let handshake = &self.all[at];
+        handshake.standing == Standing::Votes && handshake.announced.is_some()
     }
 
-    /// Why this locker may have no lock, whatever others say: a server keeps another longest time to live.
+    /// Returns the reason why this locker may have no lock at all: a server keeps another longest time to
+    /// live.
     fn refusal(&self) -> Option<&Error> {
-        let errors = self.all.iter().filter_map(|entry| entry.error.as_ref());
+        let errors = self
+            .all
+            .iter()
+            .filter_map(|handshake| handshake.error.as_ref());
         errors.into_iter().find(|error| error.is_config())
     }
 
@@ -142,9 +150,9 @@ impl Entries {
     }
 }
 
-/// What happens.
-impl Entries {
-    /// Somebody wants a lock. Returns whether that is the first time.
+/// Events.
+impl Handshakes {
+    /// Starts the handshakes when the program first wants a lock. Returns true that first time.
     pub(super) fn begin(&mut self, now: Timestamp, key: &LockKey) -> bool {
         let is_first = self.key.is_none();
         if is_first {
@@ -154,16 +162,16 @@ impl Entries {
         is_first
     }
 
-    /// It may be another process than before, which began with old data.
+    /// Handles a new connection. It may lead to another process than before, which started with old data.
     pub(super) fn connected(&mut self, now: Timestamp, at: usize) {
-        let entry = &mut self.all[at];
-        (entry.down, entry.is_doubtful, entry.error) = (false, true, None);
-        (entry.under_way, entry.pace) = (None, Pace::due_at(now));
+        let handshake = &mut self.all[at];
+        (handshake.down, handshake.is_doubtful, handshake.error) = (false, true, None);
+        (handshake.under_way, handshake.pace) = (None, Pace::due_at(now));
     }
 
     pub(super) fn disconnected(&mut self, at: usize, error: Error) {
-        let entry = &mut self.all[at];
-        (entry.down, entry.under_way, entry.error) = (true, None, Some(error));
+        let handshake = &mut self.all[at];
+        (handshake.down, handshake.under_way, handshake.error) = (true, None, Some(error));
     }
 
     pub(super) fn entered(&mut self, cx: &Ctx, at: usize, result: Result<Entered, Error>) {
@@ -172,26 +180,26 @@ impl Entries {
             Some(error) => Err(error),
             None => Ok(entered),
         });
-        let entry = &mut self.all[at];
-        let Some((turn, _)) = entry.under_way.take() else {
+        let handshake = &mut self.all[at];
+        let Some((turn, _)) = handshake.under_way.take() else {
             return;
         };
         match result {
             Ok(entered) => {
-                (entry.is_doubtful, entry.error) = (false, None);
-                entry.pace = Pace::due_at(cx.now);
+                (handshake.is_doubtful, handshake.error) = (false, None);
+                handshake.pace = Pace::due_at(cx.now);
                 self.admission.saw(cx.now, at, (entered, turn));
             }
             Err(error) => {
                 if error.is_config() {
                     self.admission.lost(at);
                 }
-                entry.failed(cx, error);
+                handshake.failed(cx, error);
             }
         }
     }
 
-    /// An error if it keeps another longest time to live than this locker.
+    /// Returns an error if the server keeps another longest time to live than this locker.
     fn differs(&self, cx: &Ctx, at: usize, entered: &Entered) -> Option<Error> {
         let (own, theirs) = (cx.settings.longest_ttl, entered.longest);
         if own.as_millis() == theirs.as_millis() {
@@ -200,14 +208,14 @@ impl Entries {
         let key = self.key.as_ref().map_or("", LockKey::lock);
         let server = at + 1;
         let rule = format!(
-            "is {own:?}, and server {server} of the quorum keeps {theirs:?}, which other lockers gave it: give all of \
-             them the same. To change it, stop them all, wait for the old time, delete the key {key} at every server, \
-             and start them with the new one"
+            "is {own:?}, but other lockers gave server {server} of the quorum {theirs:?}: all lockers must use the same \
+             value. To change it, stop all lockers, wait for the old time, delete the key {key} at every server, and start \
+             them with the new value"
         );
         Some(Error::bad_option("longest_ttl", rule))
     }
 
-    /// All leases stand on it again.
+    /// Reports that all leases stand on the member again.
     pub(super) fn readmit(&mut self, cx: &mut Ctx, at: usize) {
         self.all[at].announced = None;
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
@@ -215,51 +223,52 @@ impl Entries {
         cx.push(Output::Notice { event });
     }
 
-    /// The question came too late, and did nothing. Its answer has told the time, so the next will do.
+    /// Handles a request that arrived too late and did nothing. Its reply told the server's time, so the next
+    /// request should arrive in time.
     pub(super) fn was_late(&mut self, cx: &Ctx, at: usize) {
-        let entry = &mut self.all[at];
-        entry.under_way = None;
-        if entry.pace.failures == 0 {
-            entry.pace.failures = 1;
+        let handshake = &mut self.all[at];
+        handshake.under_way = None;
+        if handshake.pace.failures == 0 {
+            handshake.pace.failures = 1;
         } else {
-            entry.failed(cx, Failure::late().into_error());
+            handshake.failed(cx, Failure::late().into_error());
         }
     }
 
-    /// It is not in this incarnation any more.
+    /// Handles that the member is no longer in this incarnation.
     pub(super) fn forgot(&mut self, now: Timestamp, at: usize, incarnation: Incarnation) {
         if self.admission.incarnation(at) == Some(incarnation) {
             self.admission.lost(at);
-            let entry = &mut self.all[at];
-            (entry.error, entry.pace) = (None, Pace::due_at(now));
+            let handshake = &mut self.all[at];
+            (handshake.error, handshake.pace) = (None, Pace::due_at(now));
         }
     }
 
-    /// There was no answer in time; or else nothing but that the time has come.
+    /// Handles the timer: the pending request has timed out, or it is only time to look again.
     pub(super) fn time(&mut self, cx: &mut Ctx, members: &mut Members, at: usize) {
-        let entry = &mut self.all[at];
-        entry.set_timer(cx, at, Timestamp::NEVER);
-        if entry
+        let handshake = &mut self.all[at];
+        handshake.set_timer(cx, at, Timestamp::NEVER);
+        if handshake
             .under_way
             .is_some_and(|(_, give_up)| give_up <= cx.now)
         {
-            entry.under_way = None;
+            handshake.under_way = None;
             let error = members.give_up_entry(at).unwrap_or_else(Error::no_answer);
-            entry.failed(cx, error);
+            handshake.failed(cx, error);
         }
     }
 }
 
-/// What follows.
-impl Entries {
-    /// Asks those that are to be asked. Returns whose standing has changed.
+/// Decisions.
+impl Handshakes {
+    /// Asks the members that must be asked. Returns the members whose standing has changed.
     pub(super) fn settle(&mut self, cx: &mut Ctx, members: &mut Members) -> Vec<usize> {
         let Some(key) = self.key.clone() else {
             return Vec::new();
         };
         self.admission.settle(cx.now);
         for at in 0..self.all.len() {
-            // Nobody can come to know others through one that does not answer.
+            // A member that does not answer cannot make others known to each other.
             if self.all[at].fails() && !self.admission.to_tell(at).is_empty() {
                 self.admission.lost(at);
             }
@@ -290,7 +299,7 @@ impl Entries {
                 incarnation,
                 terms: None,
             });
-            members.mean(at, check);
+            members.check_before_acquiring(at, check);
             if standing == Standing::Out && !is_refused {
                 self.announce(cx, at);
             }
@@ -300,17 +309,17 @@ impl Entries {
     }
 
     fn judge(&self, at: usize) -> Standing {
-        let entry = &self.all[at];
+        let handshake = &self.all[at];
         if self.admission.votes(at) {
             return Standing::Votes;
         }
         if !self.admission.has_answered(at) {
-            return match entry.error {
+            return match handshake.error {
                 Some(_) => Standing::Out,
                 None => Standing::Open,
             };
         }
-        // What others are about to say may let it in; and too few can tell nothing.
+        // Pending reports of others may admit the member; and too few reports decide nothing.
         let is_open = |other| {
             let is_awaited =
                 !self.admission.has_answered(other) || self.admission.is_to_be_heard(other);
@@ -324,7 +333,7 @@ impl Entries {
         }
     }
 
-    /// Whether it may be let in soon, or come to know the others.
+    /// Returns true if the member may be admitted soon, or may soon know the others.
     fn is_to_come(&self, at: usize) -> bool {
         let is_open = self.judge(at) == Standing::Open;
         !self.all[at].fails() && (is_open || !self.admission.to_tell(at).is_empty())
@@ -344,8 +353,8 @@ impl Entries {
     }
 
     fn ask(&mut self, cx: &Ctx, members: &mut Members, (at, key): (usize, &LockKey)) {
-        let entry = &self.all[at];
-        let may = !entry.down && entry.under_way.is_none() && entry.pace.next <= cx.now;
+        let handshake = &self.all[at];
+        let may = !handshake.down && handshake.under_way.is_none() && handshake.pace.next <= cx.now;
         if !may || !self.is_wanted(at) {
             return;
         }
@@ -357,7 +366,7 @@ impl Entries {
             watch: Vec::new(),
             forget: Vec::new(),
         };
-        // Nobody may vote, or come to keep this time, through a locker that is refused.
+        // A locker that is refused must not let members vote or set their longest time to live.
         if self.refusal().is_none() {
             terms.remember = self.admission.to_tell(at);
             terms.watch = self.admission.to_watch(at);
@@ -373,14 +382,14 @@ impl Entries {
         members.enter(cx, at, (enter, give_up));
     }
 
-    /// Says that it is in quarantine, once.
+    /// Reports a quarantine to the program, once.
     fn announce(&mut self, cx: &mut Ctx, at: usize) {
         let incarnation = self.admission.incarnation(at);
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
         let is_known = self.admission.answered() >= super::members::majority(self.all.len());
-        let entry = &mut self.all[at];
-        if incarnation.is_some() && incarnation != entry.announced && is_known {
-            entry.announced = incarnation;
+        let handshake = &mut self.all[at];
+        if incarnation.is_some() && incarnation != handshake.announced && is_known {
+            handshake.announced = incarnation;
             let remaining = self.admission.remaining(cx.now, at);
             let event = LeaseEvent::Quarantined { server, remaining };
             cx.push(Output::Notice { event });
@@ -389,11 +398,11 @@ impl Entries {
 
     fn set_timer(&mut self, cx: &mut Ctx, at: usize) {
         let (wanted, is_back) = (self.is_wanted(at), self.is_back(at));
-        let entry = &mut self.all[at];
-        let wake = match entry.under_way {
+        let handshake = &mut self.all[at];
+        let wake = match handshake.under_way {
             Some((_, give_up)) => give_up,
-            None if entry.down => Timestamp::NEVER,
-            None if wanted => entry.pace.next,
+            None if handshake.down => Timestamp::NEVER,
+            None if wanted => handshake.pace.next,
             None => Timestamp::NEVER,
         };
         let is_admitted = self.admission.is_admitted(at);
@@ -405,12 +414,12 @@ impl Entries {
             wake
         };
         let opens_at = self.opens_at.unwrap_or(Timestamp::NEVER);
-        entry.set_timer(cx, at, wake.min(opens_at));
+        handshake.set_timer(cx, at, wake.min(opens_at));
     }
 }
 
-impl Entry {
-    /// Nothing is expected of it for now.
+impl Handshake {
+    /// Returns true if no reply is expected from the member for now.
     fn fails(&self) -> bool {
         self.down || self.error.is_some()
     }
