@@ -1,21 +1,29 @@
 //! Tests that this program reads every command line that the documentation and the help show.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
 use crate::args::Cli;
 
 /// Languages in which `leasehold` is no command.
-const OTHER_LANGUAGES: [&str; 4] = ["js", "json", "rust", "toml"];
+const OTHER_LANGUAGES: [&str; 5] = ["js", "json", "rust", "toml", "ts"];
 
-/// Returns the READMEs and the pages in `docs`, each with its path.
+/// Returns the pages in a folder of the book, and in its folders.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let entries = entries.map(|entry| entry.expect("it can be read").path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "md");
+    let below = folders.iter().flat_map(|folder| pages(folder));
+    files.into_iter().filter(is_page).chain(below).collect()
+}
+
+/// Returns the READMEs and the pages of the book, each with its path.
 fn documents() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let pages = fs::read_dir(root.join("docs")).expect("it is there");
-    let pages = pages.map(|page| page.expect("it can be read").path());
-    let pages = pages.filter(|page| page.extension().is_some_and(|kind| kind == "md"));
+    let pages = pages(&root.join("docs/book/src"));
     let readmes = [
         "",
         "bindings/",
@@ -24,7 +32,7 @@ fn documents() -> Vec<(String, String)> {
         "examples/",
     ];
     let readmes = readmes.map(|folder| root.join(folder).join("README.md"));
-    let read = |path: std::path::PathBuf| {
+    let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("it can be read");
         let place = path.strip_prefix(&root).expect("it is within");
         (place.display().to_string(), text)
@@ -65,15 +73,19 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 fn calls(text: &str) -> Vec<Vec<String>> {
     let mut calls = Vec::new();
     for words in commands(text) {
-        // There it is the package.
-        if words.first().is_some_and(|word| word == "npm") {
-            continue;
-        }
         let is_here = |word: &String| word == "leasehold" || word.ends_with("/leasehold");
-        let mut begin = words.iter().position(is_here).map(|at| at + 1);
-        if words.starts_with(&["cargo", "run", "-p", "leasehold-cli"].map(str::to_owned)) {
-            begin = words.iter().position(|word| word == "--").map(|at| at + 1);
-        }
+        let begin = match words.first().map(String::as_str) {
+            Some("cargo")
+                if words
+                    .starts_with(&["cargo", "run", "-p", "leasehold-cli"].map(str::to_owned)) =>
+            {
+                words.iter().position(|word| word == "--")
+            }
+            // There it is the package.
+            Some("npm" | "cargo") => continue,
+            _ => words.iter().position(is_here),
+        };
+        let begin = begin.map(|at| at + 1);
         if let Some(begin) = begin {
             calls.push(words[begin..].to_vec());
         }
@@ -97,7 +109,9 @@ fn code(markdown: &str) -> (Vec<&str>, Vec<&str>) {
     });
     // The first line of a block names its language.
     let blocks = blocks.iter().filter_map(|block| block.split_once('\n'));
-    let commands = blocks.filter(|(language, _)| !OTHER_LANGUAGES.contains(language));
+    // Behind a comma are the attributes of the block.
+    let language = |info: &str| info.split(',').next().unwrap_or_default().to_owned();
+    let commands = blocks.filter(|(info, _)| !OTHER_LANGUAGES.contains(&&*language(info)));
     (commands.map(|(_, block)| block).collect(), inline)
 }
 
@@ -147,7 +161,7 @@ fn every_command_line_of_the_documentation_is_read() {
     assert!(
         documents
             .iter()
-            .any(|(place, _)| place == "docs/coming-from.md")
+            .any(|(place, _)| place == "docs/book/src/coming-from.md")
     );
     for (place, text) in documents {
         let (blocks, inline) = code(&text);
@@ -175,7 +189,8 @@ fn every_command_line_of_the_documentation_is_read() {
         }
         let least = match &*place {
             "README.md" => 2,
-            "bindings/cli/README.md" => 20,
+            "bindings/cli/README.md" => 2,
+            "docs/book/src/command-line.md" => 20,
             _ => 0,
         };
         assert!(count >= least, "{place} shows {count}");
@@ -228,14 +243,14 @@ fn calls_are_found() {
         ["run a -n -- b", "list"]
     );
     assert_eq!(
-        found("cargo run -p leasehold-cli -- list 'a b'"),
+        found("cargo add leasehold\ncargo run -p leasehold-cli -- list 'a b'"),
         ["list a b"]
     );
     let synopsis = "leasehold run NAME [-w TIME | -n] [watch|list]... -- COMMAND...";
     let filled = |last| filled_in(synopsis, last);
     assert_eq!(filled(false), "leasehold run NAME -w 1s watch -- COMMAND");
     assert_eq!(filled(true), "leasehold run NAME -n list -- COMMAND");
-    let page = "Text.\n```bash\nleasehold list\n```\n`leasehold run a -- b`\n```toml\nleasehold = 1\n```\n";
+    let page = "Text.\n```bash\nleasehold list\n```\n`leasehold run a -- b`\n```rust,no_run\nleasehold = 1\n```\n";
     assert_eq!(
         code(page),
         (vec!["leasehold list"], vec!["leasehold run a -- b"])
