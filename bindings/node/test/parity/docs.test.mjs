@@ -7,9 +7,9 @@ import { javascriptItems } from "./javascript.mjs";
 import { rustItems } from "./rust.mjs";
 
 const ROOT = new URL("../../../../", import.meta.url);
-const DOCS = readdirSync(new URL("docs/", ROOT)).filter((file) => file.endsWith(".md"));
+const DOCS = readdirSync(new URL("docs/book/src/", ROOT), { recursive: true }).filter((file) => file.endsWith(".md"));
 const READMES = ["", "bindings/", "bindings/cli/", "bindings/node/", "examples/"];
-const PAGES = [...READMES.map((folder) => `${folder}README.md`), ...DOCS.map((file) => `docs/${file}`)];
+const PAGES = [...READMES.map((folder) => `${folder}README.md`), ...DOCS.map((file) => `docs/book/src/${file}`)];
 
 /** Names that are not Leasehold's, and whose they are. */
 const OTHERS = new Map([
