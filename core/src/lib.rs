@@ -67,8 +67,8 @@
 //! | `metrics` | off | `Locker::record_metrics`: what a locker counts, for the crate `metrics` |
 //! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards of these storages, in [`fence`] |
 //!
-//! `docs/book/src/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson, redsync,
-//! rueidislock, ShedLock and redis-py beside ours, and says how to move a fleet while it runs.
+//! `docs/book/src/coming-from.md` in the repository has each call of seven other locks beside ours, and says how to
+//! move a fleet while it runs.
 
 #[cfg(feature = "native")]
 pub mod adapter;
