@@ -199,11 +199,13 @@ fn every_command_line_of_the_documentation_is_read() {
             }
         }
         let least = match &*place {
-            "README.md" | "bindings/cli/README.md" => 2,
-            "docs/book/src/command-line.md" => 20,
+            "README.md" => 2,
+            "bindings/cli/README.md" => 20,
             _ => 0,
         };
         assert!(count >= least, "{place} shows {count}");
+        let is_reference = place == "docs/book/src/command-line.md";
+        assert!(count >= 20 || !is_reference, "{place} shows {count}");
     }
 }
 
