@@ -1,4 +1,4 @@
-// Prints what each import adds to a program's bundle: the table of README.md, as `npm run sizes`.
+// Prints what each import adds to a program's bundle: the table of docs/book/src/javascript.md, as `npm run sizes`.
 import { readFile } from "node:fs/promises";
 import { argv } from "node:process";
 import { fileURLToPath } from "node:url";

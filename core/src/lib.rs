@@ -67,8 +67,8 @@
 //! | `metrics` | off | `Locker::record_metrics`: what a locker counts, for the crate `metrics` |
 //! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards of these storages, in [`fence`] |
 //!
-//! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
-//! redsync beside ours, and says how to move a fleet while it runs.
+//! `docs/book/src/coming-from.md` in the repository has each call of seven other locks beside ours, and says how to
+//! move a fleet while it runs.
 
 #[cfg(feature = "native")]
 pub mod adapter;
@@ -105,8 +105,3 @@ pub use tls::Tls;
 ))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
-
-/// The same for the page about other locks.
-#[cfg(all(doctest, feature = "native"))]
-#[doc = include_str!("../../docs/coming-from.md")]
-struct ComingFrom;

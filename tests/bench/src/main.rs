@@ -65,9 +65,9 @@ struct Options {
     /// `report`: less of everything, in under ten minutes once the peers are built.
     #[arg(long)]
     quick: bool,
-    /// `report`: put the main table and one plot into README.md.
+    /// `report`: put the main table and one plot into the book's page of measurements.
     #[arg(long)]
-    readme: bool,
+    book: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

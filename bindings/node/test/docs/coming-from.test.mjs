@@ -1,4 +1,4 @@
-// docs/coming-from.md: its programs run, and moving a fleet by it keeps the exclusion that it promises.
+// docs/book/src/coming-from.md: its programs run, and moving a fleet by it keeps the exclusion that it promises.
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
@@ -12,7 +12,7 @@ import { test } from "../support/test.mjs";
 import { atExit, pause } from "../support/wait.mjs";
 
 const CLIENT = "../../../../core/src/client";
-const page = await readFile(new URL("../../../../docs/coming-from.md", import.meta.url), "utf8");
+const page = await readFile(new URL("../../../../docs/book/src/coming-from.md", import.meta.url), "utf8");
 /** What stands above each program, and the program. */
 const blocks = [...page.matchAll(/^```js\n([^]*?)^```$/gm)].map(({ 1: code, index }) => {
   const [title] = page.slice(0, index).match(/^(?:## .+|From .+:)$/gm).slice(-1);

@@ -34,6 +34,8 @@ main(...process.argv.slice(2)).catch(({ code, message }) => console.log(code + "
 const PARTS = ["./leasehold-quorum.js", "./leasehold-memory.js"];
 const NODE = { bundle: true, platform: "node", logLevel: "error" };
 
+const PAGE = new URL("../../../../docs/book/src/javascript.md", import.meta.url);
+
 describe("a bundle", () => {
   let folder;
   let server;
@@ -97,9 +99,9 @@ describe("a bundle", () => {
     });
   }
 
-  test("that is made as the README says reaches a server", async () => {
-    const readme = await readFile(join(SOURCE, "README.md"), "utf8");
-    const commands = [...readme.matchAll(/^esbuild (.*--outfile=(\S+))$/gm)];
+  test("that is made as the book says reaches a server", async () => {
+    const page = await readFile(PAGE, "utf8");
+    const commands = [...page.matchAll(/^esbuild (.*--outfile=(\S+))$/gm)];
     assert.ok(commands.length >= 3, `${commands.length} commands`);
     for (const [command, args, outfile] of commands) {
       await run("esbuild", ["--log-level=error", ...args.split(" ")], folder);
@@ -107,8 +109,8 @@ describe("a bundle", () => {
     }
   });
 
-  test("for a worker that is made as the README says has WebAssembly in files of its own", async () => {
-    const [, args] = /^esbuild (worker\.mjs .*)$/m.exec(await readFile(join(SOURCE, "README.md"), "utf8"));
+  test("for a worker that is made as the book says has WebAssembly in files of its own", async () => {
+    const [, args] = /^esbuild (worker\.mjs .*)$/m.exec(await readFile(PAGE, "utf8"));
     await put(folder, { "worker.mjs": WORKER });
     await run("esbuild", ["--log-level=error", ...args.split(" ")], folder);
     const files = await readdir(join(folder, "worker"));
@@ -127,10 +129,10 @@ describe("a bundle", () => {
   });
 });
 
-test("the README's sizes are those of `npm run sizes`", async () => {
-  const readme = await readFile(join(SOURCE, "README.md"), "utf8");
+test("the book's sizes are those of `npm run sizes`", async () => {
+  const page = await readFile(PAGE, "utf8");
   for (const [what, bytes] of await sizes()) {
-    const row = readme.split("\n").find((line) => line.startsWith(`| ${what} |`));
+    const row = page.split("\n").find((line) => line.startsWith(`| ${what} |`));
     const said = Number(/\| (\d+) \|$/.exec(row ?? "")?.[1]);
     const actual = Math.ceil(bytes / 1_000);
     assert.ok(Math.abs(said - actual) <= Math.max(1, actual / 10), `${what}: ${said} is said, it is ${actual}`);

@@ -19,11 +19,13 @@ use crate::{Options, Result};
 use peer::Peer;
 use results::Results;
 
-/// Between these README has what the report writes.
+/// The lines of the page between which the report writes.
 const BEGIN: &str = "<!-- bench report: begin -->";
 const END: &str = "<!-- bench report: end -->";
-/// Where README's plot is.
-const DOCS: &str = "docs/bench";
+/// The page of the book that shows the main table and a plot.
+const PAGE: &str = "docs/book/src/measurements.md";
+/// The folder of the page's plot, seen from the page.
+const FIGURES: &str = "figures";
 
 /// What is measured, how much of it, and where.
 struct Plan {
@@ -87,8 +89,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         "{report}\n== report: {}: report.md, report.json, *.svg",
         folder.display()
     );
-    if options.readme {
-        write_readme(&text::readme(&plan, &results), &folder.join(plot::MAIN))?;
+    if options.book {
+        write_page(&text::page(&plan, &results), &folder.join(plot::MAIN))?;
     }
     Ok(())
 }
@@ -162,23 +164,24 @@ impl Plan {
     }
 }
 
-fn write_readme(section: &str, plot: &Path) -> Result<()> {
-    let path = root().join("README.md");
+/// Writes the main table into the page, and copies the plot beside it.
+fn write_page(section: &str, plot: &Path) -> Result<()> {
+    let path = root().join(PAGE);
     let text = with_section(&fs::read_to_string(&path)?, section)?;
-    let docs = root().join(DOCS);
-    fs::create_dir_all(&docs)?;
-    fs::copy(plot, docs.join(plot::MAIN))?;
+    let figures = path.with_file_name(FIGURES);
+    fs::create_dir_all(&figures)?;
+    fs::copy(plot, figures.join(plot::MAIN))?;
     fs::write(&path, text)?;
     println!(
-        "== report: written into README.md, with {DOCS}/{}",
+        "== report: written into {PAGE}, with {FIGURES}/{}",
         plot::MAIN
     );
     Ok(())
 }
 
-/// The text with another section between the marks.
+/// Returns the text with another section between the marks.
 fn with_section(text: &str, section: &str) -> Result<String> {
-    let missing = || format!("README.md has no lines `{BEGIN}` and `{END}`");
+    let missing = || format!("{PAGE} has no lines `{BEGIN}` and `{END}`");
     let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
     Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", section.trim()))
@@ -186,13 +189,26 @@ fn with_section(text: &str, section: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, with_section};
+    use std::fs;
+
+    use super::{BEGIN, END, FIGURES, PAGE, plot, with_section};
+    use crate::languages::root;
 
     #[test]
     fn replaces_what_is_between_the_marks_and_nothing_else() {
-        let readme = format!("one\n{BEGIN}\nold\n{END}\ntwo\n");
-        let new = with_section(&readme, "new\n").expect("it has the marks");
+        let page = format!("one\n{BEGIN}\nold\n{END}\ntwo\n");
+        let new = with_section(&page, "new\n").expect("it has the marks");
         assert_eq!(new, format!("one\n{BEGIN}\nnew\n{END}\ntwo\n"));
         assert!(with_section("no marks", "new").is_err());
+    }
+
+    /// Catches a page that was moved: the report would fail only after an hour of measuring.
+    #[test]
+    fn the_page_has_the_marks_and_the_plot() {
+        let path = root().join(PAGE);
+        let text = fs::read_to_string(&path).expect("the page is there");
+        assert!(with_section(&text, "new").is_ok());
+        assert!(text.contains(&format!("({FIGURES}/{})", plot::MAIN)));
+        assert!(path.with_file_name(FIGURES).join(plot::MAIN).is_file());
     }
 }

@@ -1,20 +1,20 @@
-//! The report as Markdown, and the part of it that README shows.
+//! The report as Markdown, and the part of it that the book shows.
 
 use std::fmt::Write;
 
 use super::measure::{CALLERS, CONFIGURATIONS, configuration};
 use super::results::{Handoff, Measured, Results};
-use super::{DOCS, Plan, plot};
+use super::{FIGURES, Plan, plot};
 use crate::stats::{callers, median, number, spread};
 
-/// What README shows: how many times as fast as each peer.
-pub(super) fn readme(plan: &Plan, results: &Results) -> String {
+/// Returns what the book shows: how many times as fast as each peer.
+pub(super) fn page(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
-        "How many times as many acquisitions as each peer: the median of the rounds of one run, and in brackets \
-         the least and the greatest of them. Measured on {} by `{}`, after all sides had warmed up; {}. **Bold: \
-         the peer is ahead.** †: of tasks that want one name and take it again as soon as they have released it, one had less \
-         than a tenth of the turns of another: the peer lets who has just released take it again, and others \
-         starve. Leasehold gives it to them in order. Peers are compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
+        "Each figure is Leasehold's acquisitions per second divided by the peer's: the median of the rounds of one \
+         run, with the least and the greatest in brackets. Measured on {} by `{}`, after all sides had warmed up; {}.\n\n\
+         **Bold: the peer is ahead.** †: the peer lets the task that has just released a lock take it again, so others \
+         starve. One task had less than a tenth of another's turns. Leasehold serves waiters in order. Peers are \
+         compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
         plan.date, plan.command, plan.versions
     );
     let shapes = CONFIGURATIONS.map(configuration);
@@ -36,7 +36,7 @@ pub(super) fn readme(plan: &Plan, results: &Results) -> String {
     skipped(&mut text, plan, results);
     let _ = write!(
         text,
-        "\n![acquire and release by 64 callers]({DOCS}/{})\n",
+        "\n![acquire and release by 64 callers]({FIGURES}/{})\n",
         plot::MAIN
     );
     text
