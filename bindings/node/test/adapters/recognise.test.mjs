@@ -70,8 +70,8 @@ test("what is none of them is a config error that says what is expected", () => 
   }
   assert.throws(() => adapt(Promise.resolve()), /a promise \(await it first\)/);
   assert.throws(() => adapt("redis://localhost"), /Locker\.connect/);
-  assert.throws(() => adapt({ eval() {}, subscribe: 1 }), { code: "config", message: /subscribe is not a function/ });
-  assert.throws(() => adapt({ eval() {}, evalsha: {} }), { code: "config", message: /evalsha is not a function/ });
+  assert.throws(() => adapt({ eval() {}, subscribe: 1 }), { code: "config", message: /`subscribe` must be a function; got 1/ });
+  assert.throws(() => adapt({ eval() {}, evalsha: {} }), { code: "config", message: /`evalsha` must be a function; got an object/ });
 });
 
 describe("@upstash/redis", () => {
@@ -178,7 +178,7 @@ describe("an object with eval", () => {
     await waitFor(() => confirm);
     assert.equal(hearing.count("unsubscribed"), 3);
     assert.equal(hearing.count("subscribed"), 0);
-    assert.match(String(hearing.log[2][1]), /did not return a function/);
+    assert.match(String(hearing.log[2][1]), /must return a function/);
     confirm();
     await waitFor(() => hearing.state === "subscribed");
     assert.deepEqual(hearing.messages, ["on c"]);

@@ -98,7 +98,7 @@ forEachStore((store) => {
     for (const timeout of [0, 150]) {
       const [begin, beginAwake] = [performance.now(), awake()];
       const failed = locker.lock(name).acquire({ timeout });
-      await assert.rejects(failed, { code: "timeout", message: /somebody else held it/ });
+      await assert.rejects(failed, { code: "timeout", message: /another holder kept it/ });
       const [took, tookAwake] = [performance.now() - begin, awake() - beginAwake];
       // A timer may be a little early by another clock.
       assert.ok(took > timeout - 2 && tookAwake < timeout + 1_000, `${took} ms of ${timeout}`);

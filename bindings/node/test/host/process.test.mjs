@@ -74,7 +74,7 @@ describe("a process", { concurrency: 3 }, () => {
       // Until it was renewed again.
       await pause(2_000);
       assert.equal(warned().length, 1, program.output());
-      const words = `nothing but the lease on ${JSON.stringify(program.name)} with token ${token} seems to keep this process alive; `;
+      const words = `only the lease on ${JSON.stringify(program.name)} with token ${token} seems to keep this process alive; `;
       assert.ok(warned()[0].includes(words), program.output());
       assert.ok(program.running && busy.running);
       assert.doesNotMatch(busy.output(), /Warning/);

@@ -267,7 +267,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     const with_ = (at, server) => good.map((url, i) => (i === at ? server : url));
     const locker = await Locker.quorum(others);
     const cases = [
-      ["redis://127.0.0.1", "config", /the servers are an array/],
+      ["redis://127.0.0.1", "config", /the servers must be an array/],
       [[], "config", /not 0$/],
       [good.slice(1), "config", /^quorum has 3, 5 or 7 servers, not 2$/],
       [[...good, closed.url], "config", /not 4$/],

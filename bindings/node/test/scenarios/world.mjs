@@ -392,7 +392,7 @@ async function acquire(lock, options) {
   try {
     return await lock.acquire(options);
   } catch (error) {
-    const busy = error.code === "timeout" && error.message.includes("somebody else held it");
+    const busy = error.code === "timeout" && error.message.includes("another holder kept it");
     if (busy) {
       return undefined;
     }
