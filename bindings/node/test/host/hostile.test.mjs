@@ -171,7 +171,7 @@ describe("hostile options", { concurrency: 1 }, () => {
     assert.ok(lease.remaining > 50_000);
     await lease.release();
     // These two took the engine with them.
-    const bad = { name: "LeaseholdError", code: "config", message: /owner is a string|namespace is a string/ };
+    const bad = { name: "LeaseholdError", code: "config", message: /owner must be a string|namespace must be a string/ };
     assert.throws(() => locker.lock("n", Object.create({ owner: 5 })), bad);
     assert.throws(() => Locker.inMemory(Object.create({ namespace: 5 })), bad);
     await lives("these");
