@@ -1,4 +1,4 @@
-// Stores in memory that a program cuts off and clears.
+// In-memory stores that a program cuts off and clears.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { describe } from "node:test";
@@ -13,7 +13,7 @@ const OPTIONS = { commandTimeout: 100, patience: 200 };
 
 let count = 0;
 
-/** A store of its own; each second one by way of another copy of the package. */
+/** Returns a new store. Every second one comes from another copy of the package. */
 function store() {
   const name = `outage ${(count += 1)}`;
   const control = (count % 2 === 0 ? MemoryStore : cjs.MemoryStore).named(name);
@@ -84,7 +84,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     const before = of(events, "renewed");
     await waitFor(() => of(events, "renewed") > before, 5_000, "a renewal");
     assert.ok(lease.valid);
-    // Two that are away at the start are taken in later.
+    // Two servers that are down at the start join later.
     const other = await Locker.quorum(urls, OPTIONS);
     await lease.release();
     const next = await other.lock("x", { ttl: TTL }).acquire();

@@ -1,4 +1,4 @@
-// What logs and other threads get of a locker, lock, lease or error: what one needs, and no secret.
+// What logs and other threads get from a locker, lock, lease or error: the useful parts, and no secret.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { describe } from "node:test";
@@ -12,7 +12,7 @@ const PASSWORD = "s3cret";
 const parsed = (value) => JSON.parse(JSON.stringify(value));
 
 describe("what is shown", () => {
-  // Catches consoles and logs that show `Lease {}`, and ones that show the URL or the client.
+  // Catches consoles and logs that show `Lease {}`, or that show the URL or the client.
   test("of a locker, a lock and a lease, with consoles and as JSON", async (t) => {
     const server = await startRedis({ password: PASSWORD });
     t.after(() => server.stop());
@@ -62,7 +62,7 @@ describe("what is shown", () => {
     await locker.shutdown();
   });
 
-  test("an owner that nobody gave is none of the options", () => {
+  test("a default owner is not among the options", () => {
     const locker = Locker.inMemory();
     assert.ok(!("owner" in parsed(locker)) && !("owner" in parsed(locker.lock("x"))));
   });
@@ -87,7 +87,7 @@ describe("what is shown", () => {
     const { name, token, waited } = lease;
     const clone = structuredClone(lease);
     assert.deepEqual(clone, { name, token, waited });
-    // It can still be shown to a guard there.
+    // A guard there can still read it.
     assert.equal(withToken(clone).headers.get("Fencing-Token"), String(token));
     const error = new LeaseholdError("config", "a message");
     assert.equal(structuredClone(error).message, "a message");
