@@ -1,4 +1,4 @@
-// What keeps a process alive, what it leaves behind, and how it copes with a blocked event loop.
+// The tests of what keeps a process alive, what it leaves behind, and how it copes with a blocked event loop.
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";

@@ -75,7 +75,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     const lock = one.lock("x", { ttl: TTL });
     const events = collect(lock.events());
     const first = await lock.acquire();
-    // Of any two of five servers, waiters may queue at none, one or both.
+    // Waiters may queue at none, one or both of any two of the five servers.
     await Promise.all(servers.slice(0, 2).map(fail));
     const of = (type) => events.filter((event) => event.type === type).length;
     const before = of("renewed");
@@ -272,7 +272,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
       [good.slice(1), "config", /^quorum has 3, 5 or 7 servers, not 2$/],
       [[...good, closed.url], "config", /not 4$/],
       [with_(2, good[0]), "config", /server 3 of the quorum is server 1/],
-      // The same server under another name.
+      // One server, under another name.
       [with_(2, good[0].replace("127.0.0.1", "localhost")), "config", /server 3 of the quorum is server 1/],
       [[others[0], good[1], good[0]], "config", /server 3 of the quorum is server 1/],
       [with_(1, "memory://m"), "config", /all Redis, or all in memory/],

@@ -1,4 +1,4 @@
-// What logs and other threads get from a locker, lock, lease or error: the useful parts, and no secret.
+// Logs and other threads get the useful parts of a locker, lock, lease or error, and no secret.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { describe } from "node:test";

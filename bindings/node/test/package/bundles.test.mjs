@@ -11,7 +11,7 @@ import { test } from "../support/test.mjs";
 import { WORKER } from "./programs.mjs";
 import { SOURCE, installed, put, run } from "./support.mjs";
 
-/** How each engine begins as text: WebAssembly's magic number. */
+/** The beginning of each engine in base64: WebAssembly's magic number. */
 const ENGINE = /AGFzbQ/g;
 const enginesIn = (text) => text.match(ENGINE)?.length ?? 0;
 
@@ -64,7 +64,7 @@ describe("a bundle", () => {
         input: join(folder, input),
         external: ["ioredis", "redis"],
         plugins: [{ name: "packages", resolveId }],
-        // As the package.json of the package says.
+        // As in the package's package.json.
         treeshake: { moduleSideEffects: false },
       });
       const { output } = await made.generate({ format: "es" });
@@ -91,7 +91,7 @@ describe("a bundle", () => {
       assert.equal(enginesIn(await readFile(join(folder, outfile), "utf8")), 1);
       const printed = await run(process.execPath, [outfile, server.url, "too"], folder);
       assert.match(printed, /^held true\nconfig: the quorum engine could not be loaded: .*leasehold-quorum\.js/);
-      // Control: with all of them.
+      // The control: with all of them.
       await bundled({ entryPoints: ["program.mjs"], outfile, format, external: ["ioredis", "redis"] });
       assert.equal(enginesIn(await readFile(join(folder, outfile), "utf8")), 3);
     });
@@ -116,7 +116,7 @@ describe("a bundle", () => {
     assert.equal(enginesIn(await readFile(join(folder, "worker/worker.js"), "utf8")), 0);
   });
 
-  test("that is made otherwise says what to do instead", async () => {
+  test("that is made in another way says what to do instead", async () => {
     await bundled({ entryPoints: ["program.mjs"], outfile: "page.cjs", platform: "browser" });
     const browser = await run(process.execPath, ["page.cjs", server.url], folder);
     assert.match(browser, /^config: .*the build for browsers: bundle the program for Node \(esbuild: --platform=node\)/);
