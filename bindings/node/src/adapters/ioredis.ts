@@ -99,7 +99,7 @@ function sender(client: Commander, clustered: boolean): Pick<Adapter, "send"> {
   }
   return {
     send: (bytes) => {
-      // Without arguments, which only monitoring code reads.
+      // It has no arguments, because only monitoring code reads them.
       const command = new Made("evalsha", [], { replyEncoding: "utf8" });
       command.toWritable = () => bytes;
       return client.sendCommand?.(command) ?? Promise.reject(closed());
@@ -162,7 +162,7 @@ function watch(client: IoredisClient, link: Link): () => void {
   const ready = () => client.status === "ready";
   const idle = () => client.status === "wait";
   const stop = watchConnection(client, link, { ready, idle }, {
-    // Only clusters emit it. The new node may replace one that failed.
+    // Only clusters emit this event. The new node may replace one that failed.
     "+node": () => ready() && link.up(),
   });
   if (client.status === "end") {
@@ -187,7 +187,7 @@ const FOR_A_SUBSCRIBER = {
   // With RESP2, changes arrive as messages.
   protocol: 2,
   replyMapping: undefined,
-  // Its timer would keep the process alive after the connection has ended.
+  // The timer of this timeout would keep the process alive after the connection has ended.
   disconnectTimeout: 0,
   failoverDetector: false,
   socketTimeout: undefined,

@@ -202,12 +202,12 @@ function watchMany(client: NodeRedisClient, kind: ClientKind, link: Link): () =>
         look();
       }
     },
-    // Only clusters emit it.
+    // Only clusters emit this event.
     disconnect: () => {
       link.down(closed());
       look();
     },
-    // Only sentinel clients emit it: there is another primary.
+    // Only sentinel clients emit this event: there is another primary.
     "topology-change": (change) => change?.type === "MASTER_CHANGE" && up && link.up(),
     // The node may replace one that failed.
     "node-ready": () => up && link.up(),
@@ -244,7 +244,7 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
   const close = async () => {
     shut = true;
     stopHearing();
-    // One that is connecting would open all the same.
+    // A client that is connecting would open anyway.
     await connecting?.catch(nothing);
     if (own) {
       closeConnection(own);
@@ -261,11 +261,11 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
     keepSocket(own, alive);
     connecting = own.connect();
     await connecting.catch((error) => Promise.reject(first() ?? errorOf(error)));
-    // It may have changed while it was connecting.
+    // `alive` may have changed during the connection attempt.
     keepSocket(own, alive);
     const id = onChange && (await idBy((...command) => (own as NodeRedisConnection).sendCommand(command)));
     await own.subscribe(channel, (message) => onMessage(String(message)));
-    // The client passes on only what it has subscribed to itself, which the server may refuse.
+    // The client delivers only messages of channels that it subscribed to itself, which the server may refuse.
     if (typeof id !== "number" || onChange === undefined) {
       return id;
     }
@@ -274,7 +274,7 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
   };
   return {
     ready: open(),
-    // Version 4 would refuse it on a connection that is subscribed.
+    // Without this mode, version 4 would refuse the command on a subscribed connection.
     check: async () => own?.sendCommand(["PING"], { ignorePubSubMode: true }),
     keepAlive: (now) => {
       alive = now;
@@ -286,19 +286,19 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
   };
 }
 
-/** The client makes a list of the keys, or nothing if all may have changed. */
+/** Reports changed keys. The client gives a list of them, or nothing if all may have changed. */
 function changed(keys: unknown, onChange: (key: string) => void): void {
   for (const key of Array.isArray(keys) ? keys : [""]) {
     onChange(String(key));
   }
 }
 
-/** Sets whether a connection keeps the process alive; later sockets of it follow. */
+/** Sets whether a connection keeps the process alive. Its later sockets follow. */
 export function keepSocket(connection: NodeRedisConnection, alive: boolean): void {
   connection[alive ? "ref" : "unref"]();
 }
 
-/** Closes a connection that we made, at once, whatever state it is in. */
+/** Closes a connection that this package made, at once and in any state. */
 export function closeConnection(connection: NodeRedisConnection): void {
   try {
     if (connection.destroy) {
@@ -307,6 +307,6 @@ export function closeConnection(connection: NodeRedisConnection): void {
       connection.disconnect().catch(nothing);
     }
   } catch {
-    // It was closed already.
+    // The connection was closed already.
   }
 }

@@ -21,7 +21,7 @@ interface IoredisModule {
 
 interface Own extends IoredisConnection {
   readonly reconnectTimeout?: Timer;
-  /** Only clusters have it. */
+  /** Returns the nodes of a cluster. Other clients do not have it. */
   nodes?(role: "all"): IoredisConnection[];
 }
 

@@ -1,5 +1,5 @@
 /**
- * The numbers that a locker has counted since it was made: two gauges, counters that never fall, and histograms.
+ * The numbers that a locker has counted so far: two gauges, counters that never fall, and histograms.
  *
  * Every acquired tenure is in one of these states: held, being released, `released`, or `lost` for a reason.
  * Calls that the program canceled are in no counter of calls.

@@ -139,7 +139,7 @@ export class Gate {
     }
     for (const pair of saved.seen) {
       if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[1] !== "number") {
-        throw bad("\`seen\` must be pairs of a resource and a token");
+        throw bad("`seen` must be pairs of a resource and a token");
       }
       const [resource, token] = pair as unknown as [string, number];
       checkResource(resource);

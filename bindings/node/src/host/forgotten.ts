@@ -34,7 +34,7 @@ export class Forgotten {
       return;
     }
     this.#next = Infinity;
-    // Not now, because a client may be about to write.
+    // The check runs later, because a client may be about to write now.
     keepAlive(startTimer(() => this.#look(), SOON), false);
   }
 

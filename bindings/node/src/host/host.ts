@@ -301,7 +301,7 @@ export class Host extends StoreHost {
 
   #feed(input: CallInput, id = NOBODY): void {
     this.#fed += 1;
-    // As `#use` does, without allocating a function for each input.
+    // It does the same as `#use`, without allocating a function for each input.
     try {
       input(this.#engine, now(), id);
     } catch (error) {

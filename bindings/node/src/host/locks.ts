@@ -167,7 +167,7 @@ export class Locks {
   }
 }
 
-/** Not `%`, which takes much longer for numbers above 31 bits. */
+/** Returns the place in a lock's number. It avoids `%`, which takes much longer for numbers above 31 bits. */
 function placeOf(id: number): number {
   return id - Math.floor(id / PLACES) * PLACES;
 }

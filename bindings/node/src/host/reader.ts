@@ -71,7 +71,7 @@ export class Reader {
 
   #poll(): Result | undefined {
     const json = this.#crashes.length > 0 || this.#ended ? "" : this.host.nextEvent(this);
-    // Only now, because an engine that fails at `nextEvent` adds to the crashes.
+    // Read only now, because an engine that fails at `nextEvent` adds to the crashes.
     const crash = this.#crashes.shift();
     if (crash !== undefined) {
       return { done: false, value: crash };

@@ -8,7 +8,7 @@ export interface LockState extends LockSpec {
   id: number;
   /** The number of its calls and readers. */
   uses: number;
-  /** Its tenures. There is at most one, unless the store forgot who held the lock. */
+  /** The tenures of the lock. There is at most one, unless the store forgot who held the lock. */
   readonly tenures: Tenure[];
 }
 

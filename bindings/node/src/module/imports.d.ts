@@ -6,7 +6,7 @@ declare module "wasm:*base64" {
   export default base64;
 }
 
-/** One of these modules, compiled by a bundler. */
+/** The WebAssembly of one of these three, compiled by a bundler. */
 declare module "wasm:*module" {
   const module: WebAssembly.Module;
   export default module;

@@ -27,9 +27,9 @@ export interface Settings {
   readonly patience: number;
   readonly driftMargin: number;
   readonly tokenRetention: number;
-  /** Only quorums use it. */
+  /** The longest time to live in a quorum. Other engines ignore it. */
   readonly longestTtl: number;
-  /** Only the host uses it. */
+  /** True to track changes by other clients. The engine ignores it; the host uses it. */
   readonly tracking: boolean;
 }
 

@@ -58,7 +58,7 @@ export async function openMembers(servers: Given, options: MemberOptions) {
     await Promise.all(members.map(({ adapter }) => adapter?.close()));
   };
   try {
-    // All are settled, so this throws the error of the first failed server in the list.
+    // All promises are settled, so this throws the error of the first failed server in the list.
     await Promise.all(opening);
     checkMajority(members);
     refuseTwins(members.map(({ store }) => (store instanceof RedisStore ? store.runId : store)));

@@ -115,11 +115,11 @@ export class Memory implements Store {
   }
 
   keepAlive(): void {
-    // It has no connection that could keep the process alive.
+    // An in-memory store has no connection that could keep the process alive.
   }
 
   suspect(): void {
-    // It always replies.
+    // An in-memory store always replies.
   }
 
   /** Restarts all its hosts, because none can use the instance any more. The stored data is lost. */

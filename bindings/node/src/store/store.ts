@@ -26,7 +26,7 @@ export interface Store {
   readonly clustered: boolean;
   /** The number of independent servers of a quorum; `undefined` for any other store. */
   readonly members: number | undefined;
-  /** Only clusters whose client can tell have it. */
+  /** Returns the server of a slot. Only clusters whose client can tell have it. */
   readonly serverOf: ServerOf | undefined;
   readonly wire: Wire;
   /** True if the store cannot notify, so that waiters must poll. */

@@ -49,7 +49,7 @@ started = deaf;
 const stop = deaf ? () => {} : adapter.listen("child", hearing);
 adapter.keepAlive(what.includes("alive") || flickers);
 if (what.includes("close")) {
-  // After half a second; with a server, not before it is subscribed.
+  // It ends after half a second; with a server, not before it is subscribed.
   const lonely = what.includes("lonely");
   const closing = setInterval(async () => {
     if (started || lonely) {

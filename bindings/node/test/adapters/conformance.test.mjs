@@ -238,7 +238,7 @@ function conforms({ name, open, owned }) {
     await waitFor(() => hearing.state === "subscribed");
     for (let i = 0; i < 10; i++) {
       adapter.listen(`b${i}`, hearingLog())();
-      // So that the first turn comes before the socket has connected.
+      // A round trip first, so that the first turn comes before the socket has connected.
       await connections();
       const stop = adapter.listen(`c${i}`, hearingLog());
       for (let turns = 0; turns < i; turns++) {

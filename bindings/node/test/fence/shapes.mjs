@@ -36,7 +36,7 @@ export async function checkShapes(name, database, run) {
       }
     }
     await runAll(drop);
-    // Also on connections that know the other table.
+    // It also works on connections that know the other table.
     await createFenceTable(database);
     await fencedTransaction(database, "made anew", 2 ** 52, () => {});
   }

@@ -68,7 +68,7 @@ function close(database) {
   try {
     database.close();
   } catch {
-    // A test has closed it.
+    // A test has closed the database already.
   }
 }
 

@@ -331,7 +331,7 @@ forEachStore((store) => {
     assert.ok(long.valid);
     await long.release();
     const short = await locker.lock(store.name(), { ttl: 10, fixed: true }).tryAcquire().catch((error) => error);
-    // It may be over before the answer arrives.
+    // The lease may be over before the answer arrives.
     if (short instanceof LeaseholdError) {
       assert.equal(short.code, "timeout", String(short));
     } else {

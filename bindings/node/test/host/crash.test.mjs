@@ -24,7 +24,7 @@ forEachStore((store) => {
       await lock.acquire(),
       await lock.acquire(),
       await locker.lock(other).acquire(),
-      // So that the timer is due soon.
+      // The short time to live makes the timer due soon.
       await locker.lock(store.name(), { ttl: 3_000 }).acquire(),
     ];
     const events = collect(lock.events());
@@ -216,7 +216,7 @@ test("a quorum's engine that fails takes its leases along, and no servers", asyn
   const lost = aborted(lease.signal);
   await setApart(locker);
   assert.equal((await lost).reason, "crashed");
-  // It is still at the servers, until it expires there.
+  // The lost lease stays at the servers until it expires there.
   const next = await locker.lock("x").acquire();
   assert.ok(next.token > lease.token);
   await kept.renew();
@@ -266,7 +266,7 @@ function trappable() {
       wrapped[name] = !/^(engine|memorystore)_/.test(name)
         ? value
         : (...args) => {
-            // An address beyond the memory in place of the object's.
+            // The object's address is replaced by one beyond the memory.
             return due.delete(name) || wherever.delete(name) ? value(0xffff_fff0, ...args.slice(1)) : value(...args);
           };
     }

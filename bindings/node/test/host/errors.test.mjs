@@ -122,7 +122,7 @@ for (const kind of clients) {
       const refusing = async () => /NOAUTH/.test((await locker.inspect("x").catch((error) => error)).message);
       await waitFor(refusing, 20_000, "the server refuses");
       for (const [what, call] of Object.entries(calls)) {
-        // It retries while the store may come back.
+        // `hold` retries while the store may come back.
         if (what !== "hold" || kind !== "ioredis") {
           const { message } = await fails(call(locker, what), ...codes);
           assert.match(message, /NOAUTH.*; check the client's user and password/, what);
@@ -174,7 +174,7 @@ for (const kind of clients) {
         }
         await timed(() => fails(call(locker, "x"), "unavailable", "timeout"), what === "tryAcquire" ? 0 : 500, 2_500);
       }
-      // It cannot be known as lost before its deadline.
+      // The lease cannot be known as lost before its deadline.
       assert.ok(lease.valid);
       await timed(async () => {
         await fails(lease.renew(), "unavailable", "timeout");

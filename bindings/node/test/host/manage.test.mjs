@@ -142,7 +142,7 @@ forEachStore((store) => {
     await within(Promise.all([ofLock.ended, ofAll.ended]), 10_000, "the end of the events");
     assert.ok(ofAll.some((event) => event.type === "lost" && event.reason === "shutdown"));
     while (!(await stream.read()).done) {
-      // It ends, too.
+      // The stream of events ends, too.
     }
     await store.inLine(wanted, 0);
     assert.equal((await store.admin.inspect(held)).holder, null, "it is freed, and does not expire");

@@ -19,7 +19,7 @@ const ERRORS = (entry) => `
 import { LeaseholdError } from "${entry}";
 console.log(new LeaseholdError("config", "it is one").code);
 `;
-/** Takes a lock at a server and then, if it is to, one of a quorum. */
+/** Takes a lock on a server and then, if asked to, one of a quorum. */
 const LOCKS = `
 import { Locker } from "leasehold";
 async function main(url, quorum) {

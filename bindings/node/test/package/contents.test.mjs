@@ -14,7 +14,7 @@ import { installed, run, SOURCE } from "./support.mjs";
  */
 const TARBALL_LIMIT = 2_000_000;
 const OPTIONAL = ["ioredis", "redis"];
-/** Prints the stack of a refusal. */
+/** Prints the stack trace of a refusal. */
 const FAILS = "require('leasehold').Locker.connect(1).catch(({ stack }) => console.log(stack))";
 
 describe("the tarball", () => {

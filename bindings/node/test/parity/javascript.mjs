@@ -63,7 +63,7 @@ function itemsOf(checker, exported, prefix) {
   return [name];
 }
 
-/** Returns the name of a variant: a text, or the `type` of an object. */
+/** Returns the names of a variant: its text, or the `type` and the other properties of an object. */
 function variant(checker, type) {
   if (type.isStringLiteral()) {
     return [type.value];

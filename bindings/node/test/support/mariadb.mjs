@@ -46,7 +46,7 @@ export async function startMariaDb() {
   };
 }
 
-/** It is not in every user's PATH. */
+/** Finds mariadbd, which is not in every user's PATH. */
 function daemon() {
   return existsSync("/usr/sbin/mariadbd") ? "/usr/sbin/mariadbd" : "mariadbd";
 }

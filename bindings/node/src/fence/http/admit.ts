@@ -1,4 +1,4 @@
-import { type OptionKind, readOptions } from "../../common/check.js";
+import { type OptionKind, readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { type Entered, Gate } from "../gate.js";
 import { tokenOf } from "../token.js";
@@ -86,7 +86,7 @@ export function admitter<R>(
   const read = readOptions("the options of a fence", options, FENCE_OPTIONS);
   const { gate = new Gate(), resource, optional, checkOnly } = read;
   if (!(gate instanceof Gate)) {
-    throw new LeaseholdError("config", "the options of a fence: gate must be a Gate");
+    throw new LeaseholdError("config", `the options of a fence: gate must be a Gate; got ${shown(gate)}`);
   }
   return async (request, seen) => {
     const name = resource ? resource(request) : writtenPath(seen.method, seen.url);
@@ -150,7 +150,7 @@ export function writtenPath(method: string, url: string): string | undefined {
     if (/^%[0-9a-f]{2}$/i.test(part)) {
       bytes.push(Number.parseInt(part.slice(1), 16));
     } else {
-      // One by one, because a long path has too many bytes for the arguments of one call.
+      // The bytes are pushed one by one, because a long path has too many bytes for the arguments of one call.
       new TextEncoder().encode(part).forEach((byte) => bytes.push(byte));
     }
   }

@@ -157,7 +157,7 @@ function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean)
   return {
     connection,
     query: async ({ sql, args }) => {
-      // As bytes, because most collations treat some different names as equal.
+      // Texts are sent as bytes, because most collations treat some different names as equal.
       const values = args?.map((arg) => (typeof arg === "string" ? Buffer.from(arg) : arg));
       const options = { sql, rowsAsArray: true, nestTables: false, typeCast: plain };
       const [result, fields] = await connection.query(options, values);
@@ -184,9 +184,9 @@ interface SqliteStatement {
   run(...args: unknown[]): unknown;
   /** True if the statement returns rows. Only better-sqlite3 has it. */
   readonly reader?: boolean;
-  /** Only better-sqlite3 has it. */
+  /** Makes better-sqlite3 return whole numbers as `bigint`. */
   safeIntegers?(on: boolean): unknown;
-  /** Only node:sqlite has it. */
+  /** Makes node:sqlite return whole numbers as `bigint`. */
   setReadBigInts?(on: boolean): unknown;
 }
 

@@ -200,7 +200,7 @@ async function checkLater(
 ): Promise<void> {
   const claim = claimOf(resource, token);
   if (driver.pool) {
-    throw config("check needs the connection of an open transaction; got a pool");
+    throw config("check() needs the connection of an open transaction; got a pool");
   }
   const session = await driver.open();
   try {
