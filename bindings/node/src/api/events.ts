@@ -62,6 +62,7 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
     return printed("LeaseEvents", this, ...asked);
   }
 
+  /** Ends the stream, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.return();
   }

@@ -80,6 +80,11 @@ export class Lock {
    * trip and does not retry.
    *
    * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply; otherwise as `acquire`
+   * @example
+   * ```ts
+   * const lease = await lock.tryAcquire();
+   * if (lease === undefined) return; // another process does the work
+   * ```
    */
   async tryAcquire(options?: {
     readonly signal?: AbortSignal | undefined;

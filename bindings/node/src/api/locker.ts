@@ -110,6 +110,10 @@ export class Locker {
    * @throws LeaseholdError `config` for a bad setting, URL or TLS file, or if neither client package is
    * installed
    * @throws LeaseholdError `unsupported` if the runtime has no WebAssembly
+   * @example
+   * ```ts
+   * const locker = await Locker.connectLazily("redis://127.0.0.1:6379", { patience: 30_000 });
+   * ```
    */
   static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connectLazily: the URL", url);
@@ -283,6 +287,11 @@ export class Locker {
    * @throws LeaseholdError `config` for a bad name
    * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply within the `patience`
    * @throws LeaseholdError `auth`, `wrongType`, `store`, `overloaded` or `shutdown`
+   * @example
+   * ```ts
+   * const { holder, waiting } = await locker.inspect("orders/42");
+   * console.log(holder ? `held by ${holder.owner.label}` : "free", `${waiting} waiting`);
+   * ```
    */
   async inspect(name: string): Promise<Inspection> {
     checkAttached(this, Locker, "locker.inspect");
@@ -384,6 +393,7 @@ export class Locker {
     await this.#host.shutdown();
   }
 
+  /** Shuts the locker down, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.shutdown();
   }

@@ -81,6 +81,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     return printed("Tenures", this, ...asked);
   }
 
+  /** Ends it, and leaves the line; for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#end();
   }

@@ -1,6 +1,22 @@
 /**
- * The code of an error, to match on. The codes are those of the Rust crate, and two more: `lost`, for the
- * error that aborts a `lease.signal`, and `internal`, for a failure of this package itself.
+ * The code of an error, to match on. All codes except `lost` and `internal` are also those of the Rust crate.
+ *
+ * - `config`: a setting, URL or argument is not valid
+ * - `unavailable`: the store cannot be reached
+ * - `timeout`: another holder kept the lock for the whole `timeout`, or the store did not reply in time
+ * - `auth`: the server refused the user or a command
+ * - `tls`: one side does not trust the other's certificate
+ * - `readOnly`: the server is a replica
+ * - `unsupported`: the server, client or runtime lacks a feature
+ * - `wrongType`: the key holds a value of another type
+ * - `store`: the server refused for another reason, or gave an answer that cannot be read
+ * - `notHeld`: the lease was lost or released
+ * - `staleToken`: a guard has seen a greater token
+ * - `notReplicated`: too few replicas confirmed in time
+ * - `overloaded`: too many calls or writes wait
+ * - `shutdown`: the locker, or a guard's pool, is shut down
+ * - `lost`: the reason of a `lease.signal`, a {@link LeaseLostError}
+ * - `internal`: this package itself failed
  */
 export type ErrorCode =
   | "config"
@@ -20,7 +36,16 @@ export type ErrorCode =
   | "lost"
   | "internal";
 
-/** The reason why a lease was lost. `crashed` is a failure of the engine, which only JavaScript has. */
+/**
+ * The reason why a lease was lost.
+ *
+ * - `expired`: it was not renewed before its deadline
+ * - `deleted`: the lock's key was deleted
+ * - `superseded`: another client holds the lock
+ * - `revoked`: the lock was force-released
+ * - `shutdown`: the locker was shut down
+ * - `crashed`: the engine failed, which only JavaScript reports
+ */
 export type LossReason =
   | "expired"
   | "deleted"

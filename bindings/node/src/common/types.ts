@@ -79,6 +79,7 @@ export type LeaseEvent =
 
 /** The identity of a holder or waiter, as other clients see it. */
 export interface Owner {
+  /** The `owner` that was set, or by default the machine and process. */
   readonly label: string;
   /** True if another locker with the same label may take the lock over. */
   readonly reclaimable: boolean;
@@ -93,11 +94,13 @@ export interface HolderInfo {
   readonly token: number;
   /** Milliseconds until the lock expires unless it is renewed. */
   readonly remaining: number;
+  /** The identity of the holder. */
   readonly owner: Owner;
 }
 
 /** A waiter of a lock. */
 export interface WaiterInfo {
+  /** The identity of the waiter. */
   readonly owner: Owner;
   /** Milliseconds that it has waited. */
   readonly waited: number;

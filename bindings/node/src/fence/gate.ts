@@ -37,8 +37,11 @@ export interface Entered {
 
 /** The stored state of a {@link Gate}. The least recently used resource comes first. */
 export interface SavedGate {
+  /** The number of resources that the gate remembers. */
   readonly capacity: number;
+  /** The greatest forgotten token; `null` if none was forgotten. */
   readonly floor: number | null;
+  /** The remembered resources, each with its greatest token. */
   readonly seen: readonly (readonly [resource: string, token: number])[];
 }
 

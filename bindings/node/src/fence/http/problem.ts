@@ -13,7 +13,9 @@ const OVERLOADED = "urn:leasehold:overloaded";
 
 /** A refusal as a problem document (RFC 9457), as Rust's `FenceLayer` sends it. */
 export interface Problem {
+  /** The HTTP status. */
   readonly status: number;
+  /** The HTTP headers, with names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   /** The document as JSON. */
   readonly body: string;
