@@ -3,7 +3,8 @@
  *
  * - `config`: a setting, URL or argument is not valid
  * - `unavailable`: the store cannot be reached
- * - `timeout`: another holder kept the lock for the whole `timeout`, or the store did not reply in time
+ * - `timeout`: another holder kept the lock for the whole `timeout`, or the store did not reply in time and the
+ *   outcome is unknown; the message says which
  * - `auth`: the server refused the user or a command
  * - `tls`: one side does not trust the other's certificate
  * - `readOnly`: the server is a replica
@@ -12,7 +13,7 @@
  * - `store`: the server refused for another reason, or gave an answer that cannot be read
  * - `notHeld`: the lease was lost or released
  * - `staleToken`: a guard has seen a greater token
- * - `notReplicated`: too few replicas confirmed in time
+ * - `notReplicated`: too few replicas, or not the disk, confirmed in time
  * - `overloaded`: too many calls or writes wait
  * - `shutdown`: the locker, or a guard's pool, is shut down
  * - `lost`: the reason of a `lease.signal`, a {@link LeaseLostError}
