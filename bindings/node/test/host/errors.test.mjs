@@ -250,7 +250,7 @@ for (const kind of clients) {
 }
 
 test("a store over HTTP that was never there is unavailable, with the cause", async (t) => {
-  // Catches: "too many pending requests" and "it is unknown whether it acted" for a request that was never
+  // Catches: "too many pending requests", and "whether it acted is unknown" of what was never
   // sent. Such a client has no connection that could be down.
   const cause = Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "ECONNREFUSED" });
   const locker = Locker.from({ eval: () => Promise.reject(new TypeError("fetch failed", { cause })) }, settings);
