@@ -83,7 +83,7 @@ function conforms({ name, open, owned }) {
     assert.match(await adapter.info("replication"), /^role:master/m);
   });
 
-  test("what is published after `subscribed` is heard, and nothing after the end", async (t) => {
+  test("messages after `subscribed` are heard, and none after the end", async (t) => {
     // Catches: `subscribed` before the server has confirmed; a subscription that outlives its listener.
     const { adapter } = await use(t);
     const hearing = hearingLog();

@@ -259,7 +259,7 @@ describe("a connection that we made", () => {
       await waitFor(() => proxy.connections === 1);
     });
 
-    test(`${name}: that is closed while it reconnects stays closed`, async (t) => {
+    test(`${name}: stays closed if it is closed while it reconnects`, async (t) => {
       // Catches: a socket that does not exist yet when it is to be closed.
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
@@ -282,7 +282,7 @@ describe("a connection that we made", () => {
       }
     });
 
-    test(`${name}: that is suspected while it is closed stays closed`, async (t) => {
+    test(`${name}: stays closed if it is suspected while it is being closed`, async (t) => {
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
       const adapter = await open(proxy.url);

@@ -291,7 +291,7 @@ describe("a hostile client", () => {
     "is told": (value) => ({ eval: async () => [], subscribe: async (_, told) => (told(value), () => boom()) }),
   };
   for (const [what, client] of Object.entries(ways)) {
-    test(`that ${what} anything`, async () => {
+    test(`a client that ${what} anything`, async () => {
       const one = async (value, at) => {
         const locker = Locker.from(client(value), { commandTimeout: 50, patience: 50 });
         for (const call of [() => locker.lock("x").tryAcquire(), () => locker.inspect("x")]) {
@@ -308,7 +308,7 @@ describe("a hostile client", () => {
 
   // Catches a gateway's page, which some clients put in their error, that floods a log or writes its own log
   // lines.
-  test("that says too much", async () => {
+  test("a client that says too much", async () => {
     const client = { eval: () => Promise.reject(new Error(`line 1\nline 2 ${"x".repeat(100_000)}`)) };
     const locker = Locker.from(client, { commandTimeout: 50, patience: 50 });
     const { message } = await locker.lock("x").tryAcquire().then(assert.fail, (error) => error);

@@ -48,7 +48,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     await Promise.all([locker, other, later].map((made) => made.shutdown()));
   });
 
-  test("for too long loses its leases", async () => {
+  test("loses its leases if that lasts too long", async () => {
     const { control, url } = store();
     const locker = await Locker.connect(url, OPTIONS);
     const lease = await locker.lock("x", { ttl: TTL }).acquire();
@@ -58,7 +58,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     await locker.shutdown();
   });
 
-  test("and cleared comes back as one that lost its data", async () => {
+  test("comes back as a server that lost its data, if it was cleared", async () => {
     const { control, url } = store();
     const locker = await Locker.connect(url, OPTIONS);
     const lock = locker.lock("x", { ttl: TTL });
@@ -71,7 +71,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     await locker.shutdown();
   });
 
-  test("is one of five that a quorum goes on without", async () => {
+  test("is one of five servers, and the quorum goes on without it", async () => {
     const stores = Array.from({ length: 5 }, store);
     const urls = stores.map(({ url }) => url);
     const locker = await Locker.quorum(urls);

@@ -131,7 +131,7 @@ describe("a process", { concurrency: 3 }, () => {
   }
 
   for (const how of clients) {
-    test(`${how}: that exits with a lease leaves it to its time to live`, async () => {
+    test(`${how}: leaves its lease to its time to live if it exits`, async () => {
       const program = start(how, "exit");
       await program.says("held");
       assert.equal(await program.end(), 3);
@@ -139,7 +139,7 @@ describe("a process", { concurrency: 3 }, () => {
       await free(program.name, 8_000);
     });
 
-    test(`${how}: that shuts down at SIGTERM frees its lease at once`, async () => {
+    test(`${how}: frees its lease at once if it shuts down at SIGTERM`, async () => {
       const program = start(how, "sigterm");
       await program.says("held");
       program.kill("SIGTERM");

@@ -11,9 +11,9 @@ import { test } from "../support/test.mjs";
 const PASSWORD = "s3cret";
 const parsed = (value) => JSON.parse(JSON.stringify(value));
 
-describe("what is shown", () => {
+describe("logs and threads", () => {
   // Catches consoles and logs that show `Lease {}`, or that show the URL or the client.
-  test("of a locker, a lock and a lease, with consoles and as JSON", async (t) => {
+  test("consoles and JSON show a locker, a lock and a lease", async (t) => {
     const server = await startRedis({ password: PASSWORD });
     t.after(() => server.stop());
     const { Redis } = createRequire(import.meta.url)("ioredis");
@@ -47,7 +47,7 @@ describe("what is shown", () => {
     }
   });
 
-  test("of what is read with `for await`", async () => {
+  test("consoles and JSON show objects that are read with `for await`", async () => {
     // Catches consoles that show `Tenures2 {}`.
     const locker = Locker.inMemory();
     const lock = locker.lock("orders/42");
@@ -67,7 +67,7 @@ describe("what is shown", () => {
     assert.ok(!("owner" in parsed(locker)) && !("owner" in parsed(locker.lock("x"))));
   });
 
-  test("of errors, as JSON", async () => {
+  test("JSON shows errors", async () => {
     const locker = Locker.inMemory();
     const lease = await locker.lock("x").acquire();
     await locker.shutdown();
@@ -81,7 +81,7 @@ describe("what is shown", () => {
     assert.deepEqual(parsed(stale), { name: "StaleTokenError", code: "staleToken", message: why, resource: "r", offered: 1, highest: 2 });
   });
 
-  test("to other threads goes what the platform lets through", async () => {
+  test("other threads get the parts that the platform copies", async () => {
     const locker = Locker.inMemory();
     const lease = await locker.lock("x").acquire();
     const { name, token, waited } = lease;

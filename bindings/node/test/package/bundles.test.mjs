@@ -49,7 +49,7 @@ describe("a bundle", () => {
   const bundled = (options) => build({ absWorkingDir: folder, ...NODE, ...options });
 
   for (const entry of ["leasehold", "leasehold/errors"]) {
-    test(`of the errors of ${entry} alone has no engine in it`, async () => {
+    test(`a bundle with only the errors of ${entry} has no engine in it`, async () => {
       const input = `${entry.replace("/", "-")}.mjs`;
       await bundled({ entryPoints: [input], outfile: "errors.cjs", minify: true });
       const text = await readFile(join(folder, "errors.cjs"), "utf8");
@@ -72,7 +72,7 @@ describe("a bundle", () => {
     });
   }
 
-  test("that is split loads one engine, and the others when they are needed", async () => {
+  test("a split bundle loads one engine, and the others when they are needed", async () => {
     await bundled({ entryPoints: ["program.mjs"], outdir: "split", splitting: true, format: "esm", external: ["ioredis", "redis"] });
     const files = await readdir(join(folder, "split"));
     const texts = await Promise.all(files.map((file) => readFile(join(folder, "split", file), "utf8")));
@@ -85,7 +85,7 @@ describe("a bundle", () => {
   });
 
   for (const format of ["esm", "cjs"]) {
-    test(`in one file, as ${format}, can be made without the engines that it does not use`, async () => {
+    test(`a bundle in one file, as ${format}, can be made without the engines that it does not use`, async () => {
       const outfile = format === "esm" ? "one.mjs" : "one.cjs";
       await bundled({ entryPoints: ["program.mjs"], outfile, format, external: ["ioredis", "redis", ...PARTS] });
       assert.equal(enginesIn(await readFile(join(folder, outfile), "utf8")), 1);
@@ -116,7 +116,7 @@ describe("a bundle", () => {
     assert.equal(enginesIn(await readFile(join(folder, "worker/worker.js"), "utf8")), 0);
   });
 
-  test("that is made in another way says what to do instead", async () => {
+  test("a bundle that is made in another way says what to do instead", async () => {
     await bundled({ entryPoints: ["program.mjs"], outfile: "page.cjs", platform: "browser" });
     const browser = await run(process.execPath, ["page.cjs", server.url], folder);
     assert.match(browser, /^config: .*the build for browsers: bundle the program for Node \(esbuild: --platform=node\)/);

@@ -199,9 +199,9 @@ describe("types", () => {
   const nodeNext = { module: "NodeNext", lib: ["ES2022", "ESNext.Disposable"], ...NODE };
   for (const [version, compiler] of Object.entries(COMPILERS)) {
     describe(`with TypeScript ${version}`, () => {
-      test("of import, in Node", () => check(compiler, "esm.mts", nodeNext));
-      test("of require, in Node", () => check(compiler, "cjs.cts", nodeNext));
-      test("for a bundler, without Node", () =>
+      test("the types for import, in Node", () => check(compiler, "esm.mts", nodeNext));
+      test("the types for require, in Node", () => check(compiler, "cjs.cts", nodeNext));
+      test("the types for a bundler, without Node", () =>
         check(compiler, "bundled.ts", { module: "ESNext", moduleResolution: "bundler", lib: ["ES2022", "DOM"] }));
       // Catches: a private member, which no other object can have.
       test("a stub of each class", () => check(compiler, "stubs.ts", nodeNext));
@@ -215,7 +215,7 @@ describe("types", () => {
   }
 
   // The newest TypeScript does not have this resolution, which ignores `exports`.
-  test("of each entry, with the resolution node10", () =>
+  test("the types of each entry, with the resolution node10", () =>
     check(COMPILERS["5.6"], "bundled.ts", { ...nodeNext, module: "CommonJS", moduleResolution: "node10" }));
 
   test("the README names the least version", async () => {
