@@ -164,7 +164,7 @@ for (const [name, open] of Object.entries(clients)) {
         await fails(redis.set(key, "v"), "config", /key/);
       }
       for (const ttl of [0, -1, Number.NaN, 2 ** 54, "1", null]) {
-        await fails(redis.set("bad", "v", { ttl }), "config", /time to live/);
+        await fails(redis.set("bad", "v", { ttl }), "config", /ttl must be/);
       }
       for (const by of [0.5, "1", Number.NaN, undefined]) {
         await fails(redis.incrBy("bad", by), "config", /whole number/);
@@ -235,7 +235,7 @@ for (const name of ["ioredis", "node-redis"]) {
 
 test("a client that sends text refuses bytes", async () => {
   const redis = new FencedRedis({ eval: async () => null }).resource("r", 1);
-  await fails(redis.set("k", new Uint8Array(1)), "config", /no bytes/);
+  await fails(redis.set("k", new Uint8Array(1)), "config", /cannot send bytes/);
 });
 
 test("an object that is not a client, or has a prefix, is refused", async () => {
@@ -253,7 +253,7 @@ test("an object that is not a client, or has a prefix, is refused", async () => 
 });
 
 // Catches a call that waits forever, and a secret in its message.
-test("no answer in time is a time-out, and no connection is unavailable", async () => {
+test("no answer in time is a timeout, and no connection is unavailable", async () => {
   const own = await startRedis({ password: "a-secret-of-redis" });
   const client = ioredis(own.url, { retryStrategy: null, maxRetriesPerRequest: 0 });
   const redis = new FencedRedis(client).resource("r", 1);
