@@ -1,5 +1,5 @@
-// Builds dist/, which the package has, from src/. `cargo xtask package` runs it after it has built
-// src/generated/ from the Rust crate leasehold-wasm.
+// Builds the package's dist/ from src/. `cargo xtask package` runs it after it has built src/generated/ from
+// the Rust crate leasehold-wasm.
 import { cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -8,17 +8,18 @@ import { dts } from "rollup-plugin-dts";
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
-/** Never part of a bundle: a program must build without them. */
+/** Never part of a bundle, because a program must build without them. */
 const EXTERNAL = ["ioredis", "redis", "node:*"];
 const { version } = JSON.parse(await readFile("package.json", "utf8"));
-/** The modules, by what stands before `base64` or `module` in the names that the sources import them by. */
+/** The WebAssembly files, by what precedes `base64` or `module` in the names that the sources import. */
 const WASM = { "": "leasehold.wasm", "memory-": "memory.wasm", "quorum-": "quorum.wasm" };
-/** Becomes dist/ when all of it is there. */
+/** Becomes dist/ when it is complete. */
 const OUT = "dist-new";
 
 /**
- * Takes the module from src/module/<source>.ts, and the errors from one file for all entries. The clients
- * that `Locker.connect` opens run only on Node and its like; elsewhere no bundler should look for them.
+ * Resolves the module from src/module/<source>.ts, and the errors from one file for all entries. The clients
+ * that `Locker.connect` opens run only on Node and compatible runtimes; elsewhere no bundler should look for
+ * them.
  */
 const resolve = (source, extension, { connects, memory, quorum, main }) => ({
   name: "leasehold",
@@ -45,27 +46,27 @@ const resolve = (source, extension, { connects, memory, quorum, main }) => ({
         path: fileURLToPath(new URL(`src/module/memory-${memory}.ts`, import.meta.url)),
       }));
     }
-    // Shared, or `instanceof LeaseholdError` would be false for an error of another entry.
+    // Shared, because otherwise `instanceof LeaseholdError` would be false for an error of another entry.
     onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./error-classes${extension}`, external: true }));
-    // All that an entry has besides the errors.
+    // Everything of an entry except the errors.
     if (main !== undefined) {
       onResolve({ filter: /\/main\.js$/ }, () => ({ path: `./${main}${extension}`, external: true }));
     }
-    // Of those that connect.
+    // Only entries that connect use it.
     onResolve({ filter: /\/reach\.js$/ }, () => ({ path: `./reach${extension}`, external: true }));
     // Most of the package, and the same for Node and for browsers.
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
-    // Of the store in memory, which is loaded only for that.
+    // The in-memory store, which is loaded only when it is used.
     onResolve({ filter: /\/memory-blob\.js$/ }, () => ({ path: `./leasehold-memory${extension}`, external: true }));
-    // Of the engine with quorums, which is loaded only for those.
+    // The quorum engine, which is loaded only when it is used.
     onResolve({ filter: /\/quorum-blob\.js$/ }, () => ({ path: `./${quorum}${extension}`, external: true }));
   },
 });
 
 /**
- * esbuild writes a class that mentions itself as `var Name = class _Name`, and consoles show the latter.
- * esbuild's `keepNames` would mend this, too, but then no bundler could leave such a class out. Every
- * character stays at its place, so the source map stays right.
+ * Makes classes keep their names in consoles. esbuild writes a class that mentions itself as `var Name =
+ * class _Name`, and consoles show the latter. `keepNames` would fix this, too, but then no bundler could drop
+ * such a class. Every character stays at its place, so the source map stays right.
  */
 const keepClassNames = (code) =>
   [...code.matchAll(/^var (\w+) = class _\1\b/gm)].reduce(
@@ -75,7 +76,10 @@ const keepClassNames = (code) =>
 
 const WORKERD = { connects: false, memory: "workerd", quorum: "leasehold-quorum.workerd" };
 
-/** What all platforms share. A program that never uses memory or quorums may be bundled without these. */
+/**
+ * The files that all platforms share. A program that never uses memory or quorums may be bundled without
+ * theirs.
+ */
 const SHARED = {
   fence: "src/fence/index.ts",
   errors: "src/errors.ts",
@@ -93,19 +97,19 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
     outExtension: { ".js": extension },
     bundle: true,
     format: extension === ".cjs" ? "cjs" : "esm",
-    // All that `node` changes: Node's `import` can read the names of what a CommonJS file exports.
+    // `node` has one effect: Node's `import` can read the export names of a CommonJS file.
     platform: extension === ".cjs" ? "node" : "neutral",
     target: "es2022",
-    // CommonJS can run where `import()` is missing, as in Jest's or other contexts of `node:vm`.
+    // CommonJS also runs where `import()` is missing, as in Jest or other `node:vm` contexts.
     supported: { "dynamic-import": extension !== ".cjs" },
-    // One character beyond Latin-1 makes V8 decode the whole file by a slower way, and scan twice the bytes.
+    // A single character beyond Latin-1 makes V8 decode the whole file more slowly, and scan twice the bytes.
     charset: "ascii",
     external: EXTERNAL,
     inject: ["src/common/text.ts"],
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
     plugins: [resolve(source, extension, { connects, memory, quorum, main })],
-    // It refers to the sources in the package.
+    // The map refers to the sources in the package.
     sourcemap: true,
     sourcesContent: false,
     logLevel: "warning",
@@ -115,12 +119,13 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
 }
 
 /**
- * The mark that TypeScript leaves of private members. With it no object but one of the class has its type, so a
- * strict test could not put a stub in the place of a lock. Nothing of ours takes one of these as an argument.
+ * Matches the mark that TypeScript leaves for private members. With the mark only objects of the class have
+ * its type, so a strict test could not use a stub for a lock. No function of this package takes such an
+ * object as an argument.
  */
 const PRIVATE = /(?<=^declare class (?:Lease|LeaseEvents|Lock|Locker|Tenures)\b[^{]*\{\n) +#private;\n/gm;
 
-/** Types in one file for each entry, and once more for CommonJS. */
+/** Writes the types in one file for each entry, and again for CommonJS. */
 async function types(entries) {
   const compilerOptions = { stripInternal: true };
   const bundled = await rollup({
@@ -146,7 +151,7 @@ async function types(entries) {
   }
 }
 
-/** Copies what Cargo.toml says of the project, so that a publisher fills it in at one place. */
+/** Copies the project's fields from Cargo.toml, so that a publisher fills them in at one place. */
 async function manifest() {
   const cargo = await readFile("../../Cargo.toml", "utf8");
   const said = (key) => cargo.match(new RegExp(`^${key} = \\[?"([^"]*)"`, "m"))[1];

@@ -12,7 +12,7 @@ const PARTS = ["./leasehold-quorum.js", "./leasehold-memory.js"];
 const gzipped = (content) => gzipSync(content, { level: 9 }).length;
 const ofFile = async (name) => gzipped(await readFile(new URL(name, DIST)));
 
-/** Bytes of a bundle in one file, minified and gzipped. */
+/** Returns the bytes of a bundle in one file, minified and gzipped. */
 async function ofImport(names, file, external = []) {
   const contents = `import { ${names} } from ${JSON.stringify(fileURLToPath(new URL(file, DIST)))}; console.log(${names});`;
   const { outputFiles } = await build({
@@ -27,7 +27,7 @@ async function ofImport(names, file, external = []) {
   return gzipped(outputFiles[0].contents);
 }
 
-/** The rows of the table: what is imported, and its bytes. */
+/** Returns the rows of the table: the import, and its bytes. */
 export async function sizes() {
   return [
     ["`leasehold/errors`, or only the errors from `leasehold`", await ofImport("LeaseholdError, LeaseLostError", "index.js")],

@@ -1,5 +1,5 @@
 /**
- * The errors of `leasehold`, without the rest of it: for code that handles errors and takes no lock.
+ * The errors of `leasehold` alone, for code that handles errors and takes no locks.
  *
  * @packageDocumentation
  */

@@ -1,6 +1,5 @@
 /**
- * A distributed lock that tells the truth: fencing tokens that only grow, and a stream of what
- * happens to each lease.
+ * Distributed locks in Redis, with fencing tokens that only grow and a stream of events for each lease.
  *
  * @packageDocumentation
  */

@@ -1,5 +1,5 @@
-// The rooms of src/: which may import which, and that nothing imports itself by a detour. Types count
-// as much as values: who needs a file's types has to read that file.
+// The rooms of src/: which room may import which, and that there are no circular imports. Imports of types
+// count, too: to understand a file, a reader must read the files of its types.
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { posix } from "node:path";
@@ -10,31 +10,34 @@ import { test } from "./support/test.mjs";
 
 const SRC = fileURLToPath(new URL("../src/", import.meta.url));
 
-/** The rooms, each with those that it may import from besides itself. */
+/** The rooms, each with the rooms that it may import. */
 const ROOMS = {
-  // What the package exports: the entries, and what the main one has besides the errors.
+  // The package's exports: the entries, and everything of the main entry except the errors.
   "": ["api", "adapters", "common"],
-  // What a program imports and sees.
+  // The classes and types that a program uses.
   api: ["host", "store", "adapters", "module", "common"],
-  // The only place that runs the engine.
+  // The only room that runs the engine.
   host: ["store", "module", "common"],
-  // Where the engine's batches go: a Redis server through an adapter, or a store in this process.
+  // The destinations of the engine's batches: a Redis server through an adapter, or a store in this process.
   store: ["adapters", "module", "common"],
-  // What differs from one Redis client to the next.
+  // The differences between Redis clients.
   adapters: ["common"],
   // The guards, which need no engine.
   fence: ["adapters", "common"],
-  // Where the WebAssembly comes from, and how it is called.
+  // Loads and calls the WebAssembly.
   module: ["generated", "common"],
   // Made by the build.
   generated: [],
-  // What any room may need: errors, types of events, checks of arguments, timers.
+  // Parts that any room may need: errors, types of events, checks of arguments, timers.
   common: [],
 };
 
 const room = (file) => (file.includes("/") ? file.slice(0, file.indexOf("/")) : "");
 
-/** What a file of src/ imports, by its name in src/: code alone, but also in types, and by `import()`. */
+/**
+ * Returns the imports of a file of src/, by their names in src/: of code only, but including types and
+ * `import()`.
+ */
 function importsOf(file, text) {
   return ts
     .preProcessFile(text, true, true)
@@ -43,7 +46,7 @@ function importsOf(file, text) {
     .map((name) => posix.join(posix.dirname(file), name.replace(/\.js$/, ".ts")));
 }
 
-/** Every file of src/ with what it imports. */
+/** Reads every file of src/ with its imports. */
 function read() {
   const files = readdirSync(SRC, { recursive: true }).map((file) => file.replaceAll("\\", "/"));
   const graph = new Map();
@@ -53,7 +56,7 @@ function read() {
   return graph;
 }
 
-/** The first circle that is found, such as `["a.ts", "b.ts", "a.ts"]`. */
+/** Returns the first circle of imports, such as `["a.ts", "b.ts", "a.ts"]`. */
 function circle(graph) {
   const done = new Set();
   const visit = (file, path) => {
@@ -73,7 +76,7 @@ function circle(graph) {
   return undefined;
 }
 
-/** The imports that the rooms do not allow. */
+/** Returns the imports that the rooms do not allow. */
 function trespasses(graph) {
   return [...graph].flatMap(([file, imports]) =>
     imports
@@ -85,8 +88,8 @@ function trespasses(graph) {
 describe("src/", () => {
   const graph = read();
 
-  test("imports what is there, and every file is in a room", () => {
-    // Control of the two tests below: an import that is read wrong would be missed by both.
+  test("imports existing files, and every file is in a room", () => {
+    // The control of the two tests below: both would miss an import that is misread.
     for (const [file, imports] of graph) {
       assert.ok(room(file) in ROOMS, `${file}: is this room missing in ROOMS?`);
       for (const other of imports) {
@@ -106,7 +109,7 @@ describe("src/", () => {
   });
 
   test("would fail on a circle, and on an import against the order", () => {
-    // Control, with one import of each kind.
+    // The control, with one import of each kind.
     const wrong = [
       { file: "adapters/shared.ts", text: 'import { Host } from "../host/host.js";', turns: false },
       { file: "store/store.ts", text: 'import type { Host } from "../host/host.js";', turns: true },

@@ -1,5 +1,5 @@
-// Runs the tests: `node test/run.mjs [package] [options of node --test]`. With `package` those of
-// the packed package in every runtime, without all others. Node 20 has no patterns of its own.
+// Runs the tests: `node test/run.mjs [package] [options of node --test]`. With `package` it runs only the
+// tests of the packed package, in every runtime. It lists the files itself, because Node 20 has no patterns.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -20,8 +20,8 @@ const files = readdirSync("test", { recursive: true })
 if (files.length === 0) fail("no tests found");
 if (!existsSync("dist/index.js")) fail("dist/ is missing; make it with: cargo xtask package");
 
-// Servers and clocks: with many more at once they disturb one another, and with fewer the processors idle.
-// The limit is that of a whole file; each test has its own.
+// The tests use servers and clocks: with many more files at once they disturb each other, and with fewer the
+// processors idle. The time limit is for a whole file; each test has its own.
 const bounds = ["--test-concurrency=3", "--test-timeout=900000"];
 const args = ["--test", "--test-reporter=spec", ...bounds, ...options, ...files];
 const { status, error } = spawnSync(process.execPath, args, { stdio: "inherit" });

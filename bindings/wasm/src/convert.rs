@@ -1,11 +1,11 @@
-//! From the host's numbers and strings to the core's types, and back.
+//! Converts the host's numbers and strings to the core's types, and back.
 
 use std::time::Duration;
 
 use leasehold_engine::time::Timestamp;
 use leasehold_engine::{Error, ErrorKind};
 
-/// A moment of the host's clock. What is not a time is its origin.
+/// Returns a moment of the host's clock; the clock's origin for any other number.
 pub(crate) fn timestamp(millis: f64) -> Timestamp {
     Timestamp::from_nanos(number(millis * 1e6))
 }
@@ -14,19 +14,19 @@ pub(crate) fn millis(at: Timestamp) -> f64 {
     id(at.as_nanos()) / 1e6
 }
 
-/// Some milliseconds; none of what is infinite, negative or no number.
+/// Returns a duration; `None` if the number is infinite, negative or not a number.
 pub(crate) fn span(millis: f64) -> Option<Duration> {
     let nanos = (millis * 1e6).round_ties_even();
     (nanos.is_finite() && nanos >= 0.0).then(|| Duration::from_nanos(number(nanos)))
 }
 
-/// A setting, or what it is in words.
-// The number itself is not told: the code that prints one is longer than all that is above.
+/// Returns a setting's duration, or an error that begins with `what`: the setting's name, or a description.
+// The message leaves out the number, because code that prints floats is longer than everything above.
 pub(crate) fn duration(what: &'static str, millis: f64) -> Result<Duration, Error> {
     span(millis).ok_or_else(|| Error::bad_option(what, "is a number of milliseconds from 0 up"))
 }
 
-/// The host's numbers are whole, and far below 2^53.
+/// Converts one of the host's numbers, which are whole and far below 2^53.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn number(number: f64) -> u64 {
     number as u64
@@ -46,7 +46,7 @@ pub(crate) fn error(code: &str, message: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// Catches a time that is cut short by what a fraction looks like in binary.
+    /// Catches a time that is cut short because a fraction is not exact in binary.
     #[test]
     fn a_span_is_rounded_to_nanoseconds() {
         assert_eq!(span(0.0), Some(Duration::ZERO));

@@ -23,7 +23,7 @@ use crate::text;
 use batches::Batches;
 use output::Outputs;
 
-/// One locker's engine.
+/// The engine of one locker.
 #[wasm_bindgen]
 pub struct Engine {
     client: ClientId,
@@ -32,16 +32,16 @@ pub struct Engine {
     inner: leasehold_engine::engine::Engine,
     hub: Hub<ReaderId>,
     locks: Table<LockId, Arc<LockSpec>>,
-    /// Those that were set last.
+    /// The options that were set last.
     options: Vec<Arc<LockOptions>>,
     batches: Batches,
     awake: Vec<ReaderId>,
     outputs: Outputs,
-    /// When it was last fed anything.
+    /// The time of the last input.
     now: Timestamp,
-    /// Whether there may be several servers.
+    /// True on a cluster, where there may be several servers.
     clustered: bool,
-    /// Whether the host wants batches as commands, and not as texts.
+    /// True if the host wants batches as commands; false if as texts.
     command: bool,
 }
 
@@ -50,7 +50,8 @@ fn lease_id(words: [i32; 4]) -> LeaseId {
     LeaseId(words.fold(0, |bits, word| bits << 32 | u128::from(word)))
 }
 
-/// Whether it is on the disk and how many replicas have it; or a code and why that is not known.
+/// Returns whether the batch is on disk and how many replicas have it; or the error that `first` (a code) and
+/// `second` (a message) describe.
 fn copies(first: &str, second: &str) -> Result<[u64; 2], Error> {
     match (first.parse(), second.parse()) {
         (Ok(on_disk), Ok(replicas)) => Ok([on_disk, replicas]),
@@ -58,7 +59,7 @@ fn copies(first: &str, second: &str) -> Result<[u64; 2], Error> {
     }
 }
 
-/// The words that `lease_id` makes the same lease id of.
+/// Returns the words of a lease id: the inverse of `lease_id`.
 fn words(lease: LeaseId) -> [f64; 4] {
     #[allow(clippy::cast_possible_truncation)]
     [96, 64, 32, 0].map(|shift| f64::from((lease.0 >> shift) as i32))
@@ -79,7 +80,7 @@ fn settings(
     let retention = duration("token_retention", token_retention)?;
     let counter = Counter::ClockFloor { retention };
     counter.check()?;
-    // Any name will do: this is for the namespace.
+    // Any name will do, because this checks the namespace.
     LockKey::new(namespace, &Name::new("n")?)?;
     Ok((settings.checked()?, counter))
 }
@@ -87,9 +88,11 @@ fn settings(
 /// Settings, and the locks that the host defines.
 #[wasm_bindgen]
 impl Engine {
-    /// An engine that is not connected yet. The client is 64 random bits; the times are in
-    /// milliseconds, the drift margin is in parts per million. The host gets of a batch the command as a
-    /// client sends it, or otherwise its keys and arguments as texts.
+    /// Makes an engine that is not connected yet.
+    ///
+    /// The client is 64 random bits. Times are in milliseconds, and the drift margin is in parts per million.
+    /// With `command` the host gets each batch as a command that a client can send; otherwise it gets the
+    /// batch's keys and arguments as texts.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments)]
     #[wasm_bindgen(constructor)]
@@ -124,12 +127,12 @@ impl Engine {
         ))
     }
 
-    /// The channel on which the store tells this client something.
+    /// Returns the channel on which the store notifies this client.
     pub fn channel(&self) -> String {
         protocol::channel(&self.namespace, self.client)
     }
 
-    /// Tells what a lock is, before it is acquired. The time to live is in milliseconds.
+    /// Defines a lock before it is acquired. The time to live is in milliseconds.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     pub fn define(
@@ -177,7 +180,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The same of a lock that is like another one. Returns whether that is known.
+    /// Defines a lock that is like another one. Returns false if the other one is not known.
     #[wasm_bindgen(js_name = defineLike)]
     pub fn define_like(&mut self, lock: f64, other: f64) -> bool {
         let spec = self.locks.get(&LockId(number(other))).cloned();
@@ -187,22 +190,22 @@ impl Engine {
         })
     }
 
-    /// Forgets what a lock is: one that is not held, and that nobody acquires or reads the events of.
+    /// Forgets a lock. It must not be held, and nobody may acquire it or read its events.
     pub fn forget(&mut self, lock: f64) {
         self.locks.take(&LockId(number(lock)));
     }
 }
 
-/// What happened.
+/// Inputs: calls, replies, pushes and time.
 #[wasm_bindgen]
 impl Engine {
-    /// A server can be reached: for the first time, or again. One that is alone is number 0.
+    /// A server can be reached, for the first time or again. The only server of a store is number 0.
     pub fn connected(&mut self, now: f64, server: u32) {
         let server = ServerId(server);
         self.handle(now, Input::Connected { server });
     }
 
-    /// A server cannot be reached any more.
+    /// A server can no longer be reached.
     pub fn disconnected(&mut self, now: f64, server: u32, code: &str, message: &str) {
         let (server, error) = (ServerId(server), error(code, message));
         self.handle(now, Input::Disconnected { server, error });
@@ -214,8 +217,8 @@ impl Engine {
         self.handle(now, Input::Slots { slots, server });
     }
 
-    /// A call that acquires a defined lock, with 128 random bits. It waits so many milliseconds; 0
-    /// for not at all, infinity for ever. Returns whether the lock is defined.
+    /// A call acquires a defined lock, with 128 random bits as its lease id. It waits this many milliseconds:
+    /// 0 for not at all, infinity for forever. Returns false if the lock is not defined.
     #[allow(clippy::too_many_arguments)]
     pub fn acquire(
         &mut self,
@@ -249,7 +252,7 @@ impl Engine {
         true
     }
 
-    /// A call was given up that acquires this lock, with these random bits.
+    /// A call that acquires this lock with this lease id was canceled.
     #[allow(clippy::too_many_arguments)]
     pub fn cancel(&mut self, now: f64, call: u32, lock: f64, w0: i32, w1: i32, w2: i32, w3: i32) {
         let call = CallId(call.into());
@@ -257,7 +260,7 @@ impl Engine {
         self.handle(now, Input::Cancel { call, of });
     }
 
-    /// A call that extends a tenure; by so many milliseconds from now on, if they are given.
+    /// A call extends a tenure, by `ttl` milliseconds from now on if that is given.
     #[allow(clippy::too_many_arguments)]
     pub fn renew(
         &mut self,
@@ -283,14 +286,14 @@ impl Engine {
         Ok(())
     }
 
-    /// A call that gives up a lease of a tenure.
+    /// A call gives up a lease of a tenure.
     pub fn release(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
         let call = Some(CallId(call.into()));
         let lease = lease_id([w0, w1, w2, w3]);
         self.handle(now, Input::Release { call, lease });
     }
 
-    /// A call that asks who has a lock.
+    /// A call asks who holds a lock.
     pub fn inspect(&mut self, now: f64, call: u32, name: &str) -> Result<(), Thrown> {
         let key = self.key(name)?;
         let call = CallId(call.into());
@@ -298,7 +301,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A call that frees a lock, of the tenure with this token, or whoever has it if that is 0.
+    /// A call frees a lock. A token limits it to the tenure with that token; 0 stands for any.
     #[wasm_bindgen(js_name = forceRelease)]
     pub fn force_release(
         &mut self,
@@ -309,20 +312,20 @@ impl Engine {
     ) -> Result<(), Thrown> {
         let key = self.key(name)?;
         let call = CallId(call.into());
-        // A whole number that a double can have; the JavaScript has checked it.
+        // A whole number that a double can hold, as JavaScript has checked.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let token = FencingToken::new(token as u64).ok();
         self.handle(now, Input::ForceRelease { call, key, token });
         Ok(())
     }
 
-    /// A call for one step of a walk through the locks that are held. The cursor is `0` to begin.
+    /// A call makes one step of a scan of the held locks. The first cursor is `0`.
     pub fn list(&mut self, now: f64, call: u32, pattern: &str, cursor: &str) -> Result<(), Thrown> {
         let pattern = Pattern::new(&self.namespace, pattern).map_err(|error| thrown(&error))?;
         let input = Input::List {
             call: CallId(call.into()),
             pattern,
-            // One of our own, and of digits alone.
+            // The cursor is one of ours, so it has only digits.
             cursor: cursor.bytes().fold(0, |number, digit| {
                 let digit = u64::from(digit.wrapping_sub(b'0'));
                 number.wrapping_mul(10).wrapping_add(digit)
@@ -332,9 +335,9 @@ impl Engine {
         Ok(())
     }
 
-    /// A server's reply to a batch, of the commonest form: its time alone, as a number, or 0.
+    /// A server's reply to a batch in its most common form: only its time, as a number, or 0.
     pub fn reply(&mut self, now: f64, server: u32, request: f64, time: f64) {
-        // What is negative, a fraction or no number is no time: it must not become 0.
+        // A negative number, a fraction or NaN is not a time: it must not become 0.
         let text = if time >= 1.0 || time == 0.0 {
             number(time).to_string()
         } else {
@@ -343,9 +346,9 @@ impl Engine {
         self.decode(now, server, request, &[text.as_str()]);
     }
 
-    /// A reply of another form: its strings, each as its length in UTF-16 units, a colon and itself, all
-    /// in one. Of a batch that waits for copies the first two say whether it is on the disk and how many
-    /// replicas have it; or a code, and why that is not known.
+    /// A reply in any other form: all strings in one, each as its length in UTF-16 units, a colon and itself.
+    /// If the batch waits for copies, two strings come first: whether it is on disk and how many replicas
+    /// have it; or an error's code and message.
     #[wasm_bindgen(js_name = replyFields)]
     pub fn reply_fields(&mut self, now: f64, server: u32, request: f64, fields: &str) {
         match text::split(fields) {
@@ -360,7 +363,7 @@ impl Engine {
         }
     }
 
-    /// There is no answer to a batch.
+    /// A batch got no reply.
     #[wasm_bindgen(js_name = replyFailed)]
     pub fn reply_failed(&mut self, now: f64, server: u32, request: f64, code: &str, message: &str) {
         let server = ServerId(server);
@@ -369,11 +372,11 @@ impl Engine {
         self.replied(now, server, request, Err(error(code, message)));
     }
 
-    /// A message came on a server's channel. Returns whether it is of the protocol.
+    /// A push arrived on a server's channel. Returns false if it is not part of the protocol.
     pub fn push(&mut self, now: f64, server: u32, message: &str) -> bool {
         match protocol::decode_push(message.as_bytes()) {
             Ok(push) => {
-                // The servers of a cluster pass messages on.
+                // The servers of a cluster pass messages on, so the sender is unknown.
                 let server = (!self.clustered).then_some(ServerId(server));
                 self.handle(now, Input::Push { server, push });
                 true
@@ -382,7 +385,7 @@ impl Engine {
         }
     }
 
-    /// What a server sends on the channel can be heard from now on, or cannot.
+    /// Pushes of a server on the channel arrive from now on if `hears` is true; otherwise they may be missed.
     pub fn hears(&mut self, now: f64, server: u32, hears: bool) {
         let server = ServerId(server);
         let input = if hears {
@@ -393,13 +396,13 @@ impl Engine {
         self.handle(now, input);
     }
 
-    /// A server says from now on when a key changes that is read.
+    /// A server reports changes of the keys that are read, from now on.
     pub fn watching(&mut self, now: f64, server: u32) {
         let server = ServerId(server);
         self.handle(now, Input::Watching { server });
     }
 
-    /// Somebody else may have changed this key; without one, any.
+    /// Another client may have changed this key. An empty key stands for all keys.
     #[wasm_bindgen(js_name = changed)]
     pub fn others_changed(&mut self, now: f64, key: &str) {
         let lock = LockKey::of_lock(key);
@@ -408,13 +411,13 @@ impl Engine {
         }
     }
 
-    /// A call that ends every tenure and refuses everything from now on.
+    /// A call ends every tenure. The engine refuses everything from now on.
     pub fn shutdown(&mut self, now: f64, call: u32) {
         let call = CallId(call.into());
         self.handle(now, Input::Shutdown { call });
     }
 
-    /// Time passed.
+    /// Time has passed.
     pub fn tick(&mut self, now: f64) {
         self.handle(now, Input::Tick);
     }
@@ -423,7 +426,7 @@ impl Engine {
 /// Readers of events.
 #[wasm_bindgen]
 impl Engine {
-    /// A new reader of the events of one lock, or of all.
+    /// Adds a reader of the events of one lock, or of all locks.
     #[wasm_bindgen(js_name = addReader)]
     pub fn add_reader(&mut self, now: f64, reader: f64, lock: Option<f64>) {
         let lock = lock.map(|lock| LockId(number(lock)));
@@ -432,14 +435,14 @@ impl Engine {
             .subscribe(reader, lock, &self.inner, timestamp(now));
     }
 
-    /// Forgets a reader.
+    /// Removes a reader.
     #[wasm_bindgen(js_name = removeReader)]
     pub fn remove_reader(&mut self, reader: f64) {
         self.hub.unsubscribe(ReaderId(number(reader)));
     }
 
-    /// The reader's next event in JSON, empty at the end; none if there is none yet: the reader is
-    /// woken then.
+    /// Returns the reader's next event as JSON; an empty string at the end; `None` if there is no event yet.
+    /// In the last case the reader is woken later.
     #[wasm_bindgen(js_name = nextEvent)]
     pub fn next_event(&mut self, now: f64, reader: f64) -> Option<String> {
         let reader = ReaderId(number(reader));
@@ -454,7 +457,7 @@ impl Engine {
         }
     }
 
-    /// No event will follow any more.
+    /// Ends all readers: no event will follow.
     #[wasm_bindgen(js_name = endReaders)]
     pub fn end_readers(&mut self) {
         let ended = self.hub.end_all();
@@ -509,8 +512,9 @@ impl Engine {
         self.replied(now, server, request, result);
     }
 
-    /// What a batch is kept under: each member of a quorum numbers its own, and of those there are up to 7.
-    /// At a cluster another server may reply than it was sent to.
+    /// Returns the key of a batch. Each of up to 7 members of a quorum numbers its own batches, so the member
+    /// is part of the key. On a cluster it is not, because another server than the batch was sent to may
+    /// reply.
     fn batch_id(&self, server: ServerId, request: RequestId) -> RequestId {
         let several = cfg!(feature = "quorum") && !self.clustered;
         let member = if several { u64::from(server.0) } else { 0 };

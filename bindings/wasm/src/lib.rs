@@ -1,15 +1,16 @@
-//! The lock engine for JavaScript: the core's state machine behind a small synchronous surface; the same with
-//! quorums; and its store in memory. Each is a module of its own, because few programs load the latter two.
-//! The features `engine`, `quorum` and `memory` say which of them this is. It knows nothing of the protocol
-//! that the core does not.
+//! The lock engine for JavaScript: the core's state machine behind a small synchronous interface.
 //!
-//! Numbers and strings cross the border; what the engine wants is read from its memory. Times are milliseconds of the host's
-//! monotonic clock; ids are numbers that the host chooses. What fails throws the error as a string,
-//! its JSON, with the parts of its message; anything else that is thrown is a defect, after which the whole
-//! instance is of no use any more.
+//! The features `engine`, `quorum` and `memory` choose what is compiled: the engine, the same engine with
+//! quorums, or the in-memory store. Each becomes a module of its own, because few programs load the latter
+//! two. This crate knows nothing of the protocol that the core does not.
 //!
-//! The host's contract is the core's: feed inputs, take the outputs by [`Engine::drain`], do what they
-//! say, and come back when they say to.
+//! Numbers and strings cross the border, and the host reads the engine's outputs from its memory. Times are
+//! milliseconds of the host's monotonic clock; ids are numbers that the host chooses. An error is thrown as a
+//! string: its JSON, with the parts of its message. Anything else that is thrown is a defect, after which the
+//! whole instance is unusable.
+//!
+//! The host's contract is the core's: feed inputs, take the outputs with [`Engine::drain`], do what they say,
+//! and come back when they say.
 
 #[cfg(feature = "engine")]
 mod convert;
@@ -34,7 +35,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
 
-/// Called by the glue once: a panic then throws its message, and not a bare `unreachable`.
+/// Makes a panic throw its message, instead of a bare `unreachable`. The glue calls this once.
 #[wasm_bindgen(start)]
 pub fn start() {
     #[cfg(target_family = "wasm")]

@@ -5,26 +5,28 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::text;
 
-/// A store in this process, for the engines of any number of other instances: it executes the calls
-/// that they make of their batches.
+/// An in-memory store for the engines of any number of other instances. It executes the script calls that
+/// they make of their batches.
 #[wasm_bindgen]
 pub struct MemoryStore {
     server: MemoryServer,
     /// The wall clock's milliseconds at the origin of the host's monotonic clock.
     origin: f64,
     last: ServerTime,
-    /// The latest first.
+    /// Pending pushes, the latest first.
     pushes: Vec<(ClientId, Push)>,
 }
 
-/// From then on a clock in microseconds has 16 digits.
+/// From this time on, a clock in microseconds has 16 digits.
 const LEAST_WALL: f64 = 1e12;
 
 #[wasm_bindgen]
 impl MemoryStore {
-    /// An empty store. Its clock starts at the wall's and then counts as the host's monotonic one. A wall
-    /// clock before September 2001, which is faked, is taken for that: tokens have as many digits as the
-    /// clock, and a time of 0 is none.
+    /// Makes an empty store. Its clock starts at the wall clock's time and then follows the host's monotonic
+    /// clock.
+    ///
+    /// A wall clock before September 2001, which must be faked, counts as September 2001: tokens have as many
+    /// digits as the clock, and the time 0 stands for none.
     #[wasm_bindgen(constructor)]
     pub fn new(now: f64, wall: f64) -> Self {
         Self {
@@ -35,9 +37,9 @@ impl MemoryStore {
         }
     }
 
-    /// Executes a call, whose keys and arguments are each a string's length in UTF-16 units, a colon and
-    /// itself, all in one. Returns what the script returns in the same form, but the server's time alone
-    /// as it is; nothing if this is no call.
+    /// Executes a script call. The keys are all strings in one, each as its length in UTF-16 units, a colon
+    /// and itself; so are the arguments. Returns the script's result in the same form, or the bare server's
+    /// time if that is the whole result; `None` if this is not a valid call.
     pub fn execute(&mut self, now: f64, keys: &str, args: &str) -> Option<String> {
         // A time of the host, which is far below 2^53 microseconds.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -57,23 +59,23 @@ impl MemoryStore {
         Some(fields.fold(String::new(), |list, field| text::with(list, field)))
     }
 
-    /// Forgets all that is stored, but not for whom there are pushes.
+    /// Deletes all data and pending pushes. Subscriptions stay.
     pub fn clear(&mut self) {
         self.server.flush();
         self.pushes.clear();
     }
 
-    /// From now on there are pushes for a client, whose id this is in hexadecimal.
+    /// Keeps pushes for a client from now on. Its id is in hexadecimal.
     pub fn subscribe(&mut self, client: &str) {
         self.server.subscribe(client_id(client));
     }
 
-    /// There are no pushes for a client any more.
+    /// Stops keeping pushes for a client.
     pub fn unsubscribe(&mut self, client: &str) {
         self.server.unsubscribe(client_id(client));
     }
 
-    /// Takes the next push: the id of the client that it is for, of 16 digits, and its text.
+    /// Takes the next push: the receiver's id of 16 digits, and its text.
     #[wasm_bindgen(js_name = takePush)]
     pub fn take_push(&mut self) -> Option<String> {
         let (client, push) = self.pushes.pop()?;
@@ -81,7 +83,7 @@ impl MemoryStore {
     }
 }
 
-/// What is no id is that of no client.
+/// Parses a client's id. An invalid one becomes 0, which is no client's id.
 fn client_id(client: &str) -> ClientId {
     ClientId(u64::from_str_radix(client, 16).unwrap_or(0))
 }

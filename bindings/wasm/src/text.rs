@@ -1,9 +1,9 @@
 //! Lists of strings as one string, which crosses the border at once.
 //!
-//! JavaScript counts UTF-16 units and Rust counts bytes; for ASCII they are the same.
+//! JavaScript counts UTF-16 units and Rust counts bytes. For ASCII they are the same.
 
-/// Takes apart what JavaScript made of a list: each string's length, a colon, the string. `None` if
-/// it is not of that form.
+/// Splits a list that JavaScript joined: for each string its length, a colon, and the string. Returns `None`
+/// for any other form.
 pub(crate) fn split(mut text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     while !text.is_empty() {
@@ -15,7 +15,7 @@ pub(crate) fn split(mut text: &str) -> Option<Vec<&str>> {
     Some(parts)
 }
 
-/// The list with one more string.
+/// Returns the list with one more string.
 #[cfg(feature = "memory")]
 pub(crate) fn with(mut list: String, part: &str) -> String {
     list.push_str(&units(part).to_string());
@@ -33,7 +33,7 @@ pub(crate) fn units(text: &str) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// How many bytes the first so many UTF-16 units are.
+/// Returns how many bytes this many leading UTF-16 units have.
 fn bytes(text: &str, units: usize) -> Option<usize> {
     if text.as_bytes().get(..units)?.is_ascii() {
         return Some(units);

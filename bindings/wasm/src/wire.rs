@@ -1,10 +1,10 @@
-//! Batches as bytes and texts that cross the border at once: once per string would cost more.
+//! Batches as bytes and texts that cross the border at once. Crossing it once per string would cost more.
 
 use leasehold_engine::protocol::{SCRIPT_SHA, ScriptCall};
 
 use crate::text::units;
 
-/// Appends the texts of keys and arguments, joined, and where each ends, in UTF-16 units.
+/// Appends the joined texts of keys and arguments, and where each ends, in UTF-16 units.
 pub(crate) fn texts(call: &ScriptCall, bytes: &mut Vec<u8>, ends: &mut Vec<f64>) {
     let mut end = 0;
     for part in call.keys().chain(call.args()) {
@@ -14,7 +14,7 @@ pub(crate) fn texts(call: &ScriptCall, bytes: &mut Vec<u8>, ends: &mut Vec<f64>)
     }
 }
 
-/// Appends the whole `EVALSHA` as a Redis client sends it.
+/// Appends the complete `EVALSHA` as a Redis client sends it.
 pub(crate) fn command(call: &ScriptCall, bytes: &mut Vec<u8>) {
     bytes.push(b'*');
     line(3 + call.parts().len(), bytes);
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Catches a count or length that is not that of what follows.
+    /// Catches a count or length that does not match what follows.
     #[test]
     fn a_command_is_as_redis_reads_it() {
         let (call, mut bytes) = (encode(&[]), Vec::new());

@@ -1,37 +1,38 @@
 /**
- * What the host needs of a Redis client. An adapter makes one of these of each kind of client; it
- * knows nothing of locks.
+ * A Redis client as the host needs it. An adapter makes one from each kind of client; it knows nothing of
+ * locks.
  */
 export interface Adapter {
-  /** What the client is called in messages, such as `ioredis`. */
+  /** The client's name in messages, such as `ioredis`. */
   readonly client: string;
-  /** Whether it is of a cluster: keys on several nodes, each with a clock of its own. */
+  /** True for a cluster: its keys are on several nodes, each with its own clock. */
   readonly clustered: boolean;
   /**
-   * Of a cluster: the address of the server that serves a slot, as the client has it just now; nothing
-   * if it does not know. Absent if a client cannot tell.
+   * Returns the address of the server that the client believes serves a slot of the cluster; nothing if it
+   * does not know. Absent if the client cannot tell.
    */
   serverOf?(slot: number): string | undefined;
-  /** The server as messages may show it; absent unless the client was made of a URL here. */
+  /** The server as messages may show it. Absent unless this package made the client from a URL. */
   readonly shown?: string;
-  /** What must not be shown: passwords that a server may echo. */
+  /** Passwords that a server may echo, which messages must not show. */
   readonly secrets: readonly string[];
   /**
-   * Runs a script by its hash. Rejects with the client's own error; one whose message begins with
-   * `NOSCRIPT` if the server has not got the script. Absent if the client cannot.
+   * Runs a script by its hash. Rejects with the client's own error, whose message begins with `NOSCRIPT` if
+   * the server does not have the script. Absent if the client cannot.
    */
   evalsha?(sha: string, keys: string[], args: string[]): Promise<unknown>;
   /**
-   * Sends a command of which the bytes are ready, and resolves to its reply; rejects as `evalsha` does.
-   * Absent if a client cannot, or has to know its keys.
+   * Sends a command whose bytes are ready, and resolves to its reply. Rejects as `evalsha` does. Absent if
+   * the client cannot, or must know the command's keys.
    */
   send?(command: Uint8Array): Promise<unknown>;
   /** Runs a script by its text. */
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
   /**
-   * Runs a script by its hash or its text, and sends a command right behind it on the same connection.
-   * Rejects as `evalsha` does, and resolves to the replies of both, or to why the second was refused.
-   * Absent if a client may use another connection for each.
+   * Runs a script by its hash or text, and sends a command right after it on the same connection.
+   *
+   * Resolves to both replies, or to the script's reply and the reason why the command was refused. Rejects as
+   * `evalsha` does. Absent if the client may use another connection for each.
    */
   runThen?(
     how: "EVALSHA" | "EVAL",
@@ -40,92 +41,107 @@ export interface Adapter {
     args: string[],
     command: string[],
   ): Promise<RanThen>;
-  /** The server's `INFO` of a section; absent if it cannot be asked. */
+  /** Returns a section of the server's `INFO`. Absent if the client cannot ask for it. */
   info?(section: "default"): Promise<string>;
   /**
-   * From now on the link hears of the connection, until the returned function is called. If that is up
-   * already, the link hears it before this returns; a client that has no connection (HTTP, or an object
-   * with `eval` alone) is always up. It also starts a client that connects lazily.
+   * Reports the state of the connection to a link, until the returned function is called.
+   *
+   * If the connection is up, the link hears so before this returns. A client without a connection (HTTP, or
+   * an object with `eval` alone) is always up. This also starts a client that connects lazily.
    */
   watch(link: Link): () => void;
   /**
-   * Hears one channel, on a connection that may subscribe, until the returned function is called. It tries
-   * again by itself for as long as it takes, with growing pauses. Absent if the client cannot subscribe.
+   * Subscribes to one channel on a connection that may subscribe, until the returned function is called. It
+   * retries forever, with growing pauses. Absent if the client cannot subscribe.
    */
   listen?(channel: string, hearing: Hearing): () => void;
-  /** Has the server say what others change. Absent if the client has no one connection for that. */
+  /**
+   * Lets the server report changes by other clients. Absent if the client does not use a single connection.
+   */
   readonly tracking?: Tracking;
   /**
-   * Several commands in a row had no reply: the connection may be half-open. An adapter that made the
-   * connection itself checks it and replaces it; another one does nothing. A server that was `demoted` to
-   * a replica does reply and is replaced all the same, because its name may lead to another server now.
+   * Reports that several commands in a row had no reply, so the connection may be half-open.
+   *
+   * An adapter that made the connection checks it and replaces it; any other does nothing. A server that was
+   * `demoted` to a replica does reply, but its connection is replaced anyway, because its name may lead to
+   * another server now.
    */
   suspect?(demoted?: boolean): void;
-  /** Whether the connections that this adapter made are to keep the process alive. */
+  /** Sets whether the connections that this adapter made keep the process alive. */
   keepAlive?(alive: boolean): void;
   /** Closes the connections that this adapter made, and no others. Never rejects. */
   close(): Promise<void>;
 }
 
-/** What came of a script and of the command behind it. */
+/** The results of a script and of the command right after it. */
 export type RanThen =
   | { readonly reply: unknown; readonly waited: unknown }
   | { readonly reply: unknown; readonly refused: unknown };
 
-/** By `CLIENT TRACKING`, of what is read by this alone. All lockers of one client share it. */
+/**
+ * Client-side caching by `CLIENT TRACKING`, which reports changes of the keys that `read` reads, and no
+ * others. All lockers of a client share it.
+ */
 export interface Tracking {
-  /** One more locker hears of changes; `up` says whether the connection for commands is there. */
+  /** Adds a locker that learns of changes. `up` is true if the connection for commands is up. */
   join(tracked: Tracked, up: boolean): TrackingMember;
-  /** Reads these keys; resolves to how many of them there are. */
+  /** Reads these keys, and resolves to how many of them exist. */
   read(keys: readonly string[]): Promise<number>;
 }
 
-/** Tells a locker of changes by others. */
+/** A locker's callbacks for changes by other clients. */
 export interface Tracked {
-  /** From now on the server says what others change of the keys that are read. */
+  /** The server now reports changes of the keys that are read. */
   watching(): void;
-  /** Somebody else may have changed this key; an empty one stands for all. */
+  /** Another client may have changed this key. An empty key stands for all keys. */
   changed(key: string): void;
-  /** It could not be turned on. It is tried again with each new connection. */
+  /** Tracking could not be turned on. It is tried again on each new connection. */
   refused(error: unknown): void;
 }
 
-/** A locker's part in the tracking of its client. */
+/** A locker's membership in the tracking of its client. */
 export interface TrackingMember {
-  /** The connection for commands came, perhaps a new one, or went. */
+  /** Reports that the connection for commands came up, perhaps a new one, or went down. */
   linked(up: boolean): void;
-  /** The locker listens on the connection of this id; nothing while it does not. */
+  /** Reports the id of the connection on which the locker listens; nothing while it does not listen. */
   hears(id: number | undefined): void;
-  /** The server said on that connection that this key was changed. */
+  /** Reports that the server named this changed key on that connection. */
   said(key: string): void;
-  /** It hears no more. Resolves once another locker listens in its place, or tracking is off. Never rejects. */
+  /** Ends the membership. Resolves once another locker listens instead, or tracking is off. Never rejects. */
   leave(): Promise<void>;
 }
 
-/** What hears of the connection for commands. */
+/** The callbacks for the state of the connection for commands. */
 export interface Link {
-  /** It is there, for the first time or again, perhaps to another server: what was sent before is lost. */
+  /**
+   * The connection is up, for the first time or again, perhaps to another server. Replies to earlier commands
+   * are lost.
+   */
   up(): void;
-  /** It broke, or could not be made; the client tries again by itself. May come several times. */
+  /** The connection broke or could not be made. The client retries by itself. May be called several times. */
   down(error: unknown): void;
 }
 
-/** Why no changes are heard on a connection. */
+/** The reason why changes are not reported on a connection. */
 export interface Unheard {
   readonly error: unknown;
 }
 
-/** What hears a channel. */
+/** The callbacks for one channel. */
 export interface Hearing {
   /**
-   * From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
-   * With `changed`, `id` is that of the connection, or why no changes are heard on it.
+   * The server has confirmed the subscription, for the first time or again. From now on no message is missed.
+   *
+   * If `changed` is given, `id` is the connection's id, or the reason why changes are not reported on it.
    */
   subscribed(id?: number | Unheard): void;
-  /** Somebody else may have changed this key; an empty one stands for all. Absent to be told nothing of it. */
+  /**
+   * Another client may have changed this key. An empty key stands for all keys. Absent if changes do not
+   * matter.
+   */
   changed?(key: string): void;
-  /** The channel cannot be heard for now. */
+  /** Messages on the channel may be missed from now on. */
   unsubscribed(error: unknown): void;
-  /** A message on the channel. */
+  /** A message arrived on the channel. */
   message(text: string): void;
 }

@@ -1,24 +1,28 @@
 import type { Link } from "./adapter.js";
 import { closed, startSoon } from "./shared.js";
 
-// The arguments differ from event to event.
+// `any`, because the arguments differ from event to event.
 type Listener = (...args: any[]) => void;
 
-/** What every client with a connection can do. */
+/** The methods that every client with a connection has. */
 export interface Emitter {
   on(event: string, listener: Listener): unknown;
   removeListener(event: string, listener: Listener): unknown;
 }
 
-/** The one listener at a client, and those that it calls, in the order in which they came. */
+/**
+ * The only listener on a client for an event, and the callbacks that it calls, in the order of registration.
+ */
 interface Shared {
   readonly listener: Listener;
   readonly calls: Set<Listener>;
 }
 
 /**
- * The first error of a connection that we make, once there is one: it says what is wrong, and what follows may not.
- * Its listener is never removed, because an error without one would be printed or end the process.
+ * Remembers the first error of a connection that this package makes, and returns a function that gives it.
+ * The first error says what is wrong; later ones may not.
+ *
+ * The listener is never removed, because an error without one would be printed or end the process.
  */
 export function firstError(own: Emitter): () => unknown {
   let first: unknown;
@@ -28,19 +32,22 @@ export function firstError(own: Emitter): () => unknown {
   return () => first;
 }
 
-/** Our listeners at each client, by event. */
+/** This package's listeners on each client, by event. */
 const shared = new WeakMap<Emitter, Map<string, Shared>>();
 
 /**
- * Hears events of a client until the returned function is called. However many lockers use a client, it
- * gets one listener for each event, because from the eleventh on Node would warn of a leak.
+ * Listens for events of a client until the returned function is called. However many lockers share a client,
+ * it gets one listener for each event: from the eleventh on, Node would warn of a leak.
  */
 export function hearEvents(emitter: Emitter, listeners: Record<string, Listener>): () => void {
   const stops = Object.entries(listeners).map(([event, listener]) => hear(emitter, event, listener));
   return () => stops.forEach((stop) => stop());
 }
 
-/** Tells a link of a client's connection, which is started soon if it is `idle`, until the returned function is called. */
+/**
+ * Reports the state of a client's connection to a link, until the returned function is called. A client that
+ * is `idle` is started soon.
+ */
 export function watchConnection(
   client: Emitter & { connect(): unknown },
   link: Link,
@@ -78,7 +85,7 @@ function hear(emitter: Emitter, event: string, listener: Listener): () => void {
   const events = shared.get(emitter) ?? new Map<string, Shared>();
   shared.set(emitter, events);
   const there = events.get(event) ?? listen(emitter, event, events);
-  // The same function may be given twice.
+  // Callers may register the same function twice.
   const own: Listener = (...args) => listener(...args);
   there.calls.add(own);
   return () => {
@@ -92,7 +99,7 @@ function hear(emitter: Emitter, event: string, listener: Listener): () => void {
 function listen(emitter: Emitter, event: string, events: Map<string, Shared>): Shared {
   const calls = new Set<Listener>();
   const listener: Listener = (...args) => {
-    // One that is added meanwhile does not hear this event, nor does one that is removed meanwhile.
+    // A listener that is added or removed during an event does not hear that event.
     for (const one of [...calls]) {
       if (calls.has(one)) {
         one(...args);

@@ -1,11 +1,11 @@
-import { config } from "../common/check.js";
+import { config, shown } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js";
 import { alwaysUp, nothing, textOf, texts } from "./shared.js";
 
 /**
- * Anything that runs Lua scripts on a Redis server: with this Leasehold works over clients that it does
- * not know.
+ * Any object that runs Lua scripts on a Redis server. It lets Leasehold work with clients that it does not
+ * know.
  *
  * ```ts
  * const evaluator: Evaluator = {
@@ -18,17 +18,18 @@ import { alwaysUp, nothing, textOf, texts } from "./shared.js";
  * ```
  */
 export interface Evaluator {
-  /** Runs the script by its text, and resolves to what it returned: a string, or a list of strings. */
+  /** Runs the script by its text, and resolves to its result: a string, or a list of strings. */
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
   /**
-   * Runs the script by its hash. Rejects with an error whose message begins with `NOSCRIPT` if the
-   * server has not got it. Without this each call carries the script's text.
+   * Runs the script by its hash. Must reject with an error whose message begins with `NOSCRIPT` if the server
+   * does not have the script. Without this method, each call sends the script's text.
    */
   evalsha?(sha: string, keys: string[], args: string[]): Promise<unknown>;
   /**
-   * Hears a channel, and hears it again after the connection was lost. It must return once the server
-   * has confirmed the subscription, and returns what ends it. Without this nothing is pushed: waiters ask
-   * again and again.
+   * Subscribes to a channel, and subscribes again after the connection was lost.
+   *
+   * It must return once the server has confirmed the subscription. It returns a function that ends the
+   * subscription. Without this method there are no notifications, and waiters poll.
    */
   subscribe?(
     channel: string,
@@ -39,17 +40,17 @@ export interface Evaluator {
 /** Ends a subscription. */
 export type Unsubscribe = () => unknown;
 
-/** Whether it is an object that runs scripts. */
+/** True if the object can run scripts. */
 export function isEvaluator(client: object): client is Evaluator {
   return typeof (client as Partial<Evaluator>).eval === "function";
 }
 
-/** Makes an adapter of an object that the program gave. */
+/** Makes an adapter for an object that the program gave. */
 export function evaluate(client: Evaluator): Adapter {
   const optional = ["evalsha", "subscribe"] as const;
   for (const method of optional) {
     if (client[method] !== undefined && typeof client[method] !== "function") {
-      throw config(`the store's ${method} is not a function`);
+      throw config(`the given client's \`${method}\` must be a function; got ${shown(client[method])}`);
     }
   }
   const subscriptions = new Subscriptions((wanted) => openSubscriber(client, wanted));
@@ -73,7 +74,7 @@ function openSubscriber(client: Evaluator, { channel, onMessage }: Wanted): Subs
   const subscribe = async () => {
     const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(textOf(message)));
     if (typeof unsubscribe !== "function") {
-      throw new TypeError("the store's subscribe did not return a function that unsubscribes");
+      throw new TypeError("the given client's `subscribe` must return a function that unsubscribes");
     }
     return unsubscribe;
   };

@@ -1,20 +1,21 @@
 import { Late } from "./shared.js";
 
-/** A server's refusal in its own words, or what went wrong on the way to it. */
+/** A server's refusal in its own words, or the failure that prevented a reply. */
 export type Failure =
   | { readonly reply: string }
   | { readonly code: "unavailable" | "timeout" | "tls" | "overloaded" | "store"; readonly message: string };
 
 /**
- * Tells a server's refusal from a client's own failure, for every client that there is an adapter
- * for. No class can be imported to compare with, and bundlers rename classes, so names, properties
- * and words decide.
+ * Tells a server's refusal from a client's own failure, for every supported client.
+ *
+ * Names, properties and messages decide. There is no class to compare with: importing one would need the
+ * package, and bundlers rename classes.
  */
 export function failure(error: unknown): Failure {
   try {
     return judged(error);
   } catch {
-    // Reading what was thrown throws again.
+    // Reading the error throws again.
     return { code: "store", message: "an error that cannot be read" };
   }
 }
@@ -32,7 +33,7 @@ function judged(error: unknown): Failure {
   if (error instanceof Late || names.includes("TimeoutError") || TIMED_OUT.test(message)) {
     return { code: "timeout", message };
   }
-  // Ahead of replies: Upstash's error for a gateway's page is of the class of its refusals.
+  // Before the check for replies: Upstash's error for a gateway's page has the class of its refusals.
   if (any(LINK_ERRORS)) {
     return { code: "unavailable", message };
   }
@@ -46,10 +47,13 @@ function judged(error: unknown): Failure {
   return { code: code !== undefined || LINK_WORDS.test(message) ? "unavailable" : "store", message };
 }
 
-/** Matches a refusal of the first PING itself. Any other refusal is of more than that command, such as the user. */
+/**
+ * Matches a refusal of the first PING command itself. Any other refusal concerns more than that command, such
+ * as the user.
+ */
 export const PING_REFUSED = /^NOPERM|^ERR unknown command/;
 
-/** Resolves if the server replies: if it refuses a PING, in such words, the connection works all the same. */
+/** Resolves if the server replies. A refusal that matches `refusal` is a reply, too: the connection works. */
 export async function answered(reply: Promise<unknown>, refusal = /^/): Promise<void> {
   try {
     await reply;
@@ -61,16 +65,16 @@ export async function answered(reply: Promise<unknown>, refusal = /^/): Promise<
   }
 }
 
-/** ioredis; node-redis from 4 to 6; Upstash. */
+/** The error classes for refusals of ioredis, of node-redis 4 to 6, and of Upstash. */
 const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError", "UpstashError"]);
 
-/** `NOSCRIPT No matching script`, but neither `The client is closed` nor `ECONNREFUSED` alone. */
+/** Matches `NOSCRIPT No matching script`, but not `The client is closed` or a bare `ECONNREFUSED`. */
 const LIKE_A_REPLY = /^[A-Z][A-Z0-9_]+ \S/;
 
-/** Codes of Node's and of OpenSSL's: one side of TLS does not trust the other. */
+/** Codes of Node and OpenSSL for a TLS connection in which one side does not trust the other. */
 const TLS_ERROR = /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_SELF|SELF_SIGNED|UNABLE_TO_(VERIFY|GET)|ERR_SSL_.*ALERT)/;
 
-/** ioredis. */
+/** The message of an ioredis timeout. */
 const TIMED_OUT = /^Command timed out/;
 
 const LINK_ERRORS = new Set([
@@ -87,7 +91,7 @@ const LINK_ERRORS = new Set([
   "RootNodesUnavailableError",
   "SocketClosedUnexpectedlyError",
   "SocketTimeoutError",
-  // A gateway's page in place of an answer.
+  // A gateway's page instead of a reply.
   "UpstashJSONParseError",
 ]);
 
@@ -138,14 +142,14 @@ function described(error: unknown): Described {
   };
 }
 
-/** Characters of a message that are looked at; far fewer of them are shown. */
+/** The number of characters of a message that are examined. Far fewer are shown. */
 const LONGEST_MESSAGE = 65_536;
 
 function short(message: unknown): string {
   return String(message).slice(0, LONGEST_MESSAGE);
 }
 
-/** The error inside one that only says that something else went wrong. */
+/** Returns the inner error of one that only says that something else went wrong. */
 function cause(error: unknown, names: readonly string[]): unknown {
   const wraps = error as Record<"errors" | "cause" | "lastNodeError" | "socketError", unknown> | null;
   if (names.includes("AggregateError") && Array.isArray(wraps?.errors)) {

@@ -10,15 +10,16 @@ export type { Evaluator, Unsubscribe } from "./evaluate.js";
 export { failure } from "./failure.js";
 
 /**
- * What a locker can be made of: a client of ioredis (5 and 6), of node-redis (the package `redis`, 4
- * to 6) or of `@upstash/redis`, or any object with {@link Evaluator | eval}. The shapes are given
- * here, so that none of those packages has to be installed for the types.
+ * A client that a locker can be made from: of ioredis (5 and 6), of node-redis (the package `redis`, 4 to 6)
+ * or of `@upstash/redis`, or any object with {@link Evaluator | eval}.
+ *
+ * The types are structural, so none of those packages must be installed.
  */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient | Evaluator;
 
 /**
- * Makes an adapter of a client. It is recognised by what it can do, not by its class, of which there may
- * be several copies. Throws a `LeaseholdError` of code `config` if it is no Redis client.
+ * Makes an adapter for a client. It recognizes the client by its methods, not by its class, of which there
+ * may be several copies. Throws a `LeaseholdError` with the code `config` if it is not a Redis client.
  */
 export function adapt(client: unknown): Adapter {
   if (typeof client === "object" && client !== null) {
@@ -36,14 +37,14 @@ export function adapt(client: unknown): Adapter {
     }
   }
   throw config(
-    `${described(client)} is not a Redis client: a client of ioredis, node-redis (redis) or ` +
-      "@upstash/redis is expected, or an object with eval(script, keys, args)",
+    `${described(client)} is not a Redis client: give a client of ioredis, node-redis (redis) or ` +
+      "@upstash/redis, or an object with eval(script, keys, args)",
   );
 }
 
 function described(client: unknown): string {
   if (typeof client === "string") {
-    return "a string (for a URL there is Locker.connect)";
+    return "a string (for a URL, call Locker.connect)";
   }
   if (typeof client === "object" && client !== null) {
     const { then, constructor } = client as { then?: unknown; constructor?: { name?: unknown } };

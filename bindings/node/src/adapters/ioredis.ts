@@ -5,7 +5,7 @@ import { type Subscriber, Subscriptions, type Wanted } from "./subscriptions.js"
 import { address, closed, errorOf, later, nothing, refusePrefix, secretsOf, texts } from "./shared.js";
 import { CHANGES, idBy, onOneConnection } from "./tracking.js";
 
-/** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
+/** A client of ioredis: a `Redis` with or without sentinels, or a `Cluster`. */
 export interface IoredisClient extends Emitter {
   readonly status: string;
   connect(): Promise<unknown>;
@@ -28,7 +28,7 @@ export interface IoredisConnection extends IoredisClient {
 
 interface IoredisCluster extends IoredisClient {
   nodes(role: "master"): IoredisConnection[];
-  /** Of each slot its primary, as `host:port`, and replicas. */
+  /** The servers of each slot: its primary as `host:port`, then its replicas. */
   readonly slots?: readonly (readonly unknown[] | undefined)[];
 }
 
@@ -40,13 +40,15 @@ interface IoredisOptions {
   readonly redisOptions?: IoredisOptions;
 }
 
-/** Whether it is a client of ioredis, of whatever copy or subclass. */
+/** True if it is an ioredis client, of any copy or subclass. */
 export function isIoredis(client: object): client is IoredisClient {
   const { status } = client as Partial<IoredisConnection>;
   return typeof status === "string" && can(client, "evalsha", "duplicate", "on");
 }
 
-/** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
+/**
+ * Makes an adapter for a client that the program gave. It never changes the client's settings or closes it.
+ */
 export function ioredis(client: IoredisClient, own = false): Adapter {
   const options = ((client as { options?: IoredisOptions }).options ?? {}) as IoredisOptions;
   const clustered = isCluster(client);
@@ -72,7 +74,7 @@ export function ioredis(client: IoredisClient, own = false): Adapter {
   };
 }
 
-/** What ioredis makes of one call of a method such as `evalsha`, and writes to the socket. */
+/** An ioredis command, which a method such as `evalsha` creates and writes to the socket. */
 interface Command {
   readonly constructor: new (name: string, args: string[], options: { replyEncoding: "utf8" }) => Command;
   toWritable(socket?: object): string | Uint8Array;
@@ -85,8 +87,10 @@ interface Commander extends IoredisClient {
 }
 
 /**
- * Sends commands that are ready, if the client is of a version that can; a cluster has to know their keys.
- * One command for a whole batch costs less than each of its arguments as a string.
+ * Sends commands whose bytes are ready, if the client's version can; a cluster client cannot, because it must
+ * know their keys.
+ *
+ * One command for a whole batch costs less than a string for each of its arguments.
  */
 function sender(client: Commander, clustered: boolean): Pick<Adapter, "send"> {
   const Made = clustered ? undefined : commandOf(client);
@@ -95,7 +99,7 @@ function sender(client: Commander, clustered: boolean): Pick<Adapter, "send"> {
   }
   return {
     send: (bytes) => {
-      // Without arguments, which are only for those who watch what a client does.
+      // It has no arguments, because only monitoring code reads them.
       const command = new Made("evalsha", [], { replyEncoding: "utf8" });
       command.toWritable = () => bytes;
       return client.sendCommand?.(command) ?? Promise.reject(closed());
@@ -103,11 +107,11 @@ function sender(client: Commander, clustered: boolean): Pick<Adapter, "send"> {
   };
 }
 
-/** The class of a client's commands: that of one which it would have sent. */
+/** Returns the class of a client's commands, taken from a command that the client would have sent. */
 function commandOf(client: Commander): Command["constructor"] | undefined {
   let made: Command | undefined;
   try {
-    // A program that has put a method of its own in the place of this one wants that to be used.
+    // If the program replaced this method, it wants its own to be used.
     const own = Object.hasOwn(client, "evalsha");
     if (own || client.commandQueue === undefined || typeof client.sendCommand !== "function") {
       return undefined;
@@ -119,7 +123,7 @@ function commandOf(client: Commander): Command["constructor"] | undefined {
     void probe.evalsha("", 0);
     return made?.toWritable() === "*3\r\n$7\r\nevalsha\r\n$0\r\n\r\n$1\r\n0\r\n" ? made.constructor : undefined;
   } catch {
-    // It is made in another way.
+    // This version makes commands in another way.
     return undefined;
   }
 }
@@ -141,7 +145,7 @@ function isCluster(client: IoredisClient): client is IoredisCluster {
   return (client as { isCluster?: unknown }).isCluster === true;
 }
 
-/** A connection to any node: what is published in a cluster is heard at every node. */
+/** Returns a connection to any node: every node of a cluster delivers what is published in it. */
 function anyServer(client: IoredisClient): IoredisConnection {
   if (!isCluster(client)) {
     return client as IoredisConnection;
@@ -158,7 +162,7 @@ function watch(client: IoredisClient, link: Link): () => void {
   const ready = () => client.status === "ready";
   const idle = () => client.status === "wait";
   const stop = watchConnection(client, link, { ready, idle }, {
-    // Only clusters: the new node may be in the place of one that failed.
+    // Only clusters emit this event. The new node may replace one that failed.
     "+node": () => ready() && link.up(),
   });
   if (client.status === "end") {
@@ -180,10 +184,10 @@ const FOR_A_SUBSCRIBER = {
   maxRetriesPerRequest: 0,
   monitor: false,
   keyPrefix: "",
-  // By which changes come as messages.
+  // With RESP2, changes arrive as messages.
   protocol: 2,
   replyMapping: undefined,
-  // Its timer would keep the process alive after a connection has ended.
+  // The timer of this timeout would keep the process alive after the connection has ended.
   disconnectTimeout: 0,
   failoverDetector: false,
   socketTimeout: undefined,
@@ -191,7 +195,7 @@ const FOR_A_SUBSCRIBER = {
 };
 
 function duplicateOf(server: IoredisConnection): IoredisConnection {
-  // The check runs INFO, and prints a warning if that is refused; only a server behind a sentinel needs it.
+  // The check runs INFO, and prints a warning if that is refused. Only a server behind a sentinel needs it.
   const checked = server.options?.sentinels ? {} : { enableReadyCheck: false };
   return server.duplicate({ ...FOR_A_SUBSCRIBER, ...checked });
 }
@@ -226,7 +230,7 @@ function openSubscriber(server: () => IoredisConnection, wanted: Wanted): Subscr
     keepAlive: (now) => {
       alive = now;
       keep();
-      // The stream is there only some time after `connect` is called.
+      // The stream exists only some time after `connect` is called.
       later(0, keep, alive);
     },
     close: () => {
@@ -236,17 +240,17 @@ function openSubscriber(server: () => IoredisConnection, wanted: Wanted): Subscr
   };
 }
 
-/** Sets whether a connection's socket keeps the process alive; each new socket needs it again. */
+/** Sets whether a connection's socket keeps the process alive. Each new socket needs it again. */
 export function keepStream({ stream }: IoredisConnection, alive: boolean): void {
   stream?.[alive ? "ref" : "unref"]?.();
 }
 
-/** Breaks a connection at once; `disconnect` would wait for the other side, which may never reply. */
+/** Breaks a connection at once. `disconnect` would wait for the other side, which may never reply. */
 export function breakConnection({ stream }: IoredisConnection): void {
   stream?.destroy?.();
 }
 
-/** Closes a client that we made, with these connections, for good. */
+/** Closes a client that this package made, with these connections, for good. */
 export function closeForGood(client: IoredisConnection, connections = [client]): void {
   client.disconnect();
   connections.forEach(breakConnection);

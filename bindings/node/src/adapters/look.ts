@@ -5,21 +5,26 @@ import { builtin, type Socket, type TlsOptions } from "./tls.js";
 import { tlsErrorMeaning } from "./tls-errors.js";
 import type { Address, Target } from "./url.js";
 
-/** Milliseconds that a look may take. */
+/** The time limit of a probe, in milliseconds. */
 const LIMIT = 1_000;
 
-/** A server of another protocol than is expected often looks like one that is slow. */
+/** The milliseconds after which a slow server is probed. A server of another protocol often looks slow. */
 const SLOW = 500;
 
-/** A first message of TLS 1.2 or 1.3, which each server of it answers; as in `core/src/adapter/fred/endpoint.rs`. */
+/**
+ * A ClientHello for TLS 1.2 and 1.3, which every such server answers. The same as in
+ * `core/src/adapter/fred/endpoint.rs`.
+ */
 const HELLO =
   "\x16\x03\x01\x00\x35\x01\x00\x00\x31\x03\x03leasehold looks who answers here\x00\x00\x0a" +
   "\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x00\x2f\x01\x00";
 
 /**
- * Resolves to what is wrong with a server that cannot be connected to, on a connection of its own: whether one
- * side speaks TLS and the other does not, or one does not trust the other. To most clients these are a
- * time-out or a connection that was closed. Some say it in their `error`.
+ * Probes a server that cannot be connected to, on its own connection, and resolves to a TLS problem if it
+ * finds one.
+ *
+ * It finds that only one side speaks TLS, or that one side does not trust the other. Most clients report
+ * these as a timeout or a closed connection; some say so in their `error`.
  */
 export async function look(target: Target, options: TlsOptions, error?: unknown): Promise<LeaseholdError | undefined> {
   const { kind, nodes, tls } = target;
@@ -42,7 +47,10 @@ export async function look(target: Target, options: TlsOptions, error?: unknown)
     : undefined;
 }
 
-/** Looks at a server while it is slow to connect to. Never resolves if nothing is wrong with it, or once it is `over`. */
+/**
+ * Probes a server while it is slow to connect. Never resolves if nothing is wrong with it, or once it is
+ * `over`.
+ */
 export function lookIfSlow(target: Target, tls: TlsOptions, over: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const wrong = async () => {
@@ -56,7 +64,10 @@ export function lookIfSlow(target: Target, tls: TlsOptions, over: AbortSignal): 
   });
 }
 
-/** Why one side does not trust the other. A server looks at a client's certificate once the client is done. */
+/**
+ * Returns why one side does not trust the other. A server checks a client's certificate only after the client
+ * has finished its handshake.
+ */
 async function refusal(address: Address, options: TlsOptions): Promise<LeaseholdError | undefined> {
   const socket = builtin("tls")?.connect({ ...address, ...options });
   return socket && firstOf(socket, (end) => socket.on("error", (error) => end(tlsError(error))));
@@ -68,7 +79,7 @@ function tlsError(error: unknown): LeaseholdError | undefined {
   return why === undefined ? undefined : new LeaseholdError("tls", why);
 }
 
-/** The first byte of what a server says to this. */
+/** Sends this to a server and returns the first byte of its answer. */
 async function answer(address: Address, question: string): Promise<number | undefined> {
   const socket = builtin("net")?.connect(address);
   return socket && firstOf(socket, (end) => {
@@ -78,7 +89,10 @@ async function answer(address: Address, question: string): Promise<number | unde
   });
 }
 
-/** Resolves to what is found first on a connection; `undefined` if it closes before, or after the time limit. */
+/**
+ * Resolves to the first result on a connection, or to `undefined` if the connection closes first or the time
+ * limit passes.
+ */
 function firstOf<T>(socket: Socket, listen: (end: (found?: T) => void) => void): Promise<T | undefined> {
   return new Promise((resolve) => {
     const end = (found?: T) => {

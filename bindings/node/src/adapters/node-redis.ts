@@ -18,7 +18,7 @@ import {
 import { CHANGES, idBy, onOneConnection } from "./tracking.js";
 
 /**
- * A client of the package `redis` (node-redis) from version 4 on: made by `createClient`,
+ * A client of the package `redis` (node-redis), version 4 or newer, made by `createClient`,
  * `createClientPool`, `createCluster` or `createSentinel`.
  */
 export interface NodeRedisClient extends Emitter {
@@ -38,9 +38,9 @@ export interface NodeRedisConnection extends NodeRedisClient {
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
   ref(): void;
   unref(): void;
-  /** Until version 4. */
+  /** Closes the connection, in version 4. */
   disconnect(): Promise<void>;
-  /** From version 5. */
+  /** Closes the connection, from version 5 on. */
   destroy?(): void;
 }
 
@@ -51,11 +51,11 @@ interface NodeRedisOptions {
   readonly socket?: object;
 }
 
-/** A client with many connections: of a cluster or of sentinels, or a pool. */
+/** A client with many connections: a cluster, a sentinel client or a pool. */
 interface Many extends NodeRedisClient {
   readonly isReady?: boolean;
   readonly masters?: object[];
-  /** Of a cluster. */
+  /** The servers of each slot of a cluster. */
   readonly slots?: readonly ({ readonly master?: { readonly address?: unknown } } | undefined)[];
   nodeClient?(node: object): NodeRedisConnection | Promise<NodeRedisConnection>;
   getMasterNode?(): unknown;
@@ -65,25 +65,27 @@ interface Many extends NodeRedisClient {
   _execute?<T>(readonly: boolean, use: (client: NodeRedisConnection) => Promise<T>): Promise<T>;
 }
 
-/** Milliseconds between two looks at a cluster or pool that is not up. */
+/** Milliseconds between two checks of a cluster or pool that is not up. */
 const LOOK_AGAIN = 50;
 
 type ClientKind = "client" | "pool" | "cluster" | "sentinel";
 
-/** Whether it is a client of node-redis, of whatever copy or subclass. */
+/** True if it is a node-redis client, of any copy or subclass. */
 export function isNodeRedis(client: object): client is NodeRedisClient {
   const { isOpen } = client as Partial<NodeRedisClient>;
   return typeof isOpen === "boolean" && can(client, "evalSha", "connect", "on");
 }
 
-/** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
+/**
+ * Makes an adapter for a client that the program gave. It never changes the client's settings or closes it.
+ */
 export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
   const kind = kindOf(client);
   const options = (client as NodeRedisConnection).options;
   refusePrefix("node-redis", [(client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix]);
   if (options?.legacyMode) {
     throw config(
-      "the node-redis client is in legacyMode, in which commands take callbacks; " +
+      "the node-redis client has legacyMode set, so its commands take callbacks; " +
         "give one without it, such as client.duplicate({ legacyMode: false })",
     );
   }
@@ -118,7 +120,8 @@ async function run(kind: ClientKind, script: () => Promise<unknown>): Promise<un
   try {
     return texts(await script());
   } catch (error) {
-    // Version 4 rejects with the last of too many redirections; the others, with such an error as this.
+    // Version 4 rejects with the last of too many redirections; other versions reject with an error like this
+    // one.
     const moved = kind === "cluster" && error instanceof Error && /^(MOVED|ASK) \d/.test(error.message);
     throw moved ? new Error(`too many cluster redirections: ${error.message}`) : error;
   }
@@ -135,7 +138,7 @@ function kindOf(client: NodeRedisClient): ClientKind {
   return typeof idleClients === "number" && typeof execute === "function" ? "pool" : "client";
 }
 
-/** Uses a connection to any server that takes writes. */
+/** Calls a function with a connection to any server that accepts writes. */
 async function withServer<T>(
   client: NodeRedisClient,
   kind: ClientKind,
@@ -153,7 +156,8 @@ async function withServer<T>(
   if (kind === "pool" && many.execute) {
     return many.execute(use);
   }
-  // Private, but all commands of a sentinel client go through it, and nothing public gives its connection.
+  // `_execute` is private, but every command of a sentinel client goes through it, and no public method gives
+  // its connection.
   return kind === "sentinel" && many._execute
     ? many._execute(false, use)
     : use(client as NodeRedisConnection);
@@ -167,7 +171,7 @@ function duplicateOf(client: NodeRedisClient, kind: ClientKind): Promise<NodeRed
       commandOptions: undefined,
       pingInterval: undefined,
       readonly: false,
-      // By which changes come as messages.
+      // With RESP2, changes arrive as messages.
       RESP: 2,
       emitInvalidate: undefined,
       maintNotifications: undefined,
@@ -175,7 +179,10 @@ function duplicateOf(client: NodeRedisClient, kind: ClientKind): Promise<NodeRed
   );
 }
 
-/** The others emit few events: at first and after each error they are looked at until they are up. */
+/**
+ * Watches a cluster, sentinel client or pool. These emit few events, so they are checked at first and after
+ * each error until they are up.
+ */
 function watchMany(client: NodeRedisClient, kind: ClientKind, link: Link): () => void {
   let looking: Timer | undefined;
   let up = false;
@@ -195,14 +202,14 @@ function watchMany(client: NodeRedisClient, kind: ClientKind, link: Link): () =>
         look();
       }
     },
-    // Only clusters.
+    // Only clusters emit this event.
     disconnect: () => {
       link.down(closed());
       look();
     },
-    // Only sentinels: there is another master.
+    // Only sentinel clients emit this event: there is another primary.
     "topology-change": (change) => change?.type === "MASTER_CHANGE" && up && link.up(),
-    // The node may be in the place of one that failed.
+    // The node may replace one that failed.
     "node-ready": () => up && link.up(),
   });
   look();
@@ -237,7 +244,7 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
   const close = async () => {
     shut = true;
     stopHearing();
-    // One that is connecting would open all the same.
+    // A client that is connecting would open anyway.
     await connecting?.catch(nothing);
     if (own) {
       closeConnection(own);
@@ -254,11 +261,11 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
     keepSocket(own, alive);
     connecting = own.connect();
     await connecting.catch((error) => Promise.reject(first() ?? errorOf(error)));
-    // It may have changed while it was connecting.
+    // `alive` may have changed during the connection attempt.
     keepSocket(own, alive);
     const id = onChange && (await idBy((...command) => (own as NodeRedisConnection).sendCommand(command)));
     await own.subscribe(channel, (message) => onMessage(String(message)));
-    // The client passes on only what it has subscribed to itself, which the server may refuse.
+    // The client delivers only messages of channels that it subscribed to itself, which the server may refuse.
     if (typeof id !== "number" || onChange === undefined) {
       return id;
     }
@@ -267,7 +274,7 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
   };
   return {
     ready: open(),
-    // Version 4 would refuse it on a connection that is subscribed.
+    // Without this mode, version 4 would refuse the command on a subscribed connection.
     check: async () => own?.sendCommand(["PING"], { ignorePubSubMode: true }),
     keepAlive: (now) => {
       alive = now;
@@ -279,19 +286,19 @@ function openSubscriber(duplicate: () => Promise<NodeRedisConnection>, wanted: W
   };
 }
 
-/** The client makes a list of the keys, or nothing if all may have changed. */
+/** Reports changed keys. The client gives a list of them, or nothing if all may have changed. */
 function changed(keys: unknown, onChange: (key: string) => void): void {
   for (const key of Array.isArray(keys) ? keys : [""]) {
     onChange(String(key));
   }
 }
 
-/** Sets whether a connection keeps the process alive; later sockets of it follow. */
+/** Sets whether a connection keeps the process alive. Its later sockets follow. */
 export function keepSocket(connection: NodeRedisConnection, alive: boolean): void {
   connection[alive ? "ref" : "unref"]();
 }
 
-/** Closes a connection that we made, at once, whatever state it is in. */
+/** Closes a connection that this package made, at once and in any state. */
 export function closeConnection(connection: NodeRedisConnection): void {
   try {
     if (connection.destroy) {
@@ -300,6 +307,6 @@ export function closeConnection(connection: NodeRedisConnection): void {
       connection.disconnect().catch(nothing);
     }
   } catch {
-    // It was closed already.
+    // The connection was closed already.
   }
 }

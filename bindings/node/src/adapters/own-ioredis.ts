@@ -6,11 +6,14 @@ import { grown, keepTimer, later, OPEN_LIMITS, PING_LIMIT, suspecting, type Time
 import type { TlsOptions } from "./tls.js";
 import type { Opening, Target } from "./url.js";
 
-/** The client does not say why it asks again and again whether the cluster is up. */
+/**
+ * The start of a timeout message for clusters: ioredis does not say why it keeps asking for the cluster's
+ * state.
+ */
 const LATE_CLUSTER =
-  "the cluster was not up, or did not let this user ask it (+cluster|slots +cluster|info),";
+  "the cluster was not up, or this user lacks the rights +cluster|slots +cluster|info,";
 
-/** What is used of the package. */
+/** The parts of the package that are used. */
 interface IoredisModule {
   readonly Redis: new (options: object) => Own;
   readonly Cluster: new (nodes: readonly object[], options: object) => Own;
@@ -18,19 +21,19 @@ interface IoredisModule {
 
 interface Own extends IoredisConnection {
   readonly reconnectTimeout?: Timer;
-  /** Of a cluster. */
+  /** Returns the nodes of a cluster. Other clients do not have it. */
   nodes?(role: "all"): IoredisConnection[];
 }
 
 /**
- * Opens a client of ioredis. Rejects with its own error and closes it if that does not work out. With
- * `lazily` it is connected once it is watched, again and again.
+ * Opens an ioredis client. If that fails, it closes the client and rejects with the client's own error. If
+ * `lazily` is set, the client connects once it is watched, and retries forever.
  */
 export async function openIoredis(module: object, target: Target, tls: TlsOptions, how: Opening): Promise<Adapter> {
   const { lazily, timeout } = how;
   const client = make(module as IoredisModule, target, tls, timeout);
   const limit = timeout * OPEN_LIMITS;
-  // After WRONGPASS comes NOAUTH.
+  // The first error, because NOAUTH follows WRONGPASS.
   const first = firstError(client);
   const adapter = ioredis(client, true);
   const own = { ...adapter, ...owned(client, adapter, limit) };
@@ -39,7 +42,7 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
   }
   const open = async () => {
     await client.connect();
-    // Some versions are ready although AUTH or SELECT failed.
+    // Some versions become ready although AUTH or SELECT failed.
     await answered(client.ping(), PING_REFUSED);
     if (first() !== undefined) {
       throw first();
@@ -54,7 +57,10 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
   return own;
 }
 
-/** If no node of a cluster can be reached, ioredis only says that a connection is closed. */
+/**
+ * Returns a more exact error. If no node of a cluster can be reached, ioredis only says that a connection is
+ * closed.
+ */
 function exact(error: unknown, { kind, nodes }: Target): unknown {
   const failed = failure(error);
   if (kind !== "cluster" || !("message" in failed) || failed.message !== "Connection is closed.") {
@@ -72,9 +78,9 @@ function make({ Redis, Cluster }: IoredisModule, target: Target, tls: TlsOptions
     ...(target.tls && { tls }),
     connectTimeout,
     disconnectTimeout: 0,
-    // If the connection ended ahead of the reply to it, the client would count as ready for ever.
+    // If the connection ended before the reply to it, the client would count as ready forever.
     disableClientInfo: true,
-    // The engine decides what is sent again, and when.
+    // The engine decides which commands are sent again, and when.
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     retryStrategy: (tries: number) => grown(50, tries - 1, 2_000),
@@ -95,13 +101,13 @@ function make({ Redis, Cluster }: IoredisModule, target: Target, tls: TlsOptions
     ...common,
     ...lazy,
     db: database,
-    // It runs INFO; only the role of a server behind a sentinel matters.
+    // The check runs INFO. Only the role of a server behind a sentinel matters.
     enableReadyCheck: kind === "sentinel",
     ...(kind === "sentinel" ? sentinels : path === undefined ? nodes[0] : { path }),
   });
 }
 
-/** What an adapter may do to a client only if we made it. */
+/** Makes the methods that an adapter has only for a client that this package made. */
 function owned(client: Own, adapter: Adapter, limit: number): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
   let alive = true;
   const connections = () => client.nodes?.("all") ?? [client];
@@ -114,7 +120,7 @@ function owned(client: Own, adapter: Adapter, limit: number): Pick<Adapter, "sus
   for (const event of ["connect", "ready", "reconnecting", "close"]) {
     client.on(event, keep);
   }
-  // The client sets no limit for a connection that is half-open from the first moment.
+  // The client has no time limit for a connection that is half-open from the start.
   client.on("connect", () => {
     const { stream } = client;
     later(limit, () => stream === client.stream && client.status !== "ready" && breakConnection(client));

@@ -21,8 +21,8 @@ interface NodeRedisModule {
 }
 
 /**
- * Opens a client of node-redis. Rejects with its own error and closes it if that does not work out. With
- * `lazily` it is connected once it is watched, again and again.
+ * Opens a node-redis client. If that fails, it closes the client and rejects with the client's own error. If
+ * `lazily` is set, the client connects once it is watched, and retries forever.
  */
 export async function openNodeRedis(module: object, target: Target, tls: TlsOptions, how: Opening): Promise<Adapter> {
   const { lazily, timeout } = how;
@@ -33,7 +33,7 @@ export async function openNodeRedis(module: object, target: Target, tls: TlsOpti
     ...(username !== undefined && { username }),
     ...(password !== undefined && { password }),
     database,
-    // If it reconnected by itself, its timers would keep the process alive.
+    // If the client reconnected by itself, its timers would keep the process alive.
     socket: { ...address, connectTimeout: timeout, reconnectStrategy: false },
     disableOfflineQueue: true,
   });
@@ -56,7 +56,10 @@ export async function openNodeRedis(module: object, target: Target, tls: TlsOpti
   return { ...adapter, ...owned(client, adapter, limit) };
 }
 
-/** What an adapter may do to a client only if we made it. It is connected again until it is closed. */
+/**
+ * Makes the methods that an adapter has only for a client that this package made, and reconnects that client
+ * until it is closed.
+ */
 function owned(
   client: NodeRedisConnection,
   adapter: Adapter,
@@ -70,7 +73,7 @@ function owned(
   const connect = () => {
     timer = undefined;
     if (!client.isOpen && !shut) {
-      // The client sets no limit for a connection that is half-open from the first moment.
+      // The client has no time limit for a connection that is half-open from the start.
       const open = within(limit, client.connect(), "the server did not answer");
       connecting = open.catch(() => closeConnection(client)).finally(reconnect);
     }
@@ -85,11 +88,11 @@ function owned(
   client.on("end", reconnect);
   client.on("ready", () => {
     tries = 0;
-    // It may have changed while it was connecting.
+    // `alive` may have changed during the connection attempt.
     keepSocket(client, alive);
   });
   const replace = () => {
-    // One that is connecting is being replaced already.
+    // A client that is connecting is being replaced already.
     if (client.isReady) {
       closeConnection(client);
       reconnect();
@@ -111,7 +114,7 @@ function owned(
       shut = true;
       stopTimer(timer);
       await adapter.close();
-      // One that is connecting would open all the same, and can be closed only then.
+      // A client that is connecting opens anyway, and can be closed only then.
       void connecting.finally(() => closeConnection(client));
     },
   };

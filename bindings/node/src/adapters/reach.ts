@@ -1,4 +1,5 @@
-// What `Locker.connect` needs beside a client. In the package it is a file of its own, which the others share.
+// The parts of `Locker.connect` besides a client. In the package this is a file of its own, which other files
+// share.
 export { look, lookIfSlow } from "./look.js";
 export { readTls } from "./tls.js";
 export { parseUrl } from "./url.js";

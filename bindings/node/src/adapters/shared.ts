@@ -3,20 +3,23 @@ import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform
 import { messageOf } from "../common/printable.js";
 import type { Adapter, Link } from "./adapter.js";
 
-/** Until a connection can be used takes several requests, each of which has the `connectTimeout`. */
+/**
+ * The number of connect timeouts until a connection must be usable. It takes several requests, each of which
+ * has the `connectTimeout`.
+ */
 export const OPEN_LIMITS = 2;
-/** For a `PING` of a connection that we made, in milliseconds. */
+/** The time limit of a `PING` on a connection that this package made, in milliseconds. */
 export const PING_LIMIT = 1_000;
 
 export function nothing(): void {}
 
-/** Watches a client without a connection: its link is up at once, and stays so. */
+/** Watches a client without a connection: its link is up at once, and stays up. */
 export function alwaysUp(link: Link): () => void {
   link.up();
   return nothing;
 }
 
-/** The error of a client that says nothing more exact. */
+/** Returns the error for a client that gives no reason. */
 export function closed(): Error {
   return new Error("the connection is closed");
 }
@@ -33,12 +36,12 @@ export function later(milliseconds: number, act: () => void, alive = false): Tim
   return timer;
 }
 
-/** No answer came in time. */
+/** An error that says that no answer came in time. */
 export class Late extends Error {}
 
 /**
- * Rejects with {@link Late} if the answer takes longer. The process stays alive for the timer only if
- * `alive` is true.
+ * Rejects with {@link Late} if the answer takes longer than the limit. The timer keeps the process alive only
+ * if `alive` is true.
  */
 export function within<T>(
   milliseconds: number,
@@ -53,7 +56,10 @@ export function within<T>(
   });
 }
 
-/** Makes an adapter's `suspect`: it checks the connection, one check at a time, or replaces a demoted one at once. */
+/**
+ * Makes an adapter's `suspect`. It checks the connection, with one check at a time, and replaces a demoted
+ * connection at once.
+ */
 export function suspecting(check: () => Promise<unknown>, replace: () => void): NonNullable<Adapter["suspect"]> {
   let checking: Promise<unknown> | undefined;
   return (demoted = false) => {
@@ -66,14 +72,14 @@ export function suspecting(check: () => Promise<unknown>, replace: () => void): 
 }
 
 /**
- * The list of strings that a script returned, as strings: clients may be set to return buffers, and some
- * return a number for what looks like one. What is no list stays as it is.
+ * Returns a script's list of strings as strings. Clients may be set to return buffers, and some return
+ * numbers for strings that look like numbers. Anything but a list stays unchanged.
  */
 export function texts(reply: unknown): unknown {
   return Array.isArray(reply) ? reply.map(text) : reply;
 }
 
-/** The same of one string. */
+/** Returns one string of a script's result as a string; see {@link texts}. */
 export function text(value: unknown): unknown {
   if (typeof value === "string") {
     return value;
@@ -85,8 +91,8 @@ export function text(value: unknown): unknown {
 }
 
 /**
- * Connects a client soon, unless the program does: `Locker.from(client)` may come just before
- * `client.connect()`, which both clients refuse the second time.
+ * Connects a client soon, unless the program does. `Locker.from(client)` may come just before
+ * `client.connect()`, and both client packages refuse a second `connect()`.
  */
 export function startSoon(idle: () => boolean, connect: () => unknown, link: Link): () => void {
   if (!idle()) {
@@ -105,7 +111,7 @@ export function startSoon(idle: () => boolean, connect: () => unknown, link: Lin
   };
 }
 
-/** A server's address, from a place that clients do not promise to have. */
+/** Reads a server's address from a property that clients do not document; `undefined` if it is not there. */
 export function address(read: () => unknown): string | undefined {
   try {
     const value = read();
@@ -115,27 +121,27 @@ export function address(read: () => unknown): string | undefined {
   }
 }
 
-/** The passwords among these, to be hidden. */
+/** Returns the passwords among these values, which messages must hide. */
 export function secretsOf(...values: unknown[]): string[] {
   return values.filter((value): value is string => typeof value === "string" && value !== "");
 }
 
-/** Refuses a client whose own settings put something in front of its keys. */
+/** Refuses a client whose own settings add a prefix to its keys. */
 export function refusePrefix(client: string, prefixes: readonly unknown[], such = ""): void {
   if (prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length)) {
     throw config(
-      `the ${client} client has a keyPrefix, with which processes would not exclude one another and locks could not be ` +
+      `the ${client} client has a keyPrefix, so it would not exclude other processes and its locks could not be ` +
         `listed; give one without it${such}, and set leasehold's own namespace option instead`,
     );
   }
 }
 
-/** Whether a text has one of these secrets in it, and must not be shown. */
+/** True if a text contains one of these secrets, so that it must not be shown. */
 export function holdsSecret(text: string, secrets: readonly (string | undefined)[]): boolean {
   return secrets.some((secret) => secret && text.includes(secret));
 }
 
-/** A value of the program as a text; empty if reading it throws. */
+/** Returns a value of the program as a string; an empty one if reading it throws. */
 export function textOf(value: unknown): string {
   try {
     return String(value);
@@ -144,7 +150,10 @@ export function textOf(value: unknown): string {
   }
 }
 
-/** A pause that doubles with each try, up to the slowest; varied by a quarter so that not all come at once. */
+/**
+ * Returns a pause that doubles with each try, up to the slowest. It varies by a quarter, so that clients do
+ * not retry in step.
+ */
 export function grown(first: number, tries: number, slowest: number): number {
   return Math.min(first * 2 ** Math.min(tries, 20), slowest) * (0.75 + Math.random() / 2);
 }

@@ -2,38 +2,41 @@ import type { Hearing, Unheard } from "./adapter.js";
 import { answered, failure } from "./failure.js";
 import { errorOf, grown, keepTimer, later, now, stopTimer, type Timer, within } from "./shared.js";
 
-/** A connection of ours that hears one channel. When it breaks a new one takes its place. */
+/** A connection of this package that listens to one channel. When it breaks, a new one replaces it. */
 export interface Subscriber {
-  /** Resolves once the server has confirmed the subscription; to the connection's id if it was asked, or to why there is none. */
+  /**
+   * Resolves once the server has confirmed the subscription: to the connection's id if it was asked for, or
+   * to the reason why there is none.
+   */
   readonly ready: Promise<number | Unheard | undefined>;
-  /** Asks the server anything; a refusal is a reply, too. */
+  /** Sends any request to the server. A refusal counts as a reply. */
   check(): Promise<unknown>;
   keepAlive(alive: boolean): void;
   close(): void;
 }
 
-/** The channel that a new connection hears, and the listeners for it. */
+/** The channel that a new connection listens to, and the callbacks for it. */
 export interface Wanted {
   readonly channel: string;
   onMessage(text: string): void;
   onEnd(error: unknown): void;
-  /** Without this the connection's id is not asked. */
+  /** The callback for changes. Without it the connection's id is not requested. */
   readonly onChange: ((key: string) => void) | undefined;
 }
 
 type OpenSubscriber = (wanted: Wanted) => Subscriber;
 
 const OPEN_LIMIT = 10_000;
-/** How often the connection is asked whether it still hears anything, and how long that may take. */
+/** The milliseconds between checks that the connection still works, and the time limit of a check. */
 const CHECK = 10_000;
 const CHECK_LIMIT = 2_000;
 const FIRST_RETRY = 50;
 const SLOWEST_RETRY = 2_000;
-/** Pauses if the server does not let us listen. */
+/** The pauses if the server refuses the subscription. */
 const FIRST_RETRY_IF_REFUSED = 500;
 const SLOWEST_RETRY_IF_REFUSED = 30_000;
 
-/** What an adapter listens with, and whether the process stays alive for it. */
+/** All subscriptions of an adapter, and whether they keep the process alive. */
 export class Subscriptions {
   readonly #subscriptions = new Set<Subscription>();
   #alive = false;
@@ -65,8 +68,10 @@ export class Subscriptions {
 }
 
 /**
- * Hears one channel until it is stopped. The client does not reconnect by itself: with a new connection
- * each time every subscription is confirmed, and in a cluster the next may be to another node.
+ * Listens to one channel until it is stopped.
+ *
+ * The client does not reconnect by itself. With a new connection each time, every subscription is confirmed,
+ * and in a cluster the next one may be to another node.
  */
 class Subscription {
   #subscriber: Subscriber | undefined;
@@ -122,7 +127,7 @@ class Subscription {
     this.#timer = later(CHECK, () => this.#check(), this.alive);
   }
 
-  /** A half-open connection hears nothing, without any error. */
+  /** Checks the connection, because a half-open one receives nothing and reports no error. */
   #check(): void {
     const subscriber = this.#subscriber;
     const current = () => subscriber === this.#subscriber && !this.#stopped;
@@ -138,7 +143,7 @@ class Subscription {
     stopTimer(this.#timer);
     this.#subscriber?.close();
     this.#subscriber = undefined;
-    // After a connection that did not last the pauses go on growing.
+    // After a connection that did not last, the pauses keep growing.
     if (now() - this.#since > CHECK) {
       this.#tries = 0;
     }

@@ -1,4 +1,4 @@
-/** What an error of TLS means, by its code of Node's or OpenSSL's; nothing if it is none of trust. */
+/** Returns the meaning of a TLS error, by its Node or OpenSSL code; nothing if it is not about trust. */
 export function tlsErrorMeaning(code: string, message: string): string | undefined {
   const known = MEANINGS.find(([codes]) => codes.test(code));
   return known?.[1].replace("$&", () => message);

@@ -1,7 +1,7 @@
 import { config } from "../common/check.js";
 import type { TlsFiles } from "./url.js";
 
-/** What Node's `tls.connect` is told. */
+/** Options for Node's `tls.connect`. */
 export interface TlsOptions {
   servername?: string;
   checkServerIdentity?: CheckServerIdentity;
@@ -15,15 +15,15 @@ export type Socket = import("node:net").Socket;
 type CheckServerIdentity = typeof import("node:tls").checkServerIdentity;
 
 /**
- * Reads the files that a URL names. Rejects with a `LeaseholdError` of code `config` that names the file,
- * if one cannot be read or used.
+ * Reads the files that a URL names. Rejects with a `LeaseholdError` with the code `config` that names the
+ * file if one cannot be read or used.
  */
 export async function readTls({ ca, cert, key, serverName }: TlsFiles): Promise<TlsOptions> {
   const options: TlsOptions = {};
   if (serverName !== undefined) {
     const { isIP } = needed("net");
     const { checkServerIdentity } = needed("tls");
-    // An address is none that could be asked for.
+    // An IP address is not a valid SNI name.
     options.servername = isIP(serverName) > 0 ? "" : serverName;
     options.checkServerIdentity = (_, certificate) => checkServerIdentity(serverName, certificate);
   }
@@ -77,7 +77,10 @@ interface Builtins {
   readonly "fs/promises": typeof import("node:fs/promises");
 }
 
-/** A module of Node's, without an import that a bundler for pages would stumble over; nothing where there is none. */
+/**
+ * Returns a module of Node without an import, which bundlers for browsers would try to resolve; nothing in
+ * other runtimes.
+ */
 export function builtin<N extends keyof Builtins>(name: N): Builtins[N] | undefined {
   const { process } = globalThis as { process?: { getBuiltinModule?(name: string): unknown } };
   return process?.getBuiltinModule?.(`node:${name}`) as Builtins[N] | undefined;

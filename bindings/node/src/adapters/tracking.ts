@@ -3,39 +3,39 @@ import { messageOf } from "../common/printable.js";
 import type { Adapter, Tracked, Tracking, Unheard } from "./adapter.js";
 import { nothing, texts } from "./shared.js";
 
-/** The channel on which a server says what was changed, to a connection that speaks RESP2. */
+/** The channel on which a server reports changes to a connection that speaks RESP2. */
 export const CHANGES = "__redis__:invalidate";
 
-/** What `CLIENT GETREDIR` says where nothing is tracked. */
+/** The reply to `CLIENT GETREDIR` when tracking is off. */
 const OFF = -1;
 
 type SendCommand = (...command: string[]) => Promise<unknown>;
 
-/** The tracking of each client: a connection has one, and any number of lockers may share the client. */
+/** The tracking of each client. A connection has only one, and any number of lockers may share the client. */
 const ALL = new WeakMap<object, SharedTracking>();
 
-/** One locker that hears of changes. */
+/** A locker that learns of changes. */
 interface TrackingLocker {
   readonly tracked: Tracked;
-  /** True while the connection for commands is there. */
+  /** True while the connection for commands is up. */
   up: boolean;
-  /** The id of the connection on which this locker listens, while it does. */
+  /** The id of the connection on which this locker listens; `undefined` while it does not listen. */
   subscriber: number | undefined;
-  /** For which turning on it was told that it hears of changes. */
+  /** The generation of tracking that this locker was told of. */
   told: number;
 }
 
 /**
- * Has the server say to one of the lockers of a client what others change. That one passes it on to all of them,
- * and when it stops to listen another takes its place.
+ * Lets the server report changes by other clients to one locker of a client. That locker passes them on to
+ * all lockers of the client. When it stops listening, another locker takes over.
  */
 class SharedTracking {
   readonly #members = new Set<TrackingLocker>();
-  /** Where the server may have been told to say it: the ids of connections that listen. */
+  /** The ids of connections that the server may have been told to report to. */
   #ours = new Set<number>();
-  /** How often it was turned on. */
+  /** The number of times that tracking was turned on. */
   #generation = 0;
-  /** One at a time sends commands. */
+  /** The last update. Updates run one at a time. */
   #last: Promise<void> = Promise.resolve();
 
   constructor(private readonly call: SendCommand, private readonly own: boolean) {}
@@ -46,7 +46,7 @@ class SharedTracking {
     return {
       linked: (up) => {
         member.up = up;
-        // A new connection reads everything anew.
+        // A new connection has no tracked reads, so everything is read again.
         member.told = 0;
         void this.#update();
       },
@@ -70,7 +70,7 @@ class SharedTracking {
     return this.#last;
   }
 
-  /** Turns it on, off, or over to another connection, as is needed by now. */
+  /** Turns tracking on or off, or redirects it to another connection, as the members need. */
   async #redirectAnew(): Promise<void> {
     const subscribers = [...this.#members].flatMap(({ up, subscriber }) => (up && subscriber !== undefined ? [subscriber] : []));
     const subscriber = subscribers.find((subscriber) => this.#ours.has(subscriber)) ?? subscribers[0];
@@ -89,7 +89,7 @@ class SharedTracking {
     }
     if (is !== subscriber) {
       this.#ours.add(subscriber);
-      // OPTIN, so that nothing else that is read on this connection is tracked.
+      // OPTIN, so that no other reads on this connection are tracked.
       await this.call("CLIENT", "TRACKING", "ON", "REDIRECT", String(subscriber), "OPTIN", "NOLOOP");
       this.#ours = new Set([subscriber]);
       this.#generation += 1;
@@ -102,28 +102,31 @@ class SharedTracking {
     }
   }
 
-  /** Where the server says it now, if that may be anywhere else than here. */
+  /**
+   * Returns the connection that the server reports to now. A client that is `own` cannot have another one.
+   */
   async #redirect(): Promise<number> {
     return this.own ? OFF : Number(await this.call("CLIENT", "GETREDIR"));
   }
 }
 
-/** A connection's id, or why this user may not have it. */
+/** Returns a connection's id, or the reason why this user may not have it. */
 export async function idBy(call: SendCommand): Promise<number | Unheard> {
   try {
     const id = Number(await call("CLIENT", "ID"));
-    return Number.isSafeInteger(id) ? id : { error: new LeaseholdError("store", "the reply to CLIENT ID is no number") };
+    return Number.isSafeInteger(id) ? id : { error: new LeaseholdError("store", "the reply to CLIENT ID is not a number") };
   } catch (error) {
     return { error };
   }
 }
 
-/** Sends two commands, one after the other with nothing between them, and returns the reply to each. */
+/** Sends two commands in a row, with nothing between them, and returns the reply to each. */
 type SendPair = (first: string[], second: string[]) => readonly [Promise<unknown>, Promise<unknown>];
 
 /**
- * Makes the parts of an adapter that need one connection for all commands. `call` sends one command, and nobody
- * else can turn on tracking for a client that is `own`.
+ * Makes the parts of an adapter that need one connection for all commands.
+ *
+ * `call` sends one command. If the client is `own`, nothing else can turn on tracking for it.
  */
 export function onOneConnection(
   client: object,
@@ -141,7 +144,7 @@ export function onOneConnection(
         const refused = caching.then(nothing, (error: unknown) => error);
         const there = Number(await reading);
         const error = await refused;
-        // Anything else is not for good: on a new connection it is turned on soon.
+        // Other errors are temporary: on a new connection, tracking is turned on soon.
         if (error !== undefined && messageOf(error).startsWith("NOPERM")) {
           throw error;
         }

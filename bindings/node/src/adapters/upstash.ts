@@ -2,7 +2,7 @@ import { can } from "../common/check.js";
 import type { Adapter } from "./adapter.js";
 import { alwaysUp, secretsOf, texts } from "./shared.js";
 
-/** A client of `@upstash/redis`. It speaks HTTP, so nothing is pushed to it: waiters ask again and again. */
+/** A client of `@upstash/redis`. It uses HTTP and cannot subscribe, so waiters poll. */
 export interface UpstashClient {
   evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>;
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
@@ -10,21 +10,21 @@ export interface UpstashClient {
   pipeline(): unknown;
 }
 
-/** What sends the commands of such a client; a program may pass its own to the constructor. */
+/** The object that sends the client's commands. A program may pass its own to the client's constructor. */
 interface Requester {
   request(request: { body: string[] }): Promise<{ result?: unknown; error?: string }>;
   readonly headers?: Record<string, string>;
 }
 
-/** Whether it is a client of `@upstash/redis`, of whatever copy or subclass. */
+/** True if it is a client of `@upstash/redis`, of any copy or subclass. */
 export function isUpstash(client: object): client is UpstashClient {
   const { client: requester } = client as { client?: Requester };
   return can(client, "evalsha", "pipeline") && (typeof requester?.request === "function" || can(client, "autoPipeline"));
 }
 
-/** Makes an adapter of a client that the program gave. */
+/** Makes an adapter for a client that the program gave. */
 export function upstash(client: UpstashClient): Adapter {
-  // The client's methods turn strings that look like numbers or objects into such; its requester does not.
+  // The client's methods parse strings that look like numbers or objects; its requester does not.
   const requester = (client as { client?: Requester }).client;
   const raw = typeof requester?.request === "function" ? requester : undefined;
   const run = async (command: "evalsha" | "eval", script: string, keys: string[], args: string[]) => {
@@ -49,7 +49,7 @@ export function upstash(client: UpstashClient): Adapter {
   };
 }
 
-/** The script's strings again, where the client has read them as JSON. */
+/** Restores the script's strings where the client has parsed them as JSON. */
 function strings(reply: unknown): unknown {
   const back = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
   return Array.isArray(reply) ? reply.map(back) : reply;

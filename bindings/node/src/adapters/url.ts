@@ -1,20 +1,22 @@
 import { LeaseholdError } from "../common/errors.js";
 
 /**
- * Reads the URL of a store. The grammar is that of `core/src/url.rs`: `tests/vectors/urls.json` has
- * what both take and refuse. No error shows more of a URL than its scheme, hosts and ports, or its socket,
- * and where something may be a piece of a password not even that.
+ * The parts of a store's URL.
+ *
+ * The grammar is that of `core/src/url.rs`. `tests/vectors/urls.json` lists URLs that both accept and refuse.
+ * Errors show no more of a URL than its scheme, hosts and ports, or its socket, and not even these if they
+ * may be a piece of a password.
  */
 export interface Target extends TlsFiles {
   readonly kind: StoreKind;
-  /** The servers, sentinels or nodes; none for a socket. */
+  /** The servers, sentinels or nodes; empty for a socket. */
   readonly nodes: readonly Address[];
   readonly path: string | undefined;
   readonly tls: boolean;
   readonly username: string | undefined;
   readonly password: string | undefined;
   readonly database: number;
-  /** Only for sentinels: the name of the service, and how to log in to them. */
+  /** The name of the service, and the credentials for the sentinels. Only sentinel URLs have them. */
   readonly service: string | undefined;
   readonly sentinelUsername: string | undefined;
   readonly sentinelPassword: string | undefined;
@@ -22,15 +24,15 @@ export interface Target extends TlsFiles {
   readonly shown: string;
 }
 
-/** How a connection to a {@link Target} is made. */
+/** How to connect to a {@link Target}. */
 export interface Opening {
-  /** The server need not be there yet: what is wrong with it is said to what watches the link. */
+  /** True if the server need not be up yet. Problems with it are then reported to the link. */
   readonly lazily: boolean;
-  /** Milliseconds for a connection, and for the reply to each of the requests that it begins with. */
+  /** Milliseconds to make a connection, and for the reply to each of its first requests. */
   readonly timeout: number;
 }
 
-/** Files in PEM, and whom the server's certificate has to be of. */
+/** PEM files, and the name that the server's certificate must have. */
 export interface TlsFiles {
   readonly ca: string | undefined;
   readonly cert: string | undefined;
@@ -71,10 +73,10 @@ const PARAMETERS: Readonly<Record<StoreKind, readonly string[]>> = {
 
 const TLS_PARAMETERS = ["ca", "cert", "key", "serverName"];
 
-/** Short, of letters, digits, `+`, `-` and `.`, the first of them a letter. */
+/** A short word of letters, digits, `+`, `-` and `.` that begins with a letter. */
 const WORD = /^[a-z][a-z0-9+.-]{0,31}$/i;
 
-/** Reads a URL of a Redis store. Throws a `LeaseholdError` of code `config` if it cannot be read. */
+/** Parses the URL of a Redis store. Throws a `LeaseholdError` with the code `config` if it is not valid. */
 export function parseUrl(given: string): Target {
   if (typeof given !== "string") {
     throw bad("the store's URL is not a string");
@@ -107,7 +109,7 @@ class Parser {
     private readonly scheme: string,
     private readonly kind: StoreKind,
     private readonly tls: boolean,
-    /** Without any credentials what follows cannot be the rest of a password. */
+    /** True if the URL has no credentials, so that the rest of it cannot be a piece of a password. */
     private readonly mayName: boolean,
   ) {}
 
@@ -264,7 +266,7 @@ function numberOf(digits: string): number {
   return /^\d+$/.test(digits) ? Number(digits) : Number.NaN;
 }
 
-/** The text before the first mark, and that behind it, if there is one. */
+/** Returns the text before the first mark, and the text after it, if there is a mark. */
 function split(text: string, mark: string): [string, string | undefined] {
   const at = text.indexOf(mark);
   return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + mark.length)];

@@ -3,13 +3,16 @@ import type { Reader } from "../host/reader.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
- * What happens to one lock, or to all locks of a locker: to be read with `for await`.
+ * The events of one lock, or of all locks of a locker. Read it with `for await`.
  *
- * It begins with the current state: an `acquired` for each lock that is held; before those, if all
- * locks are read, a `clockDrift` if the drift margin has been widened. Renewals that are not read yet
- * merge into the newest. A reader that leaves 1,024 events unread gets `lagged`, then the losses that it
- * has not read, then the current state, so memory stays bounded. Every reader gets all events. It ends
- * with the locker's shutdown, or with `return()`, which JavaScript calls when a `for await` is left.
+ * The stream begins with the current state: an `acquired` for each lock that is held. A stream of all locks
+ * begins with a `clockDrift` if the drift margin has been widened.
+ *
+ * Every reader gets all events. Unread `renewed` events merge into the newest one. A reader that leaves 1,024
+ * events unread gets `lagged`, then its unread losses, then the current state, so memory stays bounded.
+ *
+ * The stream ends when the locker shuts down, or on `return()`, which JavaScript calls when a `for await`
+ * loop is left.
  *
  * @example
  * ```ts
@@ -27,13 +30,13 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
     ABANDONED?.register(this, reader, this);
   }
 
-  /** The next event. Calls that are made before it has come get the ones after it. */
+  /** Returns the next event. Concurrent calls get consecutive events. */
   next(): Promise<IteratorResult<LeaseEvent, undefined>> {
-    // The reader refers to this object while somebody waits, so that it is not taken as abandoned.
+    // The pending call holds a reference to this object, so the reader is not collected as abandoned.
     return this.#reader.next(this);
   }
 
-  /** Ends it: calls of `next` that wait resolve with `done`. */
+  /** Ends the stream. Pending calls of `next` resolve with `done`. */
   async return(): Promise<IteratorReturnResult<undefined>> {
     ABANDONED?.unregister(this);
     this.#reader.end();
@@ -44,22 +47,27 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
     return this;
   }
 
-  /** The lock's name, unless it reads the events of all locks: for logs. */
+  /** Returns the lock's name, for logs; an empty object for a reader of all locks. */
   toJSON(): { name?: string } {
     const name = this.#reader.lock?.name;
     return name === undefined ? {} : { name };
   }
 
-  /** Prints the object on consoles. @internal */
+  /**
+   * Prints the object on consoles.
+   *
+   * @internal
+   */
   [INSPECT](...asked: Asked): string {
     return printed("LeaseEvents", this, ...asked);
   }
 
+  /** Ends the stream, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.return();
   }
 
-  /** The same events as a stream; cancelling it ends them. */
+  /** Returns the same events as a `ReadableStream`. Canceling the stream ends them. */
   toStream(): ReadableStream<LeaseEvent> {
     return new ReadableStream<LeaseEvent>(
       {
@@ -75,13 +83,13 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
           await this.return();
         },
       },
-      // Nothing is read before somebody wants it.
+      // Read an event only when the consumer asks for one.
       { highWaterMark: 0 },
     );
   }
 }
 
-/** Ends the readers of objects that the program dropped without `return()`. */
+/** Ends the readers of streams that the program dropped without calling `return()`. */
 const ABANDONED =
   typeof FinalizationRegistry === "undefined"
     ? undefined

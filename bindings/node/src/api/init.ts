@@ -2,12 +2,21 @@ import { attempt, config } from "../common/check.js";
 import { checkPlatform, supplyModule, wasmModuleAsync, type WasmModule } from "../module/module.js";
 
 /**
- * Compiles the engine ahead of its first use. Only `leasehold/slim` needs it, to be given its module:
- * elsewhere the first locker compiles the engine, in some milliseconds. In a browser this compiles in
- * the background what the main thread may refuse to compile at once.
+ * Compiles the engine before its first use.
+ *
+ * Only `leasehold/slim` needs this call, because it has no WebAssembly of its own. Otherwise the first locker
+ * compiles the engine, which takes a few milliseconds. On a browser's main thread, which may refuse to
+ * compile synchronously, `await init()` compiles in the background.
  *
  * @param module the content of `leasehold/leasehold.wasm`, or a `WebAssembly.Module` of it
- * @throws LeaseholdError `config` if it is something else; `unsupported` where there is no WebAssembly
+ * @throws LeaseholdError `config` if the module is anything else; `unsupported` if the runtime has no
+ * WebAssembly
+ * @example
+ * ```ts
+ * import { init, Locker } from "leasehold/slim";
+ * import module from "leasehold/leasehold.wasm"; // as your bundler imports WebAssembly
+ * await init(module);
+ * ```
  */
 export async function init(module?: WasmModule | ArrayBuffer | ArrayBufferView): Promise<void> {
   checkPlatform();
@@ -21,7 +30,7 @@ export async function init(module?: WasmModule | ArrayBuffer | ArrayBufferView):
     return;
   }
   const compiled = await WebAssembly.compile(module as Uint8Array<ArrayBuffer>).catch(() => {
-    throw config("init: these bytes are not those of leasehold.wasm");
+    throw config("init: these bytes are not leasehold.wasm");
   });
   supplyModule(compiled);
 }

@@ -8,13 +8,15 @@ import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
- * The time-limited right to a name, with a fencing token. Unless the lock is `fixed` it is renewed in
- * the background until it is released or lost. It can be lost at any time, so let the storage that
- * you write to check its `token`: a program that was paused cannot know that its lease is over.
+ * The right to hold a lock for a limited time, with a fencing token.
  *
- * A lease has to be released: one that is forgotten is renewed until the process ends, and as long as
- * it is held it keeps the process from ending by itself. Where the runtime can tell that nothing else does, as
- * Node can, the process is warned of that once, after 5 seconds or more, by a `LeaseholdWarning`.
+ * The locker renews a lease in the background until it is released or lost; a lease of a `fixed` lock ends by
+ * itself. A lease can be lost at any time, and a paused program cannot know that. So let the storage that you
+ * write to check the `token`.
+ *
+ * Release every lease. A forgotten lease is renewed until the process ends, and it keeps the process alive.
+ * If nothing else keeps the process alive, a `LeaseholdWarning` names the lease once, after 5 seconds or
+ * more. Only runtimes that list active resources, such as Node, can warn.
  */
 export class Lease {
   /** @internal */
@@ -25,11 +27,11 @@ export class Lease {
   readonly #host: Host;
   readonly #tenure: Tenure;
   // Fields and not getters, so that `postMessage` and `structuredClone` copy them.
-  /** What is locked. */
+  /** The name of the lock. */
   readonly name: string;
-  /** The tenure's token, a safe integer, greater than that of every earlier tenure of the name. */
+  /** The fencing token: a safe integer, greater than the token of every earlier tenure of the name. */
   readonly token: number;
-  /** Milliseconds that the call that acquired it waited: for the store's reply, and in line. */
+  /** Milliseconds that the acquiring call waited, for the store's reply and in line. */
   readonly waited: number;
   #released = false;
 
@@ -42,46 +44,56 @@ export class Lease {
     this.waited = waited;
   }
 
-  /** When the tenure began, or a little before. */
+  /** The time when the tenure began, or slightly before. */
   get began(): Date {
     return new Date(Date.now() - (now() - this.#tenure.began));
   }
 
   /**
-   * How many leases share the tenure, this one among them: 1, unless the lock is re-entrant. Those that
-   * were released do not count.
+   * The number of leases that share the tenure, including this one: 1, unless the lock is re-entrant.
+   * Released leases do not count.
    */
   get holdCount(): number {
     return this.#tenure.leases;
   }
 
-  /** Milliseconds until the deadline; 0 once the lease is lost or released. No I/O. */
+  /** Milliseconds until the deadline; 0 once the lease is lost or released. Reading it does no I/O. */
   get remaining(): number {
     return this.#released ? 0 : this.#tenure.remaining;
   }
 
   /**
-   * Whether the lease is held, as far as this process knows. It does no I/O, and is false from the
-   * deadline on, whatever the network or the event loop does. If it is true that may be out of date;
-   * only a guard at the storage protects against that.
+   * True if the lease is held, as far as this process knows.
+   *
+   * It is false from the deadline on, even if the network is down or the event loop is blocked. Reading it
+   * does no I/O. A true value may be out of date by the time you write; only a guard at the storage protects
+   * against that.
    */
   get valid(): boolean {
     return !this.#released && this.#tenure.lost === undefined;
   }
 
-  /** Aborted when the lease is lost, with a `LeaseLostError` as its reason. */
+  /** A signal that is aborted when the lease is lost. Its reason is a {@link LeaseLostError}. */
   get signal(): AbortSignal {
     return this.#tenure.signal;
   }
 
   /**
-   * Does work under the lease, and rejects with a `LeaseLostError` at the moment the lease is lost. The
-   * work gets the `signal` and should end when that is aborted, because nothing else can stop it. When
-   * the work is done the lease is still held, unless the work released it.
+   * Runs work under the lease, and rejects with {@link LeaseLostError} as soon as the lease is lost.
    *
-   * @throws what the work throws; `LeaseLostError` when the lease is lost, if it was lost before, or if
-   * the work blocked the event loop until after the deadline; LeaseholdError `notHeld` if it was
-   * released before
+   * The work gets the `signal`, and should stop when it is aborted: nothing else can stop it. The lease is
+   * still held when the work is done, unless the work released it.
+   *
+   * @throws what the work throws
+   * @throws LeaseLostError if the lease is lost, was lost before the call, or if the work blocked the event
+   * loop past the deadline
+   * @throws LeaseholdError `notHeld` if the lease was released before the call
+   * @example
+   * ```ts
+   * await lease.run(async (signal) => {
+   *   await fetch("https://example.com/report", { method: "POST", signal });
+   * });
+   * ```
    */
   async run<T>(work: (signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     checkAttached(this, Lease, "lease.run");
@@ -103,14 +115,16 @@ export class Lease {
   }
 
   /**
-   * Extends the lease by its time to live from now on. Only fixed leases need it, because others are
-   * renewed in the background. `{ ttl }` sets another time to live, for this renewal and those that
-   * follow, of this lease and of those that share its tenure. The time that is left is never cut short:
-   * a `ttl` below `remaining` takes effect with later renewals.
+   * Extends the lease by its time to live, from now on.
    *
-   * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost, with a
-   * `LeaseLostError` as its cause; with another code it may or may not have been extended, and may be
-   * renewed again
+   * Only fixed leases need this call; others are renewed in the background. `{ ttl }` sets another time to
+   * live for this and all later renewals of the tenure. A renewal never shortens the time that is left: a
+   * `ttl` below `remaining` takes effect with later renewals.
+   *
+   * @throws LeaseholdError `config` for a bad option
+   * @throws LeaseholdError `notHeld` if the lease was lost (its cause is a `LeaseLostError`) or released
+   * @throws LeaseholdError with any other code: the store may or may not have extended the lease; you may
+   * call again
    */
   async renew(options?: RenewOptions): Promise<void> {
     checkAttached(this, Lease, "lease.renew");
@@ -120,14 +134,17 @@ export class Lease {
   }
 
   /**
-   * Gives the lease up and waits until the store has freed the lock; at once if other leases of a
-   * re-entrant `Lock` still share it. Calling it again does nothing.
+   * Releases the lease, and resolves when the store has freed the lock.
    *
-   * @throws LeaseholdError `notHeld` if it had been lost, with a `LeaseLostError` as its cause: then
-   * somebody else may have held the lock while you worked. With another code the store has not confirmed
-   * the release: it is tried again in the background, and at the latest the lock expires.
+   * Calling it again does nothing. If other leases of a re-entrant lock share the tenure, it resolves at once
+   * and the lock stays held.
+   *
+   * @throws LeaseholdError `notHeld` if the lease had been lost (its cause is a `LeaseLostError`): another
+   * client may have held the lock while you worked
+   * @throws LeaseholdError with any other code if the store has not confirmed the release: the locker tries
+   * again in the background, and the lock expires at the latest
    */
-  // Not `async`, which makes several objects more of each call.
+  // Not `async`, because that would allocate several more objects for each call.
   release(): Promise<void> {
     try {
       checkAttached(this, Lease, "lease.release");
@@ -145,22 +162,30 @@ export class Lease {
     }
   }
 
-  /** What logs need, and what `JSON.stringify` writes; `remaining` is in whole milliseconds. */
+  /** Returns what logs need, and what `JSON.stringify` writes. `remaining` is in whole milliseconds. */
   toJSON(): { name: string; token: number; valid: boolean; remaining: number } {
     return { name: this.name, token: this.token, valid: this.valid, remaining: Math.floor(this.remaining) };
   }
 
-  /** Prints the object on consoles. @internal */
+  /**
+   * Prints the object on consoles.
+   *
+   * @internal
+   */
   [INSPECT](...asked: Asked): string {
     return printed("Lease", this, ...asked);
   }
 
-  /** Resolves when the tenure is over: lost, or all its leases released. @internal */
+  /**
+   * Resolves when the tenure is over: when it is lost, or when all its leases are released.
+   *
+   * @internal
+   */
   whenOver(): Promise<void> {
     return this.#tenure.whenOver();
   }
 
-  /** Releases it; for `await using`. It is no error here if the lease was lost: see `signal`. */
+  /** Releases the lease, for `await using`. A lost lease is no error here; see `signal`. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.release();
@@ -178,13 +203,13 @@ export class Lease {
   }
 
   #checkLost(): void {
-    // Work that blocks the event loop past the deadline ends before the signal can be aborted.
+    // Work that blocks the event loop past the deadline returns before the signal can be aborted.
     if (!this.#released && this.#tenure.lost !== undefined) {
       throw this.#lossError();
     }
   }
 
-  /** Throws the error of a call; a `notHeld` says why the lease was lost, if it was. */
+  /** Throws the error of a call. A `notHeld` says why the lease was lost, if it was. */
   #rethrow(error: unknown): never {
     const { lost } = this.#tenure;
     if (lost === undefined || !(error instanceof LeaseholdError) || error.code !== "notHeld") {

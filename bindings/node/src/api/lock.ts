@@ -10,11 +10,11 @@ import { type Asked, INSPECT, printed } from "./show.js";
 import { Tenures } from "./tenures.js";
 
 /**
- * A handle on one name with its options, from `locker.lock()`. Making one does no I/O.
+ * A handle on one lock name and its options, made by `locker.lock()`. Making one does no I/O.
  *
- * Every acquisition excludes every other one, even by the same handle: keep a handle in a module and
- * share it, as you would a mutex. Code that acquires a lock again while it holds it waits for itself. To
- * share a lease instead, ask for `{ reentrant: true }`.
+ * Every acquisition excludes every other one, even through the same handle. So keep a handle in a module and
+ * share it, as you would a mutex. Code that acquires a lock it already holds waits for itself, unless the
+ * handle was made with `{ reentrant: true }`.
  */
 export class Lock {
   /** @internal */
@@ -24,7 +24,7 @@ export class Lock {
 
   readonly #host: Host;
   readonly #state: LockState;
-  /** What is locked. */
+  /** The name of the lock. */
   readonly name: string;
 
   /** @internal */
@@ -35,23 +35,36 @@ export class Lock {
   }
 
   /**
-   * Whether an acquisition by this handle holds the lock, as far as this process knows. It does no I/O,
-   * so it may be out of date. `locker.inspect(name)` asks the store who holds the lock.
+   * True if an acquisition through this handle holds the lock, as far as this process knows.
+   *
+   * Reading it does no I/O, so it may be out of date. `locker.inspect(name)` asks the store who holds the
+   * lock.
    */
   get held(): boolean {
     return this.#state.tenures.some(({ lost, leases }) => lost === undefined && leases > 0);
   }
 
   /**
-   * Waits in line until it holds the lock. Waiters get it in the order in which they asked, except for
-   * those that died.
+   * Waits in line until it holds the lock. Live waiters get the lock in the order in which they asked.
    *
-   * @throws LeaseholdError `timeout` if somebody else held it for all of the `timeout`, or if the store
-   * did not reply: the message says which; `unavailable`, `config`, `overloaded`, `shutdown`; or what the
-   * store refused with: `auth`, `readOnly`, `wrongType`, `store`. If the `signal` is aborted it throws
-   * the reason of that: the call has then left the line and leaves no lock behind.
+   * Aborting the `signal` leaves neither a lock nor a place in line behind.
+   *
+   * @throws LeaseholdError `timeout` if another holder kept the lock for the whole `timeout`, or if the store
+   * did not reply; the message says which
+   * @throws LeaseholdError `unavailable`, `config`, `overloaded` or `shutdown`; or `auth`, `readOnly`,
+   * `wrongType` or `store` if the store refused
+   * @throws the reason of the `signal`, if that is aborted
+   * @example
+   * ```ts
+   * const lease = await lock.acquire({ timeout: 3_000 });
+   * try {
+   *   console.log(`writing with token ${lease.token}`);
+   * } finally {
+   *   await lease.release();
+   * }
+   * ```
    */
-  // Not `async`, which makes several objects more of each call.
+  // Not `async`, because that would allocate several more objects for each call.
   acquire(options?: AcquireOptions): Promise<Lease> {
     try {
       checkAttached(this, Lock, "lock.acquire");
@@ -63,10 +76,15 @@ export class Lock {
   }
 
   /**
-   * Takes the lock if it is free and nobody waits for it; else `undefined`. One round trip, which is
-   * not tried again.
+   * Takes the lock if it is free and has no waiters; otherwise resolves to `undefined`. It makes one round
+   * trip and does not retry.
    *
-   * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply; else as `acquire`
+   * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply; otherwise as `acquire`
+   * @example
+   * ```ts
+   * const lease = await lock.tryAcquire();
+   * if (lease === undefined) return; // another process does the work
+   * ```
    */
   async tryAcquire(options?: {
     readonly signal?: AbortSignal | undefined;
@@ -77,11 +95,21 @@ export class Lock {
   }
 
   /**
-   * Acquires the lock, does the work, and releases it, whatever the work does. The work gets the
-   * lease and its `signal`, and should end when that is aborted: `using` waits for it.
+   * Acquires the lock, runs the work, and releases the lock, even if the work throws.
    *
-   * @throws what `acquire` throws, and then no work is done; what the work throws; else `LeaseLostError`
-   * if the lease was lost before the work ended, or what `release` throws
+   * The work gets the lease and its `signal`. It should stop when the signal is aborted, because `using`
+   * waits for it.
+   *
+   * @throws what `acquire` throws; the work has not run then
+   * @throws what the work throws
+   * @throws LeaseLostError if the lease was lost before the work ended
+   * @throws what `release` throws
+   * @example
+   * ```ts
+   * await lock.using(async (lease, signal) => {
+   *   await save(order, { token: lease.token, signal });
+   * });
+   * ```
    */
   async using<T>(
     work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>,
@@ -94,7 +122,7 @@ export class Lock {
     try {
       result = await work(lease, lease.signal);
     } catch (error) {
-      // The work's own error says more than what its release may throw.
+      // The work's own error says more than the error of its release.
       await lease.release().catch(() => {});
       throw error;
     }
@@ -102,7 +130,10 @@ export class Lock {
     return result;
   }
 
-  /** Keeps the lock for as long as the program runs, through losses: see {@link Tenures}. */
+  /**
+   * Keeps the lock for as long as the program runs, and acquires it again after each loss: see {@link
+   * Tenures}.
+   */
   hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures {
     checkAttached(this, Lock, "lock.hold");
     const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
@@ -110,15 +141,15 @@ export class Lock {
   }
 
   /**
-   * What happens to the acquisitions by this handle, beginning with the current state. Their tokens
-   * tell them apart.
+   * Returns the events of all acquisitions through this handle, beginning with the current state. Their
+   * tokens tell them apart.
    */
   events(): LeaseEvents {
     checkAttached(this, Lock, "lock.events");
     return new LeaseEvents(this.#host.addReader(this.#state));
   }
 
-  /** Its name and options, for logs and `JSON.stringify`. */
+  /** Returns the lock's name and options, for logs and `JSON.stringify`. */
   toJSON(): { name: string } & LockOptions {
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = this.#state;
     return {
@@ -149,7 +180,7 @@ export class Lock {
       return undefined;
     }
     if (isAborted(signal)) {
-      // The answer came just before the abort. Nobody will get the lease, so it is released.
+      // The answer came just before the abort. No caller will get the lease, so release it.
       this.#host.release(tenure).catch(() => {});
       throw reasonOf(signal);
     }
@@ -158,12 +189,12 @@ export class Lock {
   }
 
   #timedOut(wait: number): never {
-    const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
-    throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
+    const who = `lock ${JSON.stringify(this.name)}: another holder kept it`;
+    throw new LeaseholdError("timeout", `${who} for the whole timeout of ${wait} ms`);
   }
 }
 
-/** Releases after the work; throws the reason of a loss if the lease was lost meanwhile. */
+/** Releases the lease after the work. If the lease was lost meanwhile, it throws the reason of that loss. */
 async function release(lease: Lease): Promise<void> {
   const { signal } = lease;
   try {

@@ -27,8 +27,8 @@ import { type Asked, INSPECT, printed } from "./show.js";
 import { COUNTS, type Stats, statsOf } from "./stats.js";
 
 /**
- * A client of the lock service: its identity, its connection, and the background work that renews
- * every lease it holds. One per process is enough.
+ * A client of the lock service: an identity, connections, and the background work that renews its leases. One
+ * per process is enough.
  *
  * @example
  * ```ts
@@ -60,31 +60,38 @@ export class Locker {
   }
 
   /**
-   * What is wrong with the store although it works, as far as it is known by now. `Locker.connect` and
-   * `Locker.quorum` look for what endangers leases, such as a server that evicts keys, if the user may run `INFO`;
-   * each such finding is also emitted as a warning of the process, named `LeaseholdWarning`, where the runtime has
-   * such warnings. After the first acquisition `untracked` may follow, for lockers made by `Locker.from` as well.
+   * The known problems of a store that works, as found so far.
+   *
+   * `Locker.connect` and `Locker.quorum` look for settings that endanger leases, such as eviction of keys, if
+   * the user may run `INFO`. Each such finding is also emitted as a process warning named `LeaseholdWarning`,
+   * in runtimes that have process warnings. An `untracked` finding may follow after the first acquisition,
+   * also for lockers made by `Locker.from`.
    */
   get findings(): readonly Finding[] {
     return Object.freeze([...this.#findings, ...this.#host.store.findings]);
   }
 
   /**
-   * Connects to the store that a URL names: `redis://`, `rediss://` or `unix://` through `ioredis` or
-   * `redis`, whichever is installed; `redis-cluster://` or `redis-sentinel://` through `ioredis`; or
-   * `memory://name` for a store in this process, shared by all lockers that give the same name, even
-   * if they are of another copy of this package (of the same version, such as its other module format).
-   * It tries once: it gives up after 6 seconds without a connection, then after 3 seconds without a
-   * reply to the two questions that it asks first.
+   * Connects to the store that a URL names.
    *
-   * With `rediss://` the CAs that the runtime trusts are trusted; the URL's parameters `ca`, `cert`, `key`
-   * and `serverName` name a CA of its own instead, a client certificate and its key, all files in PEM, and
-   * whom the server's certificate has to be of, if that is not the host.
+   * - `redis://`, `rediss://` and `unix://` need the package `ioredis` or `redis`.
+   * - `redis-cluster://`, `redis-sentinel://` and their `rediss-` forms need `ioredis`.
+   * - `memory://name` is a store in this process. All lockers that give the same name share it, even across
+   *   copies of the same version of this package, such as its ESM and CommonJS builds.
    *
-   * @throws LeaseholdError `config` for a bad setting, URL, file of TLS or database, if one side speaks TLS
-   * and the other does not, or if neither package is installed; `tls` if the server's certificate is not
-   * trusted, or the server does not trust the client's; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
-   * user; `unsupported` for a server older than 7.0, or where there is no WebAssembly; `readOnly` for a replica
+   * It tries once. By default it gives up after 6 seconds without a connection, then after 3 seconds without
+   * replies to its first two requests.
+   *
+   * With `rediss://` it trusts the runtime's CAs. The URL's parameters `ca`, `cert` and `key` name PEM files:
+   * a CA to trust instead, a client certificate, and its key. The parameter `serverName` is the name that the
+   * server's certificate must have, if it is not the host.
+   *
+   * @throws LeaseholdError `config` for a bad setting, URL, TLS file or database; if only one side speaks
+   * TLS; or if neither client package is installed
+   * @throws LeaseholdError `tls` if one side does not trust the other's certificate
+   * @throws LeaseholdError `unavailable` or `timeout` if the server cannot be reached
+   * @throws LeaseholdError `auth` if the server refuses the user; `readOnly` for a replica; `unsupported` for
+   * a server older than 7.0 or a runtime without WebAssembly
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
@@ -92,14 +99,21 @@ export class Locker {
   }
 
   /**
-   * As {@link Locker.connect}, for a server that need not be there yet: it connects in the background,
-   * again and again with pauses of up to 2 seconds, so that a service can start while its Redis is away.
-   * Calls that are made meanwhile wait for it, for as long as their own time and `patience` allow, and
-   * fail with what is in the way. Resolves once the client is loaded. The server is not looked at as
-   * by `connect`: a setting or a version that endangers leases is not found.
+   * Connects as {@link Locker.connect} does, but to a server that need not be up yet: use it to start a
+   * service while its Redis is down.
    *
-   * @throws LeaseholdError `config` for a bad setting, URL or file of TLS, or if neither package is
-   * installed; `unsupported` where there is no WebAssembly
+   * It resolves once the client package is loaded. The client then connects in the background, with pauses of
+   * up to 2 seconds between attempts. Calls wait for the connection for as long as their own timeout and
+   * `patience` allow, and then fail with the reason. Unlike `connect`, it does not check the server's version
+   * and settings.
+   *
+   * @throws LeaseholdError `config` for a bad setting, URL or TLS file, or if neither client package is
+   * installed
+   * @throws LeaseholdError `unsupported` if the runtime has no WebAssembly
+   * @example
+   * ```ts
+   * const locker = await Locker.connectLazily("redis://127.0.0.1:6379", { patience: 30_000 });
+   * ```
    */
   static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connectLazily: the URL", url);
@@ -134,13 +148,19 @@ export class Locker {
   }
 
   /**
-   * Uses a client that the program already has: of `ioredis`, `redis` or `@upstash/redis`, or any object
-   * with `eval(script, keys, args)` and optionally `subscribe(channel, onMessage)`. The client still
-   * belongs to the program: a shutdown does not close it. Without subscriptions, as with Upstash, the
-   * locker {@link Locker.polls | polls}. A client that is not connected yet is connected, unless the
-   * program connects it in the same turn of the event loop.
+   * Makes a locker on a client that the program already has.
    *
-   * @throws LeaseholdError `config` for a bad setting, or an object that is no such client
+   * The client is from `ioredis`, `redis` or `@upstash/redis`, or any object with `eval(script, keys, args)`
+   * and optionally `subscribe(channel, onMessage)`. It still belongs to the program: a shutdown does not
+   * close it. If it is not connected yet, it is connected, unless the program does so in the same turn of the
+   * event loop. On a client that cannot subscribe, such as Upstash's, the locker {@link Locker.polls |
+   * polls}.
+   *
+   * @throws LeaseholdError `config` for a bad setting, or an object that is not a Redis client
+   * @example
+   * ```ts
+   * const locker = Locker.from(new Redis("redis://127.0.0.1:6379"));
+   * ```
    */
   static from(client: RedisClient, options?: LockerOptions): Locker {
     const settings = checked(options);
@@ -149,33 +169,39 @@ export class Locker {
   }
 
   /**
-   * Connects to 3, 5 or 7 independent servers, of which a majority has each lock: it outlives the loss of the
-   * others. Each is a URL as {@link Locker.connect} takes it, or a client as {@link Locker.from} does, of a
-   * server, with or without sentinels, that replicates to none of the others; or all are `memory://name`.
+   * Connects to 3, 5 or 7 independent servers, a majority of which must grant each lock. Locks survive the
+   * loss of the others.
    *
-   * A lease is held while a majority has it, and ends with the deadline of that majority. Its token is greater
-   * than those of all leases before. A majority has to be there now; a server that is away is taken in when it
-   * comes.
+   * Each server is a URL as for {@link Locker.connect}, or a client as for {@link Locker.from}. It is one
+   * server, with or without sentinels, that does not replicate to any of the others. Or all of them are
+   * `memory://name`. A majority must be up now; a server that is down joins when it comes up.
    *
-   * Waiters are served in order, whatever the order of each locker's list: all lockers rank the servers of a name
-   * alike, by what the servers are, and the waiters of a name stand in line at the first majority. So different names
-   * have their lines at different servers. Where a server is away, slow or refuses, the others of these decide. Two
-   * kinds of lockers are not ordered with each other: those of which each misses another one of these servers, and a
-   * locker that reaches none of them. A waiter that a server cannot notify may be overtaken, too. A restart of a server changes
-   * its rank.
+   * A lease is held while a majority grants it, and ends at that majority's deadline. Its token is greater
+   * than the tokens of all earlier leases.
    *
-   * A server that loses its data, or goes back to older ones, does not vote until no lease is left that it may
-   * have forgotten: for `longestTtl`, which a majority of the servers measures. **Two holders there can be if a majority lose their data within that
-   * time**; also if some do, and others are replaced by new ones. A server that is back counts for a lease that
-   * is held once it is asked again, which is as soon as it votes, and otherwise with the renewals: until then the
-   * lease may be at risk. And the servers' clocks must be apart by less than `longestTtl` and the
-   * `tokenRetention`. One that is set forward ends the leases there early, except while the server may not vote.
+   * **Order of waiters.** All lockers rank the servers of a name alike, by what the servers are, whatever the
+   * order in their lists. The waiters of a name queue at the first majority, so different names queue at
+   * different servers. If one of these servers is down, slow or refuses, the others of them decide. Order
+   * does not hold between two lockers that each miss a different one of these servers, nor for a locker that
+   * reaches none of them. A waiter that a server cannot notify may be overtaken, too. Restarting a server
+   * changes its rank.
    *
-   * Its engine is a WebAssembly module of its own, which is loaded at the first call.
+   * **Lost data.** A server that loses its data, or goes back to older data, does not vote for `longestTtl`,
+   * which a majority of the servers measures. By then no lease is left that it may have forgotten. **Two
+   * clients can hold a lock if a majority of the servers lose their data within that time**, or if some do
+   * and others are replaced by new servers. A server that is back counts for a held lease once the locker
+   * asks it again: at its readmission, or at a renewal. Until then the lease may be at risk.
    *
-   * @throws LeaseholdError as `connect`, with the number of the server in the list; `config` for other numbers
-   * of servers, one that is there twice, servers of Redis and in memory together, and clusters; `unavailable` if
-   * no majority is there. Dense tokens are refused when a lock is acquired.
+   * **Clocks.** The servers' clocks must differ by less than `longestTtl` and `tokenRetention`. A clock that
+   * is set forward ends leases on its server early, except while that server does not vote.
+   *
+   * The quorum engine is a separate WebAssembly module, which the first call loads.
+   *
+   * @throws LeaseholdError as `connect` does; the message has the server's place in the list
+   * @throws LeaseholdError `config` for another number of servers, a server that is listed twice, Redis and
+   * in-memory servers together, or a cluster
+   * @throws LeaseholdError `unavailable` if no majority is up
+   * @throws LeaseholdError `config` at the first acquisition of a lock with dense tokens
    *
    * @example
    * ```ts
@@ -199,7 +225,7 @@ export class Locker {
     }
   }
 
-  /** A locker on a store of its own in this process: for tests, and for programs that run alone. */
+  /** Makes a locker on a store of its own in this process, for tests and for programs that run alone. */
   static inMemory(options?: LockerOptions): Locker {
     return Locker.#on(new Memory(), checked(options));
   }
@@ -209,10 +235,16 @@ export class Locker {
   }
 
   /**
-   * A handle on one name of 1 to 512 bytes of UTF-8. Making it does no I/O. Acquisitions exclude each
-   * other, whether they go through one handle or through several, in this locker or elsewhere.
+   * Returns a handle on one name of 1 to 512 bytes of UTF-8. This does no I/O.
+   *
+   * Acquisitions of a name exclude each other, whether they go through one handle or several, in this locker
+   * or elsewhere.
    *
    * @throws LeaseholdError `config` for a bad name or option
+   * @example
+   * ```ts
+   * const lock = locker.lock("orders/42", { ttl: 30_000 });
+   * ```
    */
   lock(name: string, options?: LockOptions): Lock {
     checkAttached(this, Locker, "locker.lock");
@@ -222,34 +254,44 @@ export class Locker {
   }
 
   /**
-   * Whether its client, or one of a quorum's, cannot subscribe, as that of Upstash. Waiters then ask the store every second,
-   * and a holder learns of a forced release only at its next renewal.
+   * True if the locker's client, or one client of its quorum, cannot subscribe, such as Upstash's.
+   *
+   * Waiters then ask the store every second, and a holder learns of a forced release only at its next
+   * renewal.
    */
   get polls(): boolean {
     return this.#host.store.polled;
   }
 
   /**
-   * What this locker has done since it was made, as numbers: how many leases it holds, what it acquired and
-   * lost and why, how long calls waited. No I/O; the locker always counts, which costs next to nothing. The
-   * example `metrics` hands them to Prometheus.
+   * Returns what this locker has counted since it was made: leases held, acquired and lost, waiting times and
+   * more.
+   *
+   * This does no I/O. The locker always counts, at next to no cost. The example `metrics` exports the numbers
+   * to Prometheus.
    */
   stats(): Stats {
     checkAttached(this, Locker, "locker.stats");
     return statsOf(this.#host.counts(...COUNTS));
   }
 
-  /** The events of all locks of this locker. */
+  /** Returns the events of all locks of this locker, beginning with the current state. */
   events(): LeaseEvents {
     checkAttached(this, Locker, "locker.events");
     return new LeaseEvents(this.#host.addReader());
   }
 
   /**
-   * Asks the store who holds a name and who waits for it.
+   * Asks the store who holds a lock and who waits for it.
    *
-   * @throws LeaseholdError `config` for a bad name; `timeout` or `unavailable` if the store did not
-   * reply within the `patience`; `auth`, `wrongType`, `store`, `overloaded`, `shutdown`
+   * @throws LeaseholdError `config` for a bad name
+   * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply within the `patience`
+   * @throws LeaseholdError `auth`, `wrongType`, `store`, `overloaded` or `shutdown`
+   * @example
+   * ```ts
+   * const { holder, waiting } = await locker.inspect("orders/42");
+   * console.log(holder ? `held by ${holder.owner.label}` : "free", `${waiting} waiting`);
+   * ```
    */
   async inspect(name: string): Promise<Inspection> {
     checkAttached(this, Locker, "locker.inspect");
@@ -258,13 +300,21 @@ export class Locker {
   }
 
   /**
-   * The names that match a pattern and are held: `*` in it stands for any characters, `\*` for a star,
-   * `\\` for a backslash, and anything else for itself. (In a string literal each backslash is written
-   * twice.) The walk goes in steps, between which the server does other work. A name may come twice; one
-   * that is held during the whole walk is sure to come.
+   * Yields the names that match a pattern and are held.
    *
-   * @throws LeaseholdError `config` for a pattern that is empty, over-long, or has a backslash before
-   * anything else; `unsupported` on a cluster; else as `inspect`, at the first step or a later one
+   * In the pattern `*` stands for any characters, `\*` for a star, and `\\` for a backslash. (A string
+   * literal needs each backslash twice.) Everything else stands for itself. The server is scanned in steps,
+   * between which it does other work. A name may be yielded twice. A name that is held during the whole scan
+   * is always yielded.
+   *
+   * @throws LeaseholdError `config` for a pattern that is empty, too long, or has a backslash before another
+   * character
+   * @throws LeaseholdError `unsupported` on a cluster
+   * @throws LeaseholdError as `inspect`, at any step
+   * @example
+   * ```ts
+   * for await (const name of locker.list("orders/*")) console.log(name);
+   * ```
    */
   async *list(pattern: string): AsyncGenerator<string, void, undefined> {
     checkAttached(this, Locker, "locker.list");
@@ -282,11 +332,12 @@ export class Locker {
   }
 
   /**
-   * Frees a name, whoever holds it, and returns who that was; `undefined` if it was free. The first in
-   * line gets the lock. It ends the tenure that it finds when it first looks and no other, however
-   * often it has to try.
+   * Frees a lock, whoever holds it, and resolves to that holder, or to `undefined` if the lock was free.
    *
-   * @throws LeaseholdError as `inspect`, and `readOnly` if a replica is asked and the name is held
+   * The next waiter gets the lock. The call ends only the tenure that it finds at its first look, however
+   * often it retries.
+   *
+   * @throws LeaseholdError as `inspect`; and `readOnly` if the server is a replica and the lock is held
    */
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkAttached(this, Locker, "locker.forceRelease");
@@ -295,15 +346,15 @@ export class Locker {
   }
 
   /**
-   * As {@link Locker.forceRelease}, of the tenure with this token alone: whoever has the lock by then keeps it.
-   * So it is the one to call after a look at who has it, which is over by then, and calling it again is safe.
-   * `undefined` if nothing was released, because that tenure is over.
+   * Frees a lock only if its current tenure has this token; any other holder keeps the lock.
    *
-   * Of a quorum it is the token that `inspect` shows. With other servers away than at the look it may be
-   * another number, and nothing is released then.
+   * Use it after `inspect`, when the holder that you saw may be gone. Calling it again is safe. Resolves to
+   * the holder, or to `undefined` if that tenure is over and nothing was released.
    *
-   * @throws LeaseholdError as `forceRelease`, and `config` for what is no token
+   * For a quorum, pass the token that `inspect` shows. That number depends on which servers answer. If other
+   * servers answer now, nothing may be released.
    *
+   * @throws LeaseholdError as `forceRelease`; and `config` if `token` is not a token
    * @example
    * ```ts
    * const { holder } = await locker.inspect("orders/42");
@@ -316,12 +367,12 @@ export class Locker {
     checkAttached(this, Locker, "locker.forceReleaseToken");
     checkText("a lock's name", name);
     if (!Number.isSafeInteger(token) || token < 1) {
-      throw config(`a fencing token is a whole number from 1 up, not ${shown(token)}`);
+      throw config(`a fencing token must be a whole number from 1 up; got ${shown(token)}`);
     }
     return this.#forceRelease(name, token);
   }
 
-  /** Frees a name if its tenure has this token; 0 stands for any. */
+  /** Frees a lock if its tenure has this token. 0 stands for any token. */
   async #forceRelease(name: string, token: number): Promise<HolderInfo | undefined> {
     const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
       engine.forceRelease(at, id, name, token),
@@ -330,21 +381,27 @@ export class Locker {
   }
 
   /**
-   * Ends everything: leases are lost with the reason `shutdown` and freed at the store, calls under
-   * way fail with the code `shutdown`, and so does every later one. Resolves when the store has
-   * confirmed it; in an outage after the `patience` at the latest, which is 10 seconds by default.
-   * Never rejects. A client given to `Locker.from` stays open.
+   * Shuts the locker down and frees its locks.
+   *
+   * Its leases are lost with the reason `shutdown`, and the store frees them. Pending and later calls fail
+   * with the code `shutdown`. The promise resolves when the store has confirmed, or after the `patience` (10
+   * seconds by default) if the store does not reply. It never rejects. A client given to `Locker.from` stays
+   * open.
    */
   async shutdown(): Promise<void> {
     checkAttached(this, Locker, "locker.shutdown");
     await this.#host.shutdown();
   }
 
+  /** Shuts the locker down, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.shutdown();
   }
 
-  /** Its options, for logs and `JSON.stringify`; not the connection, whose URL may have a password in it. */
+  /**
+   * Returns the locker's options, for logs and `JSON.stringify`. It leaves out the connection, whose URL may
+   * contain a password.
+   */
   toJSON(): LockerOptions {
     return { ...this.#options };
   }
@@ -360,20 +417,20 @@ interface Checked extends Settings {
   readonly owner?: string | undefined;
 }
 
-/** The settings with their defaults, checked before anything is connected. */
+/** Returns the settings with their defaults, checked before anything connects. */
 function checked(options: LockerOptions | undefined): Checked {
   const settings = readSettings(options);
   check(settings);
   return settings;
 }
 
-/** Checks the owner of all locks by that of any lock. */
+/** Checks the settings, with the locker's owner as the owner of some lock. */
 function check(settings: Checked): void {
   const any = readOptions("", undefined, LOCK_OPTIONS);
   checkSettings(settings, settings.owner === undefined ? undefined : specOf("n", any, settings));
 }
 
-/** A lock with the options that were read for it. */
+/** Returns the specification of a lock from its options and those of its locker. */
 function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
   const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
   const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
@@ -384,12 +441,12 @@ function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
 
 function readSettings(options: LockerOptions | undefined): Checked {
   const read = readOptions("the options of a locker", options, LOCKER_OPTIONS);
-  // Without a prototype, so that an owner that is not given is `undefined`.
+  // Without a prototype, so that an absent owner is `undefined`.
   const settings: Checked = { __proto__: null, ...LOCKER_DEFAULTS, ...read } as Checked;
   const { connectTimeout } = settings;
-  // The engine, which checks the others, makes no connections.
+  // The engine checks the other settings; it makes no connections.
   if (connectTimeout < 1 || connectTimeout > 60_000) {
-    throw config(`connectTimeout is from 1 ms to 60 s, not ${connectTimeout} ms`);
+    throw config(`connectTimeout must be from 1 ms to 60 s; got ${connectTimeout} ms`);
   }
   return settings;
 }

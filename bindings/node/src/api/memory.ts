@@ -2,11 +2,11 @@ import { attempt, checkText, config } from "../common/check.js";
 import { Memory } from "../store/memory.js";
 
 /**
- * The store in memory that lockers of `memory://name` share, to be taken away from them.
+ * A `memory://name` store that a test can cut off, reconnect and clear.
  *
- * It is for tests and demonstrations: to see what a program does when a server of its locks fails. What is done
- * here all lockers on the store feel, in the way in which they would feel it of a server. The store lives for
- * as long as a locker or an object like this one is there.
+ * It is for tests and demonstrations of what a program does when a lock server fails. All lockers on the
+ * store see the failure as they would see a server's. The store lives as long as a locker or a `MemoryStore`
+ * refers to it.
  *
  * @example
  * ```ts
@@ -22,7 +22,7 @@ export class MemoryStore {
 
   private constructor(store: Memory) {
     const made = "a MemoryStore is made by MemoryStore.named";
-    // Not by its class: it may be of another copy of this package.
+    // Not `instanceof`: the store may be from another copy of this package.
     if (!attempt(made, () => typeof store.cutOff === "function")) {
       throw config(made);
     }
@@ -30,9 +30,10 @@ export class MemoryStore {
   }
 
   /**
-   * The store of `memory://name`, whether it is there already or not. The name is not percent-encoded here.
+   * Returns the store of `memory://name`, and creates it if needed. Unlike in a URL, the name is not
+   * percent-decoded.
    *
-   * @throws LeaseholdError `config` for what is no text
+   * @throws LeaseholdError `config` if the name is not a string
    */
   static named(name: string): MemoryStore {
     checkText("the name of a store in memory", name);
@@ -40,22 +41,24 @@ export class MemoryStore {
   }
 
   /**
-   * From now on nobody reaches it: connections are broken, what is asked fails with the code `unavailable`, and
-   * pushes are lost. It keeps what it has, and its clock goes on.
+   * Makes the store unreachable: connections break, requests fail with the code `unavailable`, and
+   * notifications are lost. The store keeps its data, and its clock goes on.
    */
   cutOff(): void {
     this.#store.cutOff();
   }
 
   /**
-   * It can be reached again, and lockers connect to it at once. To go on as a server that restarted without its
-   * data, {@link MemoryStore.clear | clear} it before.
+   * Makes the store reachable again; its lockers reconnect at once. To simulate a server that restarted
+   * without its data, {@link MemoryStore.clear | clear} the store first.
    */
   reconnect(): void {
     this.#store.reconnect();
   }
 
-  /** Forgets all locks, places in line and last tokens, as `FLUSHALL` does; also while it is cut off. */
+  /**
+   * Deletes all locks, waiters and last tokens, as `FLUSHALL` does. It works while the store is cut off, too.
+   */
   clear(): void {
     this.#store.clear();
   }

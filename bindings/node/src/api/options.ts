@@ -2,156 +2,181 @@ import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, time
 import type { OptionKind } from "../common/check.js";
 
 /**
- * Settings of a locker. Each is read once, during the call. Inherited ones and getters count, so an
- * object of a class will do.
+ * Settings of a locker. Each is read once, during the call. Inherited properties and getters count, so an
+ * instance of a class will do.
  */
 export interface LockerOptions {
   /**
-   * Keeps the names of this locker apart from those of other programs on the same server: 1 to 128
-   * bytes; `"leasehold"` by default.
+   * Separates this locker's names from those of other programs on the same server: 1 to 128 bytes;
+   * `"leasehold"` by default.
    */
   readonly namespace?: string | undefined;
   /**
-   * The owner of all locks that are given none of their own: an identity of 1 to 128 bytes that may
-   * reclaim what it holds. No two lockers that run at the same time should share one. By default locks
-   * show the machine and the process, and nobody can reclaim them.
+   * The owner of all locks that have no `owner` of their own: an identity of 1 to 128 bytes that may reclaim
+   * its locks.
+   *
+   * Lockers that run at the same time must not share one. By default locks show the machine and the process,
+   * and nobody can reclaim them.
    */
   readonly owner?: string | undefined;
   /**
-   * Milliseconds that a connection may take to be made, with TLS, and then the reply to each of the requests
-   * that it begins with: 1 to 60,000; 3,000 by default. `Locker.connect` gives up after twice that, and each
-   * attempt to get a lost connection back, too. It is of connections that this package makes: a client that
-   * the program has keeps its own settings.
+   * Milliseconds to make a connection, with TLS, and then for the reply to each of its first requests: 1 to
+   * 60,000; 3,000 by default.
+   *
+   * `Locker.connect` gives up after twice this time, and so does each attempt to reconnect. It applies to
+   * connections that this package makes: the program's own client keeps its settings.
    */
   readonly connectTimeout?: number | undefined;
   /**
-   * Milliseconds that one attempt waits for the store's reply: 1 to 60,000; 2,000 by default. If it is
-   * less, an acquisition waits for the lease's time to live, and a renewal for a third of that.
+   * Milliseconds that one attempt waits for the store's reply: 1 to 60,000; 2,000 by default. An acquisition
+   * waits no longer than the lease's time to live, and a renewal no longer than a third of it.
    */
   readonly commandTimeout?: number | undefined;
   /**
-   * Milliseconds that a call keeps trying while the store does not reply, before it fails with the last
-   * error: at least one `commandTimeout`, at most 3,600,000 (an hour); 10,000 by default. Waiting for a
-   * lock that somebody else holds does not count, because the store does reply then.
+   * Milliseconds that a call keeps retrying while the store does not reply: at least one `commandTimeout`, at
+   * most 3,600,000 (an hour); 10,000 by default.
+   *
+   * Then the call fails with the last error. Waiting for a held lock does not count, because the store
+   * replies meanwhile.
    */
   readonly patience?: number | undefined;
   /**
-   * By how much the rates of the store's clock and of this machine's clock may differ, in parts per
-   * million: 1,000 to 250,000; 2,000 by default, which is 1 in 500. Deadlines are that much earlier than
-   * the store's expiry. Exclusion depends on it: as long as the rates differ by less, no two leases on a
-   * name are valid at once.
+   * The largest expected difference in rate between the store's clock and this machine's, in parts per
+   * million: 1,000 to 250,000; 2,000 by default (1 in 500).
    *
-   * The default covers two clocks that are steered by up to 500 ppm each, as ntpd, the kernel and
-   * systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that to
-   * 500 on the store's machine and on this one, or set 90,000 here if one of them may be slewed that
-   * fast, and 170,000 if both may. If the rates differ by more than the margin, that is noticed within a
-   * second or two where there is much traffic, else after about three renewals; on a cluster of ioredis
-   * or node-redis for each server. The margin is then widened, and the event `clockDrift` says so. Deadlines from before that may be too
-   * late.
+   * Deadlines come that much earlier than the store's expiry. Exclusion depends on it: no two leases on a
+   * name are valid at once as long as the rates differ by less.
    *
-   * No margin covers a clock that is *set*. If the store's clock is set forward, its keys expire that
-   * much too early; if it is set back, a dead holder's lock stays that much longer. Nor does a margin
-   * cover a virtual machine that its hypervisor pauses, if its clock stands still meanwhile.
+   * The default covers two clocks that are each slewed by up to 500 ppm, as ntpd, the kernel and
+   * systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less. Set `maxslewrate`
+   * to 500 on the store's machine and on this one. Otherwise set this margin to 90,000 if one of them may
+   * slew that fast, or to 170,000 if both may.
+   *
+   * The locker notices a larger difference within a second or two under heavy traffic, and otherwise after
+   * about three renewals. On a cluster of ioredis or node-redis it watches each server. It then widens the
+   * margin and emits `clockDrift`. Deadlines from before that may have been too late.
+   *
+   * No margin covers a clock that is *set*. If the store's clock is set forward, keys expire that much too
+   * early. If it is set back, a crashed holder's lock stays that much longer. Nor does a margin cover a
+   * virtual machine whose clock stops while its hypervisor pauses it.
    */
   readonly driftMargin?: number | undefined;
   /**
-   * Milliseconds that the store remembers the last token of an unused name, at the least: 1,000 to
-   * 31,622,400,000 (366 days); 86,400,000 (24 hours) by default. It matters only if the server's clock is
-   * set back by more than the name was unused: else tokens grow anyway, because they follow that clock.
+   * The least time in milliseconds that the store remembers the last token of an unused name: 1,000 to
+   * 31,622,400,000 (366 days); 86,400,000 (24 hours) by default.
    *
-   * Less than an hour is kept to exactly, which makes renewals somewhat dearer; from an hour on a name may
-   * be remembered for up to 2,000 s longer.
+   * It matters only if the server's clock is set back by more than the time the name was unused. Otherwise
+   * tokens grow anyway, because they follow that clock.
+   *
+   * Values below an hour are kept exactly, which makes renewals slightly more expensive. From an hour on, a
+   * name may be remembered for up to 2,000 s longer.
    */
   readonly tokenRetention?: number | undefined;
   /**
-   * The longest time to live in milliseconds that a lease of `Locker.quorum` may have, and for as long a
-   * server that may have forgotten locks does not vote: 10 to 86,400,000 (a day); 60,000 by default. One server
-   * alone ignores it.
+   * The longest `ttl` of a lease of `Locker.quorum`, in milliseconds: 10 to 86,400,000 (a day); 60,000 by
+   * default. A locker on a single server ignores it.
    *
-   * Restart servers one at a time, and the next one only when all lockers with leases have emitted
-   * `readmitted` for the last; without the events, twice this time and 5 s later.
+   * A server that may have forgotten locks does not vote for this long. Restart servers one at a time, and
+   * the next one only after all lockers that hold leases have emitted `readmitted` for the last. Without
+   * these events, wait for twice this time plus 5 s.
    *
-   * All lockers of a quorum must have the same. Servers that vote keep it: with another value every call that
-   * acquires fails with the code `config`, and the error says both. To change it, stop all lockers, wait for the
-   * old time, delete the key `{NAMESPACE:}` at every server, and start the lockers with the new one.
+   * All lockers of a quorum must use the same value. The servers store it, and every acquisition with another
+   * value fails with the code `config`; the error has both values. To change it, stop all lockers, wait for
+   * the old time, delete the key `{NAMESPACE:}` on every server, and start the lockers with the new value.
    */
   readonly longestTtl?: number | undefined;
   /**
-   * Whether a holder hears at once, and not at its next renewal, that somebody else has deleted or
-   * overwritten its lock, flushed the database, or let the server evict keys: `true` by default. It costs
-   * one read of each lock that lives for a second or more, after it was held for some milliseconds and
-   * after each renewal, by `CLIENT TRACKING` on the connection for commands. Not with clusters, sentinels
-   * and pools of node-redis, with Upstash and objects with `eval`, without the rights, or with a client
-   * that tracks keys itself: those learn of it at the next renewal, and `locker.findings` says what the server
-   * refuses. Lockers that share a client share its tracking, which is turned off when the last of them is shut down.
+   * Lets a holder learn at once, and not at its next renewal, that another client deleted or overwrote its
+   * lock, flushed the database, or made the server evict keys: `true` by default.
+   *
+   * It uses `CLIENT TRACKING` on the connection for commands. It costs one read of each lock that lives for a
+   * second or more, after it was held for some milliseconds and after each renewal. Lockers that share a
+   * client share its tracking, and the shutdown of the last of them turns it off.
+   *
+   * It does not work with clusters, with node-redis sentinels and pools, with Upstash, with objects with
+   * `eval`, without the needed rights, or with a client that itself tracks keys. These holders learn of
+   * changes at the next renewal. `locker.findings` shows what the server refused.
    */
   readonly tracking?: boolean | undefined;
 }
 
-/** What a lock is; read as {@link LockerOptions} are. */
+/** Options of a lock, read as {@link LockerOptions} are. */
 export interface LockOptions {
   /** Milliseconds that a lease lives unless it is renewed: 10 ms to 366 days; 30,000 by default. */
   readonly ttl?: number | undefined;
-  /** Leases end by themselves after the `ttl`, unless `lease.renew()` is called. */
+  /**
+   * True for leases that end after the `ttl`, unless `lease.renew()` is called. By default leases are renewed
+   * in the background.
+   */
   readonly fixed?: boolean | undefined;
   /**
-   * An identity that outlives the process, of 1 to 128 bytes: a program that restarts and acquires the
-   * lock under the same owner takes it over at once, with a new token. Never share one between lockers
-   * that run at the same time.
+   * An identity of 1 to 128 bytes that outlives the process.
+   *
+   * A program that restarts and acquires the lock under the same owner takes it over at once, with a new
+   * token. Lockers that run at the same time must not share one.
    */
   readonly owner?: string | undefined;
   /**
-   * Acquisitions by this handle share one tenure and token: while one has the lock, the next `acquire`
-   * returns at once, and the lock is freed when the last of their leases is released. By default each
-   * acquisition excludes every other one, even by the same handle.
+   * True if acquisitions by this handle share one tenure and token.
+   *
+   * While one of them has the lock, the next `acquire` returns at once. The lock is freed when the last of
+   * their leases is released. By default each acquisition excludes every other one, even by the same handle.
    */
   readonly reentrant?: boolean | undefined;
-  /** Tokens count 1, 2, 3, … They fall back to smaller ones if the store loses its data. */
+  /**
+   * True for tokens that count 1, 2, 3, … They start again from a smaller number if the store loses its data.
+   */
   readonly denseTokens?: boolean | undefined;
   /**
-   * The lock counts only once so many replicas of the server have it, which is asked with `WAIT` in the same
-   * round trip: a failover to one of them does not lose it. With fewer within the `replicasTimeout` the lock
-   * is given back, and the call fails with the code `notReplicated`; the message says how many of how many
-   * there were. The same holds for each renewal: one that too few acknowledge does not extend the lease, the
-   * event `atRisk` says so, and it is tried again. A lock that comes from the one before in line counts
-   * after one more round trip.
+   * The number of the server's replicas that must have the lock before it counts. A failover to one of these
+   * replicas does not lose the lock.
    *
-   * It needs one connection for both: ioredis, also by sentinels, or a client of node-redis. With clusters,
-   * with sentinels and pools of node-redis, with Upstash, with objects with `eval` and with a store in memory
-   * acquiring fails with the code `unsupported`.
+   * The server is asked with `WAIT` in the same round trip. If fewer replicas confirm within the
+   * `replicasTimeout`, the lock is given back and the call fails with the code `notReplicated`; the message
+   * has both numbers. A renewal that too few replicas confirm does not extend the lease: the locker emits
+   * `atRisk` and retries. A lock that a release handed over counts after one more round trip.
+   *
+   * It needs one connection for both commands: ioredis, also with sentinels, or a node-redis client.
+   * Acquiring fails with the code `unsupported` on clusters, node-redis sentinels and pools, Upstash, objects
+   * with `eval`, and in-memory stores.
    */
   readonly replicas?: number | undefined;
   /**
-   * Milliseconds to wait for `replicas`, or for the disk: 1 to 60,000; 1,000 by default. No more is used than a
-   * third of the `ttl`. Meanwhile the server serves nothing else on this connection, so renewals of other
-   * leases may be late: give locks with a long one a locker with a client of its own.
+   * Milliseconds to wait for `replicas` or for the disk: 1 to 60,000; 1,000 by default; at most a third of
+   * the `ttl` is used.
+   *
+   * Meanwhile the server handles no other commands of this connection, so renewals of other leases may be
+   * late. Give locks with a long timeout a locker with its own client.
    */
   readonly replicasTimeout?: number | undefined;
   /**
-   * The lock counts only once the server, and so the `replicas` if there are any, have it on the disk, in the
-   * append-only file: as of `replicas`. It is asked with `WAITAOF`, which Redis has since 7.2; without that,
-   * or without `appendonly yes`, acquiring fails with the code `unsupported`.
+   * True if the server, and the `replicas` if any, must have the lock in their append-only file on disk
+   * before it counts.
+   *
+   * It works as `replicas` does, with `WAITAOF`, which needs Redis 7.2. Without it, or without `appendonly
+   * yes`, acquiring fails with the code `unsupported`.
    */
   readonly fsynced?: boolean | undefined;
 }
 
-/** How an acquisition waits; read as {@link LockerOptions} are. */
+/** Options of an acquisition, read as {@link LockerOptions} are. */
 export interface AcquireOptions {
-  /** When it is aborted, the call gives up and rejects with its reason. */
+  /** A signal that cancels the call when it is aborted. The call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Milliseconds to wait in line at most. 0 takes the lock only if it is free and nobody waits for it;
-   * `Infinity`, the default, is no limit. After that the call fails with the code `timeout`, as it also
-   * does if the store does not reply; the message says which.
+   * The longest time to wait in line, in milliseconds; `Infinity` by default.
+   *
+   * After that the call fails with the code `timeout`. It also does if the store does not reply; the message
+   * says which. With 0 the call takes the lock only if it is free and has no waiters.
    */
   readonly timeout?: number | undefined;
 }
 
-/** How a lease is extended. */
+/** Options of a renewal. */
 export interface RenewOptions {
   /**
-   * Another time to live in milliseconds, 10 ms to 366 days, for this renewal and for those that follow,
-   * also in the background. What is left of the lease is never cut short.
+   * Another time to live in milliseconds, 10 ms to 366 days, for this and all later renewals, including those
+   * in the background. It never shortens the time that is left of the lease.
    */
   readonly ttl?: number | undefined;
 }

@@ -1,13 +1,13 @@
 /**
- * The method that Node, Deno and Bun call when they print an object. `Symbol.for` knows it, so
- * `node:util` is not needed.
+ * The key of the method that Node, Deno and Bun call to print an object. `Symbol.for` finds it without
+ * importing `node:util`.
  */
 export const INSPECT: unique symbol = Symbol.for("nodejs.util.inspect.custom") as never;
 
 /** The runtime's own printer, which it passes to that method. */
 export type Inspect = (value: unknown, options?: object) => string;
 
-/** What consoles show of an object: its class, and what its `toJSON` returns. */
+/** Returns what consoles show of an object: its class, and what its `toJSON` returns. */
 export function printed(kind: string, object: { toJSON(): object }, ...[depth, options, inspect]: Asked): string {
   if (typeof depth === "number" && depth < 0) {
     return `[${kind}]`;
@@ -16,5 +16,5 @@ export function printed(kind: string, object: { toJSON(): object }, ...[depth, o
   return `${kind} ${typeof inspect === "function" ? inspect(json, options) : JSON.stringify(json)}`;
 }
 
-/** What the runtime passes to that method. */
+/** The arguments that the runtime passes to that method. */
 export type Asked = [depth?: number | null, options?: object, inspect?: Inspect];

@@ -1,54 +1,52 @@
 /**
- * What a locker has done since it was made: two gauges, counters that never fall, and histograms.
+ * The numbers that a locker has counted so far: two gauges, counters that never fall, and histograms.
  *
- * Of tenures, each was `acquired` and then `released`, or `lost` for a reason, or it is `held`, or its
- * release is under way. Calls that the program gave up are in no counter of calls.
+ * Every acquired tenure is in one of these states: held, being released, `released`, or `lost` for a reason.
+ * Calls that the program canceled are in no counter of calls.
  */
 export interface Stats {
-  /** Tenures that are held now. A gauge. */
+  /** Tenures that are held now; a gauge. */
   readonly held: number;
   /**
-   * Acquisitions that are under way now: in line, or not answered yet. Calls that wait through one
-   * re-entrant handle are one. A gauge.
+   * Acquisitions that are pending now, in line or without an answer; a gauge. Calls that wait through one
+   * re-entrant handle count as one.
    */
   readonly waiting: number;
   /** Tenures that began. */
   readonly acquired: number;
-  /** Calls that were answered that somebody else has the lock: at once, or when their time to wait was over. */
+  /**
+   * Calls that did not get the lock because another client held it: at once, or at the end of their timeout.
+   */
   readonly busy: number;
   /** Calls to acquire that failed with another error. */
   readonly failed: number;
   /** Tenures whose release the store has confirmed. */
   readonly released: number;
-  /** Tenures that were lost, by reason. */
+  /** Lost tenures, by reason. */
   readonly lost: Losses;
-  /** Renewals that lengthened a lease. */
+  /** Renewals that extended a lease. */
   readonly renewals: number;
-  /**
-   * Renewals that failed, and times that a holder was warned because the store cannot be reached: the
-   * events `atRisk`.
-   */
+  /** Failed renewals, and warnings that the store cannot be reached: the number of `atRisk` events. */
   readonly renewalFailures: number;
   /**
-   * How long calls that got a lock had waited for it. A call that shares a tenure that there is already is
-   * not among them.
+   * Times that successful calls waited for their lock. A call that joined an existing tenure is not included.
    */
   readonly waitingTimes: Histogram;
-  /** How long tenures lasted that are over, whether they were released or lost. */
+  /** Durations of tenures that are over, by release or loss. */
   readonly holdingTimes: Histogram;
-  /** Calls of the script, questions for the server's clock among them. */
+  /** Script calls to the store, including requests for the server's clock. */
   readonly scriptCalls: number;
-  /** Operations in these calls, such as an acquisition or a renewal. */
+  /** Operations in these script calls, such as acquisitions and renewals. */
   readonly operations: number;
-  /** Script calls that were not answered in time. */
+  /** Script calls without a reply in time. */
   readonly timeouts: number;
-  /** Messages that were heard on the client's channel: grants, and what was taken away. */
+  /** Messages received on the client's channel: grants, and notices of locks taken away. */
   readonly pushes: number;
-  /** How long script calls took that were answered, as the locker sees it. */
+  /** Durations of script calls that got a reply, as seen by the locker. */
   readonly roundTrips: Histogram;
 }
 
-/** Counts by {@link LossReason}. */
+/** The number of lost tenures for each {@link LossReason}. */
 export interface Losses {
   readonly expired: number;
   readonly deleted: number;
@@ -58,17 +56,17 @@ export interface Losses {
   readonly crashed: number;
 }
 
-/** How long something took, as counts in buckets with fixed bounds. Times are milliseconds. */
+/** A histogram of durations in milliseconds, in buckets with fixed bounds. */
 export interface Histogram {
-  /** How many there were. */
+  /** The number of durations. */
   readonly count: number;
-  /** How long they took together, in whole milliseconds. */
+  /** The sum of all durations, in whole milliseconds. */
   readonly sum: number;
-  /** The longest time of each bucket but the last, which has none: from 0.1 to 3,600,000. */
+  /** The upper bounds of all buckets except the last, which has none: from 0.1 to 3,600,000. */
   readonly bounds: readonly number[];
   /**
-   * How many took no longer than each of the bounds, and longer than the one before; and how many took
-   * longer than the last.
+   * The number of durations in each bucket: no longer than its bound, and longer than the bound before. The
+   * last bucket has the durations above all bounds.
    */
   readonly buckets: readonly number[];
 }
@@ -79,10 +77,10 @@ const BOUNDS: readonly number[] = Object.freeze([
   ...[MINUTE, 5 * MINUTE, 15 * MINUTE, 60 * MINUTE],
 ]);
 
-/** How many numbers the engine has counted, and how many of them, which come first, are gauges. */
+/** The number of values that the engine counts, and how many of these, which come first, are gauges. */
 export const COUNTS = [17 + 3 * (BOUNDS.length + 2), 2] as const;
 
-/** The engine's numbers with their names: those of `Counts` in Rust, in their order. */
+/** Gives the engine's numbers their names. They come in the order of `Counts` in Rust. */
 export function statsOf([counts, crashed]: readonly [readonly number[], number]): Stats {
   let at = 0;
   const next = () => counts[at++] as number;
@@ -91,7 +89,7 @@ export function statsOf([counts, crashed]: readonly [readonly number[], number])
     const buckets = counts.slice(at, (at += BOUNDS.length + 1));
     return { count: buckets.reduce((count, more) => count + more, 0), sum, bounds: BOUNDS, buckets };
   };
-  // Properties are made in the order in which they stand here.
+  // The calls run in this order, which must be that of the engine's numbers.
   return {
     held: next(),
     waiting: next(),

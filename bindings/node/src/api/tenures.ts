@@ -4,18 +4,18 @@ import { isAborted, onAbort } from "../common/signals.js";
 import type { Lease } from "./lease.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
-/** Milliseconds between two tries while the store does not reply. */
+/** Milliseconds between two attempts while the store does not reply. */
 const PAUSE = 1_000;
 
 /**
- * Keeps a lock for as long as the program runs: one lease after the other, to be read with
- * `for await`.
+ * One lease after another, to hold a lock for as long as the program runs. Read it with `for await`.
  *
- * It waits in line for the lock and yields the lease; when that is lost, or given up by the program,
- * the next step waits in line again. While the store cannot be reached it keeps trying. It ends when
- * the locker is shut down or its signal aborted; an error that trying again does not mend, such as a
- * refused password, is thrown. Nothing happens unless it is read. Leaving the loop leaves the line; a
- * lease that was yielded is for the program to release.
+ * It waits in line for the lock and yields the lease. When the lease is lost or released, the next step waits
+ * in line again. It keeps trying while the store cannot be reached. An error that retrying cannot fix, such
+ * as a refused password, is thrown.
+ *
+ * The loop ends when the locker shuts down or the signal is aborted. Nothing happens unless it is read.
+ * Leaving the loop leaves the line; the program must release a lease that was yielded.
  *
  * @example
  * ```ts
@@ -30,7 +30,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   readonly #stop = new AbortController();
   readonly #stopped: Promise<void>;
   #last: Promise<unknown> = Promise.resolve();
-  /** The token of the lease that it yielded last. */
+  /** The token of the last lease that was yielded. */
   #token: number | undefined;
 
   /** @internal */
@@ -48,7 +48,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     }
   }
 
-  /** The next lease, once the one before is over. */
+  /** Returns the next lease, once the previous one is over. */
   next(): Promise<IteratorResult<Lease, undefined>> {
     const next = this.#last.then(() => this.#next());
     this.#last = next.then(
@@ -68,7 +68,9 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     return this;
   }
 
-  /** The lock's name, the token of the lease that it yielded last, and whether it has ended: for logs. */
+  /**
+   * Returns, for logs, the lock's name, the token of the last yielded lease, and whether the loop has ended.
+   */
   toJSON(): { name: string; token?: number; ended: boolean } {
     const token = this.#token;
     return { name: this.#name, ...(token !== undefined && { token }), ended: this.#stop.signal.aborted };
@@ -79,6 +81,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     return printed("Tenures", this, ...asked);
   }
 
+  /** Ends it, and leaves the line; for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#end();
   }

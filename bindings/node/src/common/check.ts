@@ -2,12 +2,12 @@ import { LeaseholdError } from "./errors.js";
 import { messageOf } from "./printable.js";
 
 /**
- * Reads each option once and checks its type; the engine checks its value. Do not read the object again:
- * a getter may return something else the next time.
+ * Reads each option once and checks its type; the engine checks its value. Do not read the object again: a
+ * getter may return something else the next time.
  *
- * Inherited options and getters count, so an object of a class will do; but not what a program or a library has
- * put on the prototype of all objects. An unknown name is refused only if it is a property of the object itself.
- * The result has no prototype: an option that is not given is read as `undefined`, whatever that prototype has.
+ * Inherited options and getters count, so an instance of a class will do. Properties that someone added to
+ * `Object.prototype` do not count. An unknown name is refused only if it is an own property. The result has
+ * no prototype, so an absent option reads as `undefined`, whatever `Object.prototype` has.
  */
 export function readOptions<Options extends object>(
   what: string,
@@ -19,15 +19,15 @@ export function readOptions<Options extends object>(
     return values as Options;
   }
   if (typeof options !== "object" || options === null || isArray(options)) {
-    throw config(`${what} are an object, not ${shown(options)}`);
+    throw config(`${what} must be an object; got ${shown(options)}`);
   }
-  // All of it within one `try`, and no text made unless it is needed: this runs at every call.
+  // One `try` around everything, and no message made before it is needed: this runs at every call.
   let reading = what;
   try {
     for (const key of Object.keys(options)) {
       if (!Object.hasOwn(types, key)) {
         const known = Object.keys(types).join(", ");
-        throw config(`${what} have no ${JSON.stringify(key)}; there are: ${known}`);
+        throw config(`${what} have no ${JSON.stringify(key)}; known options: ${known}`);
       }
     }
     for (const key of Object.keys(types) as (keyof Options & string)[]) {
@@ -48,10 +48,10 @@ export function readOptions<Options extends object>(
   return values as Options;
 }
 
-/** True if an object has a property of its own, or from its class. */
+/** True if an object has the property itself, or inherits it from its class. */
 function declares(object: object, key: string): boolean {
   let holder: object | null = object;
-  // A proxy may say that it is its own prototype.
+  // A proxy may claim to be its own prototype.
   for (let depth = 0; depth < DEEPEST && holder !== null && holder !== Object.prototype; depth += 1) {
     if (Object.hasOwn(holder, key)) {
       return true;
@@ -61,32 +61,35 @@ function declares(object: object, key: string): boolean {
   return false;
 }
 
-/** How many classes an object of options may be derived from. */
+/** The longest prototype chain that is searched for an option. */
 const DEEPEST = 100;
 
-/** What a value may be. */
+/** The kinds of option values. */
 export type OptionKind = "string" | "number" | "count" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
 
 export const SIGNAL_OPTION: Readonly<Record<"signal", OptionKind>> = { signal: "signal" };
 
-/** The longest text that is looked at: far more than any name, pattern or URL has. */
+/** The longest text that is examined: far more than any name, pattern or URL has. */
 const LONGEST_TEXT = 65_536;
 
-/** Refuses what is no string, what is far too long, and what cannot be written in UTF-8. */
+/** Refuses values that are not strings, are far too long, or cannot be encoded in UTF-8. */
 export function checkText(what: string, value: unknown): asserts value is string {
   if (typeof value !== "string") {
-    throw config(`${what} is a string, not ${shown(value)}`);
+    throw config(`${what} must be a string; got ${shown(value)}`);
   }
   if (value.length > LONGEST_TEXT) {
-    throw config(`${what} has ${value.length} characters; no text may have more than ${LONGEST_TEXT} here`);
+    throw config(`${what} has ${value.length} characters; the limit is ${LONGEST_TEXT}`);
   }
-  // They are all written as the same replacement, so two such names would be one in the store.
+  // UTF-8 encodes every lone surrogate as the same replacement, so two such names would be one in the store.
   if (LONE_SURROGATE.test(value)) {
-    throw config(`${what} has half of a surrogate pair in it, which is not text`);
+    throw config(`${what} contains a lone surrogate, which is not valid Unicode`);
   }
 }
 
-/** Uses an object of the program, which may throw at anything; that becomes an error that says `failed`. */
+/**
+ * Touches an object of the program, which may throw at any access. Such an error becomes a `config` error
+ * that begins with `failed`.
+ */
 export function attempt<T>(failed: string, touch: () => T): T {
   try {
     return touch();
@@ -103,7 +106,7 @@ export function config(message: string, cause?: unknown): LeaseholdError {
   return new LeaseholdError("config", message, cause === undefined ? undefined : { cause });
 }
 
-// Not by its property, which is looked up among all characters.
+// An explicit range, because the property `\p{Surrogate}` is slower to look up.
 const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
 /** Returns true if an object has all these methods. */
@@ -111,11 +114,13 @@ export function can(object: object, ...methods: string[]): boolean {
   return methods.every((name) => typeof (object as Record<string, unknown>)[name] === "function");
 }
 
-/** Refuses what is not such a value. The mark lets bundles that read no options leave the checks out. */
+/**
+ * Makes a check that refuses other values. The annotation lets bundles that read no options drop the checks.
+ */
 // @__NO_SIDE_EFFECTS__
 const mustBe = (be: string, is: (value: unknown) => boolean) => (what: string, value: unknown) => {
   if (!is(value)) {
-    throw config(`${what} is ${be}, not ${shown(value)}`);
+    throw config(`${what} must be ${be}; got ${shown(value)}`);
   }
 };
 
@@ -136,7 +141,7 @@ const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void
   any() {},
 };
 
-/** False for a proxy that was revoked, for which `Array.isArray` throws. */
+/** Returns false for a revoked proxy, for which `Array.isArray` throws. */
 function isArray(value: object): boolean {
   try {
     return Array.isArray(value);
@@ -149,7 +154,7 @@ function isTime(value: unknown): value is number {
   return typeof value === "number" && value >= 0;
 }
 
-/** A value as messages show it: short, and never what is in an object. */
+/** Returns a value as messages show it: short, and without the contents of objects. */
 export function shown(value: unknown): string {
   switch (typeof value) {
     case "string":
@@ -165,19 +170,26 @@ export function shown(value: unknown): string {
   }
 }
 
-/** Has a class say which objects it made. @internal */
+/**
+ * The key under which a class says which objects it made.
+ *
+ * @internal
+ */
 export const MADE: unique symbol = Symbol("made");
 
-/** A class whose methods check what they are called on. */
+/** A class whose methods check that they are called on its own objects. */
 interface CheckedClass {
   readonly prototype: object;
-  /** True for an object that this class made: it has a private name, which proxies and objects of the same prototype lack. */
+  /**
+   * True for an object that this class made. Such an object has a private name, which proxies and objects
+   * with the same prototype lack.
+   */
   [MADE](self: object): boolean;
 }
 
 /**
- * Refuses the call of a method that was taken off its object, such as by `const { acquire } = lock`,
- * with a clearer message than JavaScript's own.
+ * Refuses the call of a method that was detached from its object, as by `const { acquire } = lock`, with a
+ * clearer message than JavaScript's own.
  *
  * @param call the method as a program would write it: `lock.acquire`
  */
@@ -190,11 +202,14 @@ export function checkAttached(self: unknown, made: CheckedClass, call: string): 
   const message =
     isObject && looksLike(self, made)
       ? `${call} was called on a proxy or a copy of its ${object}: call it on the ${object} itself`
-      : `${call} was called without its ${object}: call it as ${call}(…), or pass (…) => ${call}(…) on`;
+      : `${call} was called without its ${object}: call it as ${call}(…), or pass (…) => ${call}(…)`;
   throw config(message);
 }
 
-/** True for an object with the methods of the class, and for one that cannot be asked, such as a revoked proxy. */
+/**
+ * True for an object whose prototype chain has the class, and for an object that cannot be asked, such as a
+ * revoked proxy.
+ */
 function looksLike(self: object, { prototype }: CheckedClass): boolean {
   try {
     return Object.prototype.isPrototypeOf.call(prototype, self);

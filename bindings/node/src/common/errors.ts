@@ -1,6 +1,23 @@
 /**
- * What went wrong, to match on: the codes of the Rust crate, and two more. `lost` is the code of the
- * error that aborts a `lease.signal`; `internal` is a failure of this package itself.
+ * The code of an error, to match on. All codes except `lost` and `internal` are also those of the Rust crate.
+ *
+ * - `config`: a setting, URL or argument is not valid
+ * - `unavailable`: the store cannot be reached
+ * - `timeout`: another holder kept the lock for the whole `timeout`, or the store did not reply in time and the
+ *   outcome is unknown; the message says which
+ * - `auth`: the server refused the user or a command
+ * - `tls`: one side does not trust the other's certificate
+ * - `readOnly`: the server is a replica
+ * - `unsupported`: the server, client or runtime lacks a feature
+ * - `wrongType`: the key holds a value of another type
+ * - `store`: the server refused for another reason, or gave an answer that cannot be read
+ * - `notHeld`: the lease was lost or released
+ * - `staleToken`: a guard has seen a greater token
+ * - `notReplicated`: too few replicas, or not the disk, confirmed in time
+ * - `overloaded`: too many calls or writes wait
+ * - `shutdown`: the locker, or a guard's pool, is shut down
+ * - `lost`: the reason of a `lease.signal`, a {@link LeaseLostError}
+ * - `internal`: this package itself failed
  */
 export type ErrorCode =
   | "config"
@@ -20,7 +37,16 @@ export type ErrorCode =
   | "lost"
   | "internal";
 
-/** Why a lease was lost. `crashed` is the engine's own failure, and JavaScript's alone. */
+/**
+ * The reason why a lease was lost.
+ *
+ * - `expired`: it was not renewed before its deadline
+ * - `deleted`: the lock's key was deleted
+ * - `superseded`: another client holds the lock
+ * - `revoked`: the lock was force-released
+ * - `shutdown`: the locker was shut down
+ * - `crashed`: the engine failed, which only JavaScript reports
+ */
 export type LossReason =
   | "expired"
   | "deleted"
@@ -29,9 +55,20 @@ export type LossReason =
   | "shutdown"
   | "crashed";
 
-/** An error of this package: a `code` to match on, and a message that names the culprit. */
+/**
+ * An error of this package: a `code` to match on, and a message that names the culprit.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await lock.acquire({ timeout: 1_000 });
+ * } catch (error) {
+ *   if (!(error instanceof LeaseholdError) || error.code !== "timeout") throw error;
+ * }
+ * ```
+ */
 export class LeaseholdError extends Error {
-  /** What went wrong. */
+  /** The kind of error, to match on. */
   readonly code: ErrorCode;
 
   constructor(code: ErrorCode, message: string, options?: { cause?: unknown }) {
@@ -45,14 +82,15 @@ export class LeaseholdError extends Error {
     return mark === undefined ? Function.prototype[Symbol.hasInstance].call(this, value) : hasMark(value, mark);
   }
 
-  /** Whether the same call may succeed later with nothing changed by the caller. */
+  /** True if the same call may succeed later, without a change by the caller. */
   get transient(): boolean {
     return TRANSIENT.has(this.code);
   }
 
   /**
-   * Its name, code and message, and its other fields, for logs and other processes. `structuredClone`
-   * and `postMessage` would copy the message without the class and the code: send this instead.
+   * Returns the error's name, code, message and other fields, for logs and other processes.
+   *
+   * `structuredClone` and `postMessage` copy only the message, without the class and code: send this instead.
    */
   toJSON(): { name: string; code: ErrorCode; message: string } {
     const { name, code, message } = this;
@@ -60,13 +98,13 @@ export class LeaseholdError extends Error {
   }
 }
 
-/** A lease ended while it was in use: the reason of its `signal`. */
+/** The reason of a lease's `signal`: the lease was lost while it was in use. Its code is `lost`. */
 export class LeaseLostError extends LeaseholdError {
-  /** What was locked. */
+  /** The name of the lock. */
   readonly lock: string;
-  /** The tenure's token. */
+  /** The token of the lost tenure. */
   readonly token: number;
-  /** Why it was lost. */
+  /** The reason for the loss. */
   readonly reason: LossReason;
 
   constructor(lock: string, token: number, reason: LossReason) {
@@ -78,8 +116,8 @@ export class LeaseLostError extends LeaseholdError {
 }
 
 /**
- * The mark on the objects of a class. All copies of this package in a process use the same marks,
- * because each copy has a class of its own.
+ * Returns the mark for the objects of a class. All copies of this package in a process use the same marks,
+ * because each copy has its own class.
  *
  * @internal
  */
@@ -87,7 +125,11 @@ export function markOf(name: string): symbol {
   return Symbol.for(`leasehold.${name}`);
 }
 
-/** Whether a value has the mark; false for a proxy that throws when it is asked. @internal */
+/**
+ * True if a value has the mark. False for a proxy that throws when asked.
+ *
+ * @internal
+ */
 export function hasMark(value: unknown, mark: symbol): boolean {
   try {
     return typeof value === "object" && value !== null && mark in value;
@@ -97,7 +139,7 @@ export function hasMark(value: unknown, mark: symbol): boolean {
 }
 
 /**
- * Gives a class of errors its name, which a minified bundle would change, and its mark. Both are on the
+ * Gives an error class its name, which a minified bundle would change, and its mark. Both are on the
  * prototype, so the errors have no fields for them.
  *
  * @internal
@@ -109,16 +151,20 @@ export function nameErrors(type: { readonly prototype: LeaseholdError }, name: s
   Object.defineProperty(type.prototype, "name", { value: name, configurable: true });
 }
 
-/** The marks of this package's own classes of errors; a class that a program derives has none. */
+/** The marks of this package's own error classes. A class that a program derives from them has none. */
 const MARKS = new Map<unknown, symbol>();
 
 nameErrors(LeaseholdError, "LeaseholdError");
 nameErrors(LeaseLostError, "LeaseLostError");
 
-/** As Rust has them: `tests/vectors/codes.json`. */
+/** The codes that are transient, as in Rust: both are tested against `tests/vectors/codes.json`. */
 const TRANSIENT: ReadonlySet<ErrorCode> = new Set(["unavailable", "timeout", "readOnly", "notReplicated", "overloaded"]);
 
-/** Why, in words. @internal */
+/**
+ * The reasons for a loss, in words.
+ *
+ * @internal
+ */
 export const WHY: Readonly<Record<LossReason, string>> = {
   expired: "it expired",
   deleted: "its key was deleted",

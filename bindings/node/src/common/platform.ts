@@ -1,22 +1,22 @@
-/** What differs from one runtime to the next: clocks, randomness, timers, the machine's name. */
+/** Differences between runtimes: clocks, randomness, timers, and the machine's name. */
 
-// Taken when this file loads, so that they are the real ones: a test that fakes them later means its own
-// code. The store's clock is not faked, and leases are measured by it.
+// Captured when this file loads, so that they are the real ones. A test that fakes them later means only its
+// own code: the store's clock is not faked, and leases are measured by it.
 const { setTimeout, clearTimeout, setInterval, clearInterval, performance } = globalThis;
 const resolved = Promise.resolve();
 
-/** Milliseconds of a clock that never goes back. */
+/** Returns milliseconds of a monotonic clock. */
 export const now: () => number = performance.now.bind(performance);
 
-/** Does something before the event loop goes on. Not by `queueMicrotask`, which tests can fake. */
+/** Runs something before the event loop continues. It does not use `queueMicrotask`, which tests can fake. */
 export function soon(act: () => void): void {
   void resolved.then(act);
 }
 
-/** Four random words, each of 32 bits and signed. */
+/** Four random words, each signed and of 32 bits. */
 export type Words = readonly [number, number, number, number];
 
-/** Many are drawn at once, because each draw is a system call. */
+/** Returns random words. It draws many at once, because each draw is a system call. */
 export function random(): Words {
   if (drawn === pool.length) {
     pool = draw(new Int32Array(1_024));
@@ -29,7 +29,10 @@ export function random(): Words {
 let pool = new Int32Array(0);
 let drawn = 0;
 
-/** In Node not by the Web's API, which takes a millisecond to load at its first use. */
+/**
+ * Fills an array with random numbers. In Node it avoids the Web API, whose first use takes a millisecond to
+ * load.
+ */
 function draw(words: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
   const fill = nodeProcess()?.getBuiltinModule?.("node:crypto")?.randomFillSync;
   return fill?.(words) ?? crypto.getRandomValues(words);
@@ -39,13 +42,16 @@ function word(fromEnd: number): number {
   return pool[drawn - fromEnd] as number;
 }
 
-/** A timer. Where the runtime allows it, `keepAlive` sets whether the process stays alive for it. */
+/** A running timer. Where the runtime allows it, `keepAlive` sets whether it keeps the process alive. */
 export type Timer = ReturnType<typeof setTimeout>;
 
 /** The longest delay that runtimes take: about 24 days. */
 const LONGEST = 2 ** 31 - 1;
 
-/** Never early, except for a delay of more than `LONGEST`: then the caller has to look at the clock. */
+/**
+ * Starts a timer, which never fires early, except for delays above `LONGEST`: then the caller must check the
+ * clock.
+ */
 export function startTimer(run: () => void, delay: number): Timer {
   return setTimeout(run, Math.min(Math.max(0, Math.ceil(delay)), LONGEST));
 }
@@ -55,14 +61,16 @@ export function stopTimer(timer: Timer | undefined): void {
 }
 
 export function keepAlive(timer: Timer | undefined, alive: boolean): void {
-  // In browsers and workers it is a number, which has no methods.
+  // In browsers and workers a timer is a number, which has no methods.
   (timer as { ref?: () => void; unref?: () => void } | undefined)?.[alive ? "ref" : "unref"]?.();
 }
 
 /**
- * In Cloudflare's workers a timer ends with the request that started it, even if other requests need it.
- * So there each call and each lease has a timer of its own, a pulse, which does `run` again and again
- * until the returned function is called. Elsewhere this does nothing, and returns nothing.
+ * Runs `run` again and again in Cloudflare workers, until the returned function is called. In other runtimes
+ * it does nothing and returns nothing.
+ *
+ * In a Cloudflare worker a timer ends with the request that started it, even if other requests need it. So
+ * each call and each lease there has its own repeating timer, a pulse.
  */
 export function startPulse(run: () => void): (() => void) | undefined {
   if (!IN_WORKER) {
@@ -76,7 +84,7 @@ const IN_WORKER =
   (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === "Cloudflare-Workers";
 const PULSE = 100;
 
-/** A reference that does not keep its object alive, where the runtime has such references. */
+/** A reference that does not keep its object alive, in runtimes that have such references. */
 export interface Weak<T> {
   deref(): T | undefined;
 }
@@ -85,7 +93,7 @@ export function weak<T extends object>(object: T): Weak<T> {
   return typeof WeakRef === "undefined" ? { deref: () => object } : new WeakRef(object);
 }
 
-/** `machine/process`, for people who look up who holds a lock. */
+/** Returns `machine/process`, which tells people who holds a lock. */
 export function defaultLabel(): string {
   return (label ??= machineAndProcess());
 }
@@ -101,17 +109,17 @@ function machineAndProcess(): string {
   try {
     machine = process.getBuiltinModule?.("node:os")?.hostname?.() ?? "";
   } catch {
-    // Some runtimes need a permission for it.
+    // Some runtimes need a permission for the host name.
   }
   return machine === "" ? String(process.pid) : `${machine.slice(0, 64)}/${process.pid}`;
 }
 
-/** Warns where the runtime can, because whoever starts the program has to see it, too. */
+/** Emits a process warning in runtimes that have them, so that whoever runs the program sees it. */
 export function warn(message: string): void {
   nodeProcess()?.emitWarning?.(message, "LeaseholdWarning");
 }
 
-/** The process, in Node and its like. */
+/** Returns the process object of Node and compatible runtimes. */
 export function nodeProcess(): NodeProcess | undefined {
   return (globalThis as { process?: NodeProcess }).process;
 }

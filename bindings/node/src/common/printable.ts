@@ -1,15 +1,15 @@
 import { shownCharacters } from "../../../../core/engine/src/limits.jsonc";
 
-/** The words of a server, on one line and not too long, so that it cannot forge lines in a log. */
+/** Puts a server's words on one line and cuts them short, so that they cannot forge lines in a log. */
 export function printable(said: string): string {
   return said.slice(0, shownCharacters).replace(/\p{Cc}/gu, " ");
 }
 
-/** The message of whatever was thrown, even if reading that throws again. */
+/** Returns the message of any thrown value, even if reading it throws again. */
 export function messageOf(error: unknown): string {
   let message: unknown;
   try {
-    // Not `instanceof`: it may come from another realm.
+    // Not `instanceof`, because the error may come from another realm.
     message = (error as { message?: unknown } | null | undefined)?.message ?? String(error);
   } catch {
     return "an error that cannot be read";

@@ -1,7 +1,7 @@
 import { attempt } from "./check.js";
 import { startTimer } from "./platform.js";
 
-/** What is done when a signal is aborted, in the order in which it was asked for, by one listener. */
+/** The callbacks of each signal, in the order of registration. One listener runs them all. */
 const waiting = new WeakMap<AbortSignal, Waiting>();
 
 interface Waiting {
@@ -10,12 +10,12 @@ interface Waiting {
 }
 
 /**
- * Does something when the signal is aborted, unless the returned function is called before. With a
- * listener for each, Node would warn of a leak from the eleventh on.
+ * Runs a callback when the signal is aborted, unless the returned function is called before. A listener for
+ * each callback would make Node warn of a leak from the eleventh on.
  */
 export function onAbort(signal: AbortSignal, act: () => void): () => void {
   const there = waiting.get(signal) ?? listen(signal);
-  // The same function may be given twice.
+  // Callers may register the same function twice.
   const own = () => act();
   there.acts.add(own);
   return () => {
@@ -25,7 +25,10 @@ export function onAbort(signal: AbortSignal, act: () => void): () => void {
   };
 }
 
-/** Whether it is aborted. A signal that is not the platform's may throw: then it counts as not aborted. */
+/**
+ * True if the signal is aborted. A signal that is not the platform's may throw; it then counts as not
+ * aborted.
+ */
 export function isAborted(signal: AbortSignal | undefined): signal is AbortSignal {
   try {
     return signal?.aborted === true;
@@ -34,13 +37,16 @@ export function isAborted(signal: AbortSignal | undefined): signal is AbortSigna
   }
 }
 
-/** What a call rejects with when its signal is aborted. Signals that are not the platform's may have no reason. */
+/**
+ * Returns what a call rejects with when its signal is aborted. A signal that is not the platform's may have
+ * no reason.
+ */
 export function reasonOf(signal: AbortSignal): unknown {
   let reason: unknown;
   try {
     reason = signal.reason;
   } catch {
-    // Then it has none.
+    // A signal whose reason cannot be read has none.
   }
   return reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
 }
@@ -53,16 +59,16 @@ function listen(signal: AbortSignal): Waiting {
 }
 
 function forget(signal: AbortSignal, there: Waiting): void {
-  // First, because what comes next runs the program's code, which may call this file again.
+  // First, because removing the listener runs the program's code, which may call this file again.
   waiting.delete(signal);
   try {
     signal.removeEventListener("abort", there.listener);
   } catch {
-    // The listener stays, and does nothing: no act is left.
+    // The listener stays, and does nothing: no callback is left.
   }
 }
 
-/** Runs the acts, but not those that an act before them took back. */
+/** Runs the callbacks, except those that an earlier callback removed. */
 function run(signal: AbortSignal, there: Waiting): void {
   forget(signal, there);
   for (const act of there.acts) {
@@ -70,7 +76,7 @@ function run(signal: AbortSignal, there: Waiting): void {
     try {
       act();
     } catch (error) {
-      // As with listeners: the error is reported as uncaught, and the acts behind it still run.
+      // As with event listeners, the error is reported as uncaught, and the remaining callbacks still run.
       startTimer(() => {
         throw error;
       }, 0);

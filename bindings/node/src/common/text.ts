@@ -1,4 +1,4 @@
-// The build puts these in the place of the globals. Jest's jsdom has neither of them, but has Node's `process`.
+// The build replaces the globals by these. Jest's jsdom has neither class, but it has Node's `process`.
 const globals = globalThis as Partial<typeof globalThis>;
 const { process } = globalThis as { process?: { getBuiltinModule?(id: "node:util"): typeof import("node:util") } };
 

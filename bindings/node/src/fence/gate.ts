@@ -8,41 +8,48 @@ import { type Token, tokenOf } from "./token.js";
 
 /** Options of {@link Gate}. */
 export interface GateOptions {
-  /** How many resources it remembers: at least one, {@link Gate.DEFAULT_CAPACITY} by default. */
+  /**
+   * The number of resources that the gate remembers: at least 1; {@link Gate.DEFAULT_CAPACITY} by default.
+   */
   readonly capacity?: number;
 }
 
 /** Options of {@link Gate.enter}. */
 export interface EnterOptions {
-  /** When it is aborted, the write leaves the line; its token stays seen. */
+  /** A signal that removes the write from the line when it is aborted. Its token stays seen. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** The right to write to a resource, from {@link Gate.enter}. */
 export interface Entered {
-  /** Ends it: another write may pass. A second call does nothing. */
+  /** Ends the right, so that the next write may pass. A second call does nothing. */
   release(): void;
   /**
-   * Ends a write that has written nothing: the gate forgets the resource again, unless it remembered it
-   * before or another write follows. A gate of an older copy of this package has no such method.
+   * Ends the right of a request that has written nothing.
+   *
+   * The gate then forgets the resource again, unless it remembered it before or another write follows. A gate
+   * of an older copy of this package does not have this method.
    *
    * @internal
    */
   withdraw?(): void;
 }
 
-/** What a {@link Gate} remembers, as it is stored; the resource that was used longest ago comes first. */
+/** The stored state of a {@link Gate}. The least recently used resource comes first. */
 export interface SavedGate {
+  /** The number of resources that the gate remembers. */
   readonly capacity: number;
+  /** The greatest forgotten token; `null` if none was forgotten. */
   readonly floor: number | null;
+  /** The remembered resources, each with its greatest token. */
   readonly seen: readonly (readonly [resource: string, token: number])[];
 }
 
 interface Entry {
   highest: number;
-  /** True once a token was accepted for good, so that the resource is remembered when it is idle. */
+  /** True once a token was finally accepted, so that the resource is remembered while idle. */
   kept: boolean;
-  /** Those who wait, first come first. All of them have the highest token. */
+  /** The waiting writes, in order of arrival. All of them have the highest token. */
   readonly line: Set<Waiter>;
 }
 
@@ -54,8 +61,8 @@ interface Waiter {
 const MARK = markOf("Gate");
 
 /**
- * A guard in memory, for a service that owns its state. It remembers the greatest token of each
- * resource and refuses a smaller one. Every writer of a resource must come through the same gate.
+ * An in-memory guard, for a service that owns its state. It remembers the greatest token of each resource and
+ * refuses smaller ones. Every writer of a resource must use the same gate.
  *
  * ```ts
  * const gate = new Gate();
@@ -64,50 +71,62 @@ const MARK = markOf("Gate");
  * });
  * ```
  *
- * {@link guard} and {@link enter} hold the resource until the write is over: no other write that
- * goes through them can pass meanwhile. A greater token counts from the moment it arrives, even if it
- * has to wait: smaller ones that wait with it are refused at once.
+ * {@link guard} and {@link enter} hold the resource until the write is over, so no other write through them
+ * passes meanwhile. A greater token counts from its arrival, even while it waits: smaller tokens that wait
+ * are refused at once.
  *
- * At most `capacity` resources are remembered. When one more comes, the one that was used longest ago
- * is forgotten, and a *floor* is raised to its token: for a resource that is not remembered, a token
- * below the floor is refused. So a gate that forgets lets no token pass that it would have refused
- * before. But it may refuse one that would have passed: with dense tokens, or leases that last long,
- * choose the capacity so that nothing is ever forgotten.
+ * The gate remembers at most `capacity` resources. When it is full, it forgets the least recently used
+ * resource and raises a *floor* to that resource's token. For a resource that it does not remember, it
+ * refuses tokens below the floor. So a gate that forgets passes no token that it would have refused before,
+ * but it may refuse one that it would have passed. With dense tokens or long leases, choose a capacity so
+ * large that the gate never forgets.
  *
- * After a restart a new gate lets everything pass. If the state that it guards outlives the process, so
- * must the gate: store what {@link toJSON} returns together with the state. Rust's `Gate` stores the
- * same.
+ * A new gate after a restart passes everything. If the guarded state outlives the process, the gate must,
+ * too: store the result of {@link toJSON} together with the state. Rust's `Gate` stores the same.
  */
 export class Gate {
-  /** How many resources a gate remembers by default. */
+  /** The default number of resources that a gate remembers. */
   static readonly DEFAULT_CAPACITY = gateCapacity;
-  /** How many writes may wait for one resource; one more is refused with code `overloaded`. */
+  /**
+   * The largest number of writes that may wait for one resource. Another one is refused with the code
+   * `overloaded`.
+   */
   static readonly MAX_WAITING = gateWaiting;
 
   readonly #capacity: number;
-  /** No less than any token that was forgotten; 0 if none was. */
+  /** At least as great as any forgotten token; 0 if none was forgotten. */
   #floor = 0;
-  /** What may be forgotten; what was used longest ago comes first. */
+  /** Resources without writes, which the gate may forget. The least recently used one comes first. */
   readonly #idle = new Map<string, Entry>();
-  /** What is being written to, and is never forgotten. */
+  /** Resources with a write in progress, which the gate never forgets. */
   readonly #busy = new Map<string, Entry>();
 
-  /** A gate that has seen nothing. Its memory grows with the resources that it sees. */
+  /**
+   * Makes a gate that has seen no tokens. Its memory grows with the resources that it sees, up to the
+   * capacity.
+   */
   constructor(options: GateOptions = {}) {
     const { capacity = Gate.DEFAULT_CAPACITY } = readOptions("the options of a gate", options, { capacity: "any" });
     if (!Number.isSafeInteger(capacity) || capacity < 1) {
-      throw config(`a gate's capacity is a whole number from 1, not ${shown(capacity)}`);
+      throw config(`a gate's capacity must be a whole number from 1 up; got ${shown(capacity)}`);
     }
     this.#capacity = capacity;
     Object.defineProperty(this, MARK, { value: true });
   }
 
-  /** True also for a gate of another copy of this package. @internal */
+  /**
+   * True also for a gate of another copy of this package.
+   *
+   * @internal
+   */
   static [Symbol.hasInstance](value: unknown): boolean {
     return this === Gate ? hasMark(value, MARK) : Function.prototype[Symbol.hasInstance].call(this, value);
   }
 
-  /** A gate that remembers what {@link toJSON} returned. Throws code `config` for what no gate returns. */
+  /**
+   * Restores a gate from the result of {@link toJSON}. Throws a {@link LeaseholdError} with the code `config`
+   * for anything else.
+   */
   static fromJSON(saved: SavedGate): Gate {
     return attempt("this is not a stored gate", () => Gate.#restored(saved));
   }
@@ -115,20 +134,20 @@ export class Gate {
   static #restored(saved: SavedGate): Gate {
     const bad = (why: string) => config(`this is not a stored gate: ${why}`);
     if (typeof saved !== "object" || saved === null || !Array.isArray(saved.seen)) {
-      throw bad("it is of another shape");
+      throw bad("it has another shape");
     }
     const gate = new Gate({ capacity: saved.capacity ?? 0 });
     if (saved.seen.length > gate.#capacity) {
-      throw bad(`a gate for ${gate.#capacity} resources cannot have seen ${saved.seen.length}`);
+      throw bad(`its capacity is ${gate.#capacity}, but it has ${saved.seen.length} resources`);
     }
     for (const pair of saved.seen) {
       if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[1] !== "number") {
-        throw bad("what it has seen is not pairs of a resource and a token");
+        throw bad("`seen` must be pairs of a resource and a token");
       }
       const [resource, token] = pair as unknown as [string, number];
       checkResource(resource);
       if (gate.#idle.has(resource)) {
-        throw bad(`the resource ${quoted(resource)} is there twice`);
+        throw bad(`it has the resource ${quoted(resource)} twice`);
       }
       gate.#remember(resource, tokenOf(token)).kept = true;
     }
@@ -139,7 +158,9 @@ export class Gate {
     return gate;
   }
 
-  /** All that it remembers, with the tokens of writes that are under way; it waits for none of them. */
+  /**
+   * Returns all that the gate remembers, including the tokens of pending writes. It does not wait for them.
+   */
   toJSON(): SavedGate {
     const entries = [...this.#idle, ...this.#busy];
     return {
@@ -150,11 +171,13 @@ export class Gate {
   }
 
   /**
-   * Notes the token, and refuses it if a greater one was seen. It holds nothing and waits for
-   * nothing, so it is right only if the write follows in the same turn of the event loop.
+   * Records the token, or refuses it if a greater one was seen.
    *
-   * Throws {@link StaleTokenError}; {@link LeaseholdError} of code `config` if an argument is not
-   * valid, or `overloaded` if the gate is full of resources that are being written to.
+   * It holds nothing and waits for nothing. So use it only if the write follows in the same turn of the event
+   * loop.
+   *
+   * Throws {@link StaleTokenError}; or a {@link LeaseholdError} with the code `config` if an argument is not
+   * valid, or `overloaded` if all remembered resources have a write in progress.
    */
   check(resource: string, token: Token): void {
     checkResource(resource);
@@ -162,11 +185,14 @@ export class Gate {
   }
 
   /**
-   * Checks the token and runs the write, while no other write to the resource passes. Resolves to
-   * what the write returns. If the write fails, its token was seen all the same.
+   * Checks the token and runs the write, while no other write to the resource passes. Resolves to the result
+   * of the write.
    *
-   * Rejects as {@link check} throws, with code `overloaded` also if too many wait; the write has not
-   * run then. The write must not enter the gate for the same resource again: it would wait for itself.
+   * If the write fails, its token still counts as seen. The write must not enter the gate for the same
+   * resource again, because it would wait for itself.
+   *
+   * Rejects as {@link check} throws, and with the code `overloaded` also if too many writes wait. The write
+   * has not run then.
    */
   async guard<T>(
     resource: string,
@@ -175,7 +201,7 @@ export class Gate {
     options: EnterOptions = {},
   ): Promise<T> {
     if (typeof write !== "function") {
-      throw config(`a write is a function, not ${typeof write}`);
+      throw config(`guard: the write must be a function; got ${shown(write)}`);
     }
     const entered = await this.enter(resource, token, options);
     try {
@@ -186,10 +212,11 @@ export class Gate {
   }
 
   /**
-   * Checks the token and holds the resource until what it resolves to is released. It waits while
-   * another write to the resource is under way, in the order of arrival; a write that waits is refused as
-   * soon as a greater token comes. Rejects as {@link guard}, and with the signal's reason once that is
-   * aborted.
+   * Checks the token, and holds the resource until {@link Entered.release} is called.
+   *
+   * It waits while another write to the resource is in progress, in order of arrival. A waiting write is
+   * refused as soon as a greater token arrives. Rejects as {@link guard}, and with the signal's reason when
+   * that is aborted.
    */
   async enter(resource: string, token: Token, options: EnterOptions = {}): Promise<Entered> {
     checkResource(resource);
@@ -212,8 +239,8 @@ export class Gate {
   }
 
   /**
-   * The smallest token that passes: the greatest that was seen for the resource, or the floor if it
-   * is not remembered. Undefined if every token passes.
+   * Returns the smallest token that passes: the greatest token seen for the resource, or the floor if the
+   * gate does not remember the resource; `undefined` if every token passes.
    */
   highest(resource: string): number | undefined {
     const entry = this.#busy.get(resource) ?? this.#idle.get(resource);
@@ -221,8 +248,8 @@ export class Gate {
   }
 
   /**
-   * The rule. A token that passes is noted at once, and its resource is now the last that was used. The
-   * caller decides whether a new resource is remembered once it is idle.
+   * Applies the rule. It records a token that passes at once, and marks its resource as the most recently
+   * used. The caller decides whether a new resource is remembered once it is idle.
    */
   #admit(resource: string, token: number): Entry {
     const entry = this.#busy.get(resource) ?? this.#idle.get(resource);
@@ -291,7 +318,7 @@ export class Gate {
       }
       over = true;
       entry.kept ||= wrote;
-      // The resource stays busy until the next one is in, so that nobody overtakes that.
+      // The resource stays busy until the next write is in, so that no other write overtakes it.
       const [next] = entry.line;
       if (next) {
         entry.line.delete(next);

@@ -1,17 +1,19 @@
 /**
- * Guards: storage that refuses a stale token.
+ * Guards: storage that refuses stale fencing tokens.
  *
- * A lease alone cannot stop a process that was paused past its deadline from finishing a write that
- * it had begun. The storage can, by one rule: *a write with token t to a resource is refused if a
- * greater token was seen for it; an equal one passes, because a holder writes many times; after t was
- * accepted nothing smaller ever passes*, atomically with the write itself.
+ * A lease alone cannot stop a process that was paused past its deadline from finishing a write. The storage
+ * can, by one rule, which it applies atomically with the write:
  *
- * A *resource* is whatever one sequence of tokens protects, most often what the lock is named after:
- * 1 to 512 bytes of UTF-8. The tokens of one resource must come from one lock. A holder should show
- * its token before it reads: in SQL inside the transaction, in Redis in one script.
+ * 1. A write with token t to a resource is refused if a greater token was seen for that resource.
+ * 2. An equal token passes, because a holder writes many times.
+ * 3. After t was accepted, no smaller token ever passes.
  *
- * A refusal is a {@link StaleTokenError}. Programs that use the crate `leasehold` in Rust and programs
- * that use this package fence one another: keys, tables and answers are the same.
+ * A *resource* is whatever one sequence of tokens protects, usually what the lock is named after: 1 to 512
+ * bytes of UTF-8. The tokens of a resource must come from one lock. A holder should show its token before it
+ * reads: in SQL inside the transaction, in Redis in one script.
+ *
+ * A refusal is a {@link StaleTokenError}. Programs that use the Rust crate `leasehold` and programs that use
+ * this package fence one another, because keys, tables and answers are the same.
  *
  * @module
  */

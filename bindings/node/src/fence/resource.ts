@@ -2,15 +2,18 @@ import { nameBytes } from "../../../../core/engine/src/limits.jsonc";
 import { config } from "../common/check.js";
 import type { LeaseholdError } from "../common/errors.js";
 
-/** Throws a {@link LeaseholdError} of code `config` unless it is 1 to 512 bytes of UTF-8. */
+/**
+ * Checks a resource's name. Throws a {@link LeaseholdError} with the code `config` unless it has 1 to 512
+ * bytes of UTF-8.
+ */
 export function checkResource(resource: unknown): asserts resource is string {
   if (typeof resource !== "string") {
     const what = resource === null ? "null" : typeof resource;
-    throw config(`a resource's name is a string, not ${what}`);
+    throw config(`a resource's name must be a string; got ${what}`);
   }
-  // Each is encoded as the same replacement, so different names would become one.
+  // Every lone surrogate is encoded as the same replacement, so different names would become one.
   if (/\p{Surrogate}/u.test(resource)) {
-    throw config("a resource's name is Unicode; this one has a lone surrogate");
+    throw config("a resource's name must be valid Unicode; this one has a lone surrogate");
   }
   const length = new TextEncoder().encode(resource).length;
   if (length < 1 || length > nameBytes) {

@@ -1,4 +1,6 @@
-/** The rows of a table that Rust reads, too: each is its fields, and lines with `#` are comments. */
+/**
+ * Parses a table that Rust reads, too. Fields are separated by `|`; lines that begin with `#` are comments.
+ */
 export function rowsOf(table: string): readonly (readonly string[])[] {
   const lines = table.split("\n").map((line) => line.trim());
   const rows = lines.filter((line) => line !== "" && !line.startsWith("#"));

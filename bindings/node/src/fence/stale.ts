@@ -1,12 +1,23 @@
 import { LeaseholdError, nameErrors } from "../common/errors.js";
 
 /**
- * Why a guard refused a write, of code `staleToken`: a greater token was seen. It is not transient:
- * the lease is over, and so is the work.
+ * The error of a guard that refused a write because it has seen a greater token. Its code is `staleToken`.
+ *
+ * It is not transient: the lease is over, so stop the work.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await gate.guard("account/7", lease, write);
+ * } catch (error) {
+ *   if (!(error instanceof StaleTokenError)) throw error;
+ *   console.error(`token ${error.offered} is stale; ${error.highest} was seen`);
+ * }
+ * ```
  */
 export class StaleTokenError extends LeaseholdError {
   declare readonly code: "staleToken";
-  /** What was to be written to. */
+  /** The resource that the write was for. */
   readonly resource: string;
   /** The token of the write. */
   readonly offered: number;
@@ -24,7 +35,7 @@ export class StaleTokenError extends LeaseholdError {
 
 nameErrors(StaleTokenError, "StaleTokenError");
 
-/** A text as Rust's `{:?}` shows it: on one line, with invisible characters as numbers. */
+/** Quotes a text as Rust's `{:?}` does: on one line, with invisible characters as numbers. */
 export function quoted(text: string): string {
   const escapes: Record<string, string> = { "\0": "\\0", "\t": "\\t", "\r": "\\r", "\n": "\\n" };
   const shown = text.replace(/["\\]|\p{C}|(?! )\p{Z}/gu, (character) => {

@@ -1,6 +1,6 @@
 import { keepAlive, now, startTimer, stopTimer, type Timer } from "../common/platform.js";
 
-/** One timer, for the earliest moment that it was set to. */
+/** A single timer, set to the earliest moment that was asked for. */
 export class Alarm {
   #timer: Timer | undefined;
   #at = Infinity;
@@ -23,7 +23,7 @@ export class Alarm {
     this.#at = Infinity;
   }
 
-  /** Whether the process is to stay alive for it. */
+  /** Sets whether the timer keeps the process alive. */
   keepAlive(alive: boolean): void {
     this.#alive = alive;
     keepAlive(this.#timer, alive);

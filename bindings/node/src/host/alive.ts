@@ -2,19 +2,19 @@ import { startTimer } from "../common/platform.js";
 import { Forgotten } from "./forgotten.js";
 import type { Tenure } from "./tenure.js";
 
-/** Milliseconds that a process without leases and calls still stays alive, at most. */
+/** The longest time in milliseconds that a process without leases and calls stays alive. */
 const LINGER = 20;
 
-/** Keeps the process alive while there is something to wait for. */
+/** Keeps the process alive while leases are held or calls are pending. */
 export class Alive {
   readonly #forgotten: Forgotten;
   #alive = false;
   #lingers = false;
 
   /**
-   * @param busy whether there is
-   * @param keep is told what changes
-   * @param held what is held, if there is nothing else to wait for
+   * @param busy returns true while there is something to wait for
+   * @param keep is called when the process should, or need not, stay alive
+   * @param held returns the held tenures if there is nothing else to wait for
    */
   constructor(
     private readonly busy: () => boolean,
@@ -24,7 +24,7 @@ export class Alive {
     this.#forgotten = new Forgotten(held, keep);
   }
 
-  /** Something may have come or gone. */
+  /** Checks again: something may have come or gone. */
   update(): void {
     const busy = this.busy();
     if (busy && !this.#alive) {
@@ -33,7 +33,7 @@ export class Alive {
     } else if (busy) {
       this.#forgotten.look();
     } else if (this.#alive && !this.#lingers) {
-      // Often the next call comes at once, and to switch costs more than that call.
+      // Often the next call comes at once, and switching costs more than that call.
       this.#lingers = true;
       startTimer(() => {
         this.#lingers = false;

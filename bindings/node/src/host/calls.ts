@@ -2,41 +2,46 @@ import { LeaseholdError } from "../common/errors.js";
 import { startPulse } from "../common/platform.js";
 import type { LockState } from "./tenure.js";
 
-/** What a call resolves to; it may throw, and then the call is rejected. Of a method, so that any call may have one. */
+/**
+ * Makes the result of a call; if it throws, the call is rejected. Declared as a method, because methods are
+ * bivariant: any call may have one.
+ */
 type Finish<Answer> = { finish(call: Call<Answer>): unknown }["finish"];
 
 /** A call that waits for the engine's answer. */
 export class Call<Answer = unknown> {
-  /** Resolves to what `finish` makes of the answer, or to the answer. */
+  /** Resolves to the result of `finish`, or otherwise to the answer. */
   readonly promise: Promise<unknown>;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** The engine's number of it. */
+  /** The engine's number for the call. */
   id = 0;
   answer: Answer | undefined = undefined;
   error: unknown = undefined;
-  /** Milliseconds that it waited, if it acquires. */
+  /** Milliseconds that an acquisition waited. */
   waited = 0;
-  /** It sees the error, too, and throws it. */
+  /** Makes the result from the call. It gets the call's error, too, and throws that. */
   finish: Finish<Answer> | undefined = undefined;
-  /** Stops listening for what may end it. This may run the program's code, so never while outputs are read. */
+  /**
+   * Stops listening for an abort. This may run the program's code, so never call it while outputs are read.
+   */
   stopListening: (() => void) | undefined = undefined;
   stopPulse: (() => void) | undefined = undefined;
 
-  /** @param lock the lock that it is about, if any */
+  /** @param lock the lock that the call is about, if any */
   constructor(readonly lock: LockState | undefined) {
     this.promise = new Promise(takeBoth);
     this.resolve = resolveMade;
     this.reject = rejectMade;
   }
 
-  /** Ends it with an error. */
+  /** Ends the call with an error. */
   fail(error: unknown): void {
     this.stopListening?.();
     this.reject(error);
   }
 
-  /** Ends it with the answer or the error that it was given. */
+  /** Ends the call with its answer or error. */
   settle(): void {
     this.stopListening?.();
     const { finish, error } = this;
@@ -54,7 +59,7 @@ export class Call<Answer = unknown> {
   }
 }
 
-// What a promise was made with: one function for all calls costs less than one for each.
+// The functions of the last promise that was made. One executor for all calls costs less than one for each.
 let resolveMade: (result: unknown) => void;
 let rejectMade: (error: unknown) => void;
 
@@ -63,29 +68,31 @@ function takeBoth(resolve: (result: unknown) => void, reject: (error: unknown) =
   rejectMade = reject;
 }
 
-/** A call's number has its place in the low bits, and above those how often that was used before. */
+/**
+ * The low bits of a call's number are its place. The bits above count how often that place was used before.
+ */
 const PLACE_BITS = 22;
 const MOST = 2 ** PLACE_BITS;
-/** In all 31 bits, which engines of JavaScript keep without a box. */
+/** Numbers have 31 bits, because JavaScript engines store those without a box. */
 const USES = 2 ** (31 - PLACE_BITS);
 
 /** A number that no call has. */
 export const NOBODY = 2 ** 32 - 1;
 
-/** The calls that wait for an answer, each at a place of its own. */
+/** The calls that wait for an answer, each at its own place. */
 export class Calls {
   readonly #places: (Call | undefined)[] = [];
-  /** The next number of each place that nothing is at. */
+  /** The next number of each free place. */
   readonly #free: number[] = [];
 
-  /** @param tick says that time passed */
+  /** @param tick reports to the engine that time has passed */
   constructor(private readonly tick: () => void) {}
 
   get size(): number {
     return this.#places.length - this.#free.length;
   }
 
-  /** Adds a call; throws `overloaded` if there is no place for it. */
+  /** Adds a call. Throws `overloaded` if there is no place for it. */
   add<Answer>(lock: LockState | undefined): Call<Answer> {
     const call = new Call<Answer>(lock);
     call.id = this.#free.pop() ?? this.#newPlace();
@@ -97,12 +104,12 @@ export class Calls {
     return call;
   }
 
-  /** True while it waits for an answer. */
+  /** True while the call waits for an answer. */
   has(id: number): boolean {
     return this.#places[placeOf(id)]?.id === id;
   }
 
-  /** Takes out a call, to be answered. */
+  /** Removes a call, to be answered. */
   take(id: number): Call | undefined {
     const call = this.#places[placeOf(id)];
     if (call === undefined || call.id !== id) {
@@ -112,7 +119,7 @@ export class Calls {
     return call;
   }
 
-  /** Takes out a call that failed; its error names its lock. */
+  /** Removes a call that failed. Its error names its lock. */
   takeFailed(id: number, error: LeaseholdError): Call | undefined {
     const call = this.take(id);
     if (call !== undefined) {
@@ -132,7 +139,7 @@ export class Calls {
 
   #newPlace(): number {
     if (this.#places.length === MOST) {
-      throw new LeaseholdError("overloaded", "too many calls wait for an answer");
+      throw new LeaseholdError("overloaded", "too many pending calls; the limit is " + MOST);
     }
     this.#places.push(undefined);
     return this.#places.length - 1;

@@ -3,20 +3,20 @@ import type { Batch } from "../store/store.js";
 import type { Call } from "./calls.js";
 import type { Tenure } from "./tenure.js";
 
-/** What the engine's outputs ask for. It is done only after all outputs are taken. */
+/** The actions that the engine's outputs ask for. They run only after all outputs were read. */
 export class Effects {
   sends: readonly Batch[] = NONE;
-  /** Calls that have an answer or an error by now. */
+  /** Calls that now have an answer or an error. */
   answered: readonly Call[] = NONE;
   losses: readonly (readonly [tenure: Tenure, reason: LossReason])[] = NONE;
-  /** Effects of other kinds. They come last, in the engine's order. */
+  /** Effects of other kinds. They run last, in the engine's order. */
   others: readonly (() => void)[] = NONE;
 }
 
-/** Most of the time there is nothing of a kind, or one. */
+/** Usually there are none of a kind, or one. */
 const NONE: readonly never[] = [];
 
-/** A list with one thing more. */
+/** Returns the list with one more item. */
 export function and<T>(list: readonly T[], more: T): readonly T[] {
   return list === NONE ? [more] : push(list as T[], more);
 }

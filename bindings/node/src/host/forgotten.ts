@@ -1,20 +1,20 @@
 import { keepAlive, nodeProcess, now, startTimer, warn } from "../common/platform.js";
 import type { Tenure } from "./tenure.js";
 
-/** Milliseconds for which a forgotten lease has been held at least. */
+/** The least time in milliseconds that a lease was held before it counts as forgotten. */
 const FIRST = 5_000;
-/** Milliseconds until a look, and between two at the most. */
+/** Milliseconds until a check, and the longest time between two checks. */
 const SOON = 100;
 const MOST = 60_000;
 
-/** Warns once of a lease that a process stays alive for, though nothing else is left for it to do. */
+/** Warns once of a lease that keeps the process alive although nothing else is left to do. */
 export class Forgotten {
   #pause = FIRST;
   #next = 0;
   #warned = false;
 
   /**
-   * @param held what is held
+   * @param held returns the held tenures
    * @param keep lets the process end, or keeps it alive again
    */
   constructor(
@@ -22,23 +22,26 @@ export class Forgotten {
     private readonly keep: (alive: boolean) => void,
   ) {}
 
-  /** The process begins to stay alive. */
+  /** Starts: the process now stays alive for leases or calls. */
   begin(): void {
     this.#pause = FIRST;
     this.#next = this.#warned ? Infinity : now() + FIRST;
   }
 
-  /** It still does. */
+  /** Checks soon, if it is time to. */
   look(): void {
     if (now() < this.#next) {
       return;
     }
     this.#next = Infinity;
-    // Not now, when a client may be about to write.
+    // The check runs later, because a client may be about to write now.
     keepAlive(startTimer(() => this.#look(), SOON), false);
   }
 
-  /** Most programs have more to do than that, and are looked at less and less often. */
+  /**
+   * Warns if only a lease keeps the process alive. Most programs have more to do, and are checked less and
+   * less often.
+   */
   #look(): void {
     const at = now();
     const tenure = this.held().find(({ began, leases }) => leases > 0 && began <= at - FIRST);
@@ -54,19 +57,19 @@ export class Forgotten {
     this.#warned = true;
     const { lock, token } = tenure;
     warn(
-      `nothing but the lease on ${JSON.stringify(lock.name)} with token ${token} seems to keep this process alive; if ` +
-        "the program is done, release it, as lock.using does, or shut the locker down",
+      `only the lease on ${JSON.stringify(lock.name)} with token ${token} seems to keep this process alive; if the ` +
+        "program is done, release the lease, as lock.using does, or shut the locker down",
     );
   }
 
-  /** True if the process would end without what is held, as far as the runtime tells. */
+  /** True if the process would end without the held leases, as far as the runtime can tell. */
   #isAlone(): boolean {
     const process = nodeProcess();
-    // A runtime that names nothing now, when there is a timer at least, cannot tell.
+    // There is at least a timer now. A runtime that lists nothing cannot tell.
     if (!process?.getActiveResourcesInfo?.().length) {
       return false;
     }
-    // What is written to counts as active, but keeps no process alive.
+    // Streams that were written to count as active, but keep no process alive.
     const written = [process.stdout, process.stderr].filter((stream) => stream?._handle?.hasRef?.() === true);
     this.keep(false);
     const others = process.getActiveResourcesInfo().length - written.length;

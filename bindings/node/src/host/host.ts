@@ -31,12 +31,13 @@ export type { Call } from "./calls.js";
 type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
 
-/** How often at most the outputs wait because more inputs have come. */
+/** The most times that outputs wait because more inputs came. */
 const MOST_DELAYS = 16;
 
 /**
- * Joins one locker's engine and the world: the only place that runs the engine. An input is fed, the
- * outputs are taken, and then, with the engine at rest, what they ask for is done.
+ * Connects a locker's engine to the world. It is the only place that runs the engine.
+ *
+ * It feeds an input, reads the outputs, and then, with the engine at rest, does what the outputs ask for.
  */
 export class Host extends StoreHost {
   readonly server = 0;
@@ -44,7 +45,7 @@ export class Host extends StoreHost {
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
   readonly #servers: Servers;
-  /** The counts of the engines before this one, and those of all engines at the last look. */
+  /** The counts of the previous engines, and those of all engines at the last look. */
   #countedBefore: readonly number[] = [];
   #counted: readonly number[] = [];
   /** The number of tenures that were lost because an engine failed. */
@@ -59,11 +60,11 @@ export class Host extends StoreHost {
   #engine: Engine;
   #outputs: Outputs;
   #lastReader = 0;
-  /** Whether the channel can be heard; nothing before the engine asks for that. */
+  /** True if notifications on the channel arrive; `undefined` until the engine asks for the channel. */
   #hears: boolean | undefined;
   #isShutDown = false;
   #restarting = false;
-  /** How many inputs were fed since the outputs were last taken, and whether those will be taken soon. */
+  /** The number of inputs since outputs were last read, and whether outputs will be read soon. */
   #fed = 0;
   #settling = false;
 
@@ -75,16 +76,16 @@ export class Host extends StoreHost {
     store.open(this);
   }
 
-  /** A new lock; throws what is wrong with it. */
+  /** Returns a new lock. Throws the error in its specification. */
   newLock(spec: LockSpec): LockState {
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
-    // Not by a spread, which takes as long as all the rest.
+    // No spread, which would take as long as everything else here.
     const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
     return lock;
   }
 
-  /** Refuses a walk on a cluster: it can go through the keys of one server only. */
+  /** Refuses to list the locks of a cluster: a scan covers the keys of only one server. */
   checkWalk(): void {
     if (this.store.clustered) {
       const message = "the locks of a cluster cannot be listed: its keys are on several servers";
@@ -92,14 +93,15 @@ export class Host extends StoreHost {
     }
   }
 
-  /** Asks something about no lock of this host. */
+  /** Makes a call that is not about a lock of this host. */
   ask<Answer>(begin: CallInput): Promise<Answer> {
     return this.#call(undefined, begin).promise as Promise<Answer>;
   }
 
   /**
-   * Acquires a lock, with nothing for an answer if somebody else holds it for all of `wait` milliseconds.
-   * Resolves to what `finish` makes of the call. Throws the reason of a `signal` that is aborted already.
+   * Acquires a lock, and resolves to what `finish` makes of the call. The call has no answer if another
+   * client holds the lock for all of `wait` milliseconds. Throws the reason of a `signal` that is already
+   * aborted.
    */
   acquire<Result>(
     lock: LockState,
@@ -116,7 +118,7 @@ export class Host extends StoreHost {
       lock,
       (engine, at, id) => {
         if (!acquire(engine, at, id, lock.id, wait, lease)) {
-          throw new LeaseholdError("config", "a lock was acquired that was not defined");
+          throw new LeaseholdError("config", "a lock was acquired before it was defined");
         }
       },
       finish,
@@ -125,12 +127,12 @@ export class Host extends StoreHost {
     return call.promise as Promise<Result>;
   }
 
-  /** Somebody has got a lease of a tenure. */
+  /** Notes that a caller got a lease of the tenure. */
   begun(tenure: Tenure): void {
     tenure.keepTime(this.#pulse);
   }
 
-  /** Gives up one lease of a tenure; `finish` throws the error of the call, if any. */
+  /** Gives up one lease of a tenure. `finish` throws the call's error, if any. */
   release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
@@ -138,12 +140,12 @@ export class Host extends StoreHost {
     return call.promise as Promise<void>;
   }
 
-  /** Extends a tenure; a `ttl` replaces its time to live. */
+  /** Extends a tenure. A `ttl` replaces its time to live. */
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
     return this.#call(lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
   }
 
-  /** Adds a reader of the events of one lock, or of all. */
+  /** Adds a reader of the events of one lock, or of all locks. */
   addReader(lock?: LockState): Reader {
     const reader = new Reader(this, (this.#lastReader += 1), lock);
     if (lock !== undefined) {
@@ -163,7 +165,10 @@ export class Host extends StoreHost {
     }
   }
 
-  /** The reader's next event in JSON, empty at the end; `undefined` if there is none yet. */
+  /**
+   * Returns the reader's next event as JSON; an empty string at the end; `undefined` if there is no event
+   * yet.
+   */
   nextEvent(reader: Reader): string | undefined {
     let event: string | undefined;
     this.step((engine, at) => {
@@ -172,24 +177,26 @@ export class Host extends StoreHost {
     return event;
   }
 
-  /** So many numbers that were counted, of which the first are gauges; and the losses by a crash. */
+  /**
+   * Returns this many counted numbers, the first of which are gauges, and the number of losses by a crash.
+   */
   counts(length: number, gauges: number): [counted: readonly number[], crashed: number] {
     let own: number[] = Array.from({ length }, () => 0);
     this.#use((engine) => {
       own = this.#outputs.counts(engine, length);
     });
-    // Gauges are those of this engine alone.
+    // Gauges count this engine alone.
     this.#counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
     return [this.#counted, this.#crashed];
   }
 
-  /** Ends every tenure, and lets go of the store. */
+  /** Ends every tenure, and releases the store. */
   async shutdown(): Promise<void> {
-    // If the engine fails at this, that ends everything, too.
+    // A failure of the engine here ends everything, too.
     await this.#call(undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
     this.step((engine) => engine.endReaders());
     await this.store.close(this);
-    // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
+    // The engine retries unconfirmed releases as long as the connection lasts, but nothing waits for them.
     this.#isShutDown = true;
     this.#alive.update();
   }
@@ -203,7 +210,7 @@ export class Host extends StoreHost {
     super.hears(hears);
   }
 
-  /** A batch was executed, with this reply; nothing happens if it is too late. */
+  /** A batch was executed, with this reply. A reply that comes too late is ignored. */
   replied(engine: Engine, batch: Batch, reply: Reply): void {
     if (engine !== this.#engine) {
       return;
@@ -226,12 +233,12 @@ export class Host extends StoreHost {
     }
   }
 
-  /** Which server a batch was for; of a cluster, which serves it now. */
+  /** Returns the server that a batch was for; on a cluster, the server that serves the slot now. */
   #server(engine: Engine, at: number, { place }: Batch): number {
     return this.store.clustered ? this.#servers.serving(engine, at, place) : place;
   }
 
-  /** Feeds the engine, and does what its outputs ask for; first what those of earlier inputs ask for. */
+  /** Feeds the engine and does what its outputs ask for. Outputs of earlier inputs come first. */
   step(input: Input): void {
     if (this.#fed > 0) {
       this.#settle();
@@ -240,7 +247,7 @@ export class Host extends StoreHost {
     this.#settle();
   }
 
-  /** Makes a call: `begin` feeds it to the engine; `listen` listens for what may end it. */
+  /** Makes a call. `begin` feeds it to the engine; `listen` listens for what may cancel it. */
   #call<Answer>(
     lock: LockState | undefined,
     begin: CallInput,
@@ -267,8 +274,8 @@ export class Host extends StoreHost {
   }
 
   /**
-   * Feeds the engine, and does what its outputs ask for only when everything that happens in this turn
-   * was fed: operations that are asked for together then leave in one batch, which makes them cheap.
+   * Feeds the engine, and does what its outputs ask for only after all inputs of this turn. So operations
+   * that are asked for together leave in one batch, which makes them cheap.
    */
   #stepSoon(input: CallInput, id = NOBODY): void {
     this.#feed(input, id);
@@ -294,7 +301,7 @@ export class Host extends StoreHost {
 
   #feed(input: CallInput, id = NOBODY): void {
     this.#fed += 1;
-    // As `use` does, without a function made for each input.
+    // It does the same as `#use`, without allocating a function for each input.
     try {
       input(this.#engine, now(), id);
     } catch (error) {
@@ -315,7 +322,7 @@ export class Host extends StoreHost {
     }
   }
 
-  /** Uses the engine, and returns it; `undefined` if it failed and was replaced. */
+  /** Runs a function on the engine, and returns that engine; `undefined` if it failed and was replaced. */
   #use(use: (engine: Engine) => void): Engine | undefined {
     const engine = this.#engine;
     try {
@@ -327,7 +334,7 @@ export class Host extends StoreHost {
     }
   }
 
-  /** Throws what the engine refused; an engine that failed is replaced. */
+  /** Throws an error that the engine reported. Replaces an engine that failed. */
   #failed(error: unknown): void {
     const failure = thrown(error);
     if (failure instanceof LeaseholdError) {
@@ -336,10 +343,10 @@ export class Host extends StoreHost {
     this.store.abandon(this, error);
   }
 
-  /** The engine failed: everything in it is lost, and a new one takes its place. */
+  /** Replaces an engine that failed, and ends its tenures and calls. */
   restart(cause: unknown): void {
     if (this.#restarting) {
-      // It fails as it begins: the next use of it fails, too, and leads here again.
+      // The new engine failed at its start. The next use of it fails, too, and leads here again.
       return;
     }
     const tenures = this.#locks.tenures();
@@ -363,7 +370,7 @@ export class Host extends StoreHost {
         this.store.open(this);
       }
     } catch {
-      // There is no memory for another one, say. The next use of the old one fails, and leads here again.
+      // There may be no memory for another engine. The next use of the old one fails, and leads here again.
     }
     this.#restarting = false;
     tenures.forEach((tenure) => tenure.lose("crashed"));
@@ -388,7 +395,7 @@ export class Host extends StoreHost {
     this.step((engine, at) => engine.addReader(at, id, lock?.id));
   }
 
-  /** Makes a lock known to the engine, if it is not. */
+  /** Makes a lock known to the engine, unless it already is. */
   #define(lock: LockState): void {
     if (lock.id !== 0) {
       return;
@@ -396,13 +403,14 @@ export class Host extends StoreHost {
     let id = 0;
     const define = (engine: Engine) => {
       id = this.#locks.newId();
-      // Programs often make a new handle for each use of a name, and to define it from its texts costs most.
+      // Programs often make a new handle for each use of a name. Copying a known lock is cheaper than
+      // defining one from its texts.
       const like = this.#locks.like(lock);
       if (like === 0 || !engine.defineLike(id, like)) {
         defineLock(engine, id, lock);
       }
     };
-    // If the engine fails at this it is replaced, and the next one has to know the lock, too.
+    // If the engine fails here it is replaced, and the next one must know the lock, too.
     this.#use(define) ?? this.#use(define);
     this.#locks.add(id, lock);
     for (const unused of this.#locks.takeUnused(lock)) {
@@ -445,7 +453,7 @@ export class Host extends StoreHost {
     }
   }
 
-  /** Reads an effect that comes after sends, losses and answers. */
+  /** Reads an effect that runs after sends, losses and answers. */
   #other(task: Task, outputs: Outputs): () => void {
     const number = outputs.number();
     switch (task) {
@@ -464,7 +472,7 @@ export class Host extends StoreHost {
     }
   }
 
-  /** Does what the outputs ask for, after all are taken: any of it may feed the engine again. */
+  /** Does what the outputs ask for, after all outputs were read: any of it may feed the engine again. */
   #do(engine: Engine, effects: Effects): void {
     for (const batch of effects.sends) {
       if (engine === this.#engine) {
@@ -474,7 +482,7 @@ export class Host extends StoreHost {
     for (const [tenure, reason] of effects.losses) {
       tenure.lose(reason);
     }
-    // By now whoever lost a lease knows why.
+    // Answers come after losses, so callers that lost a lease know why.
     for (const call of effects.answered) {
       call.settle();
     }
@@ -484,7 +492,10 @@ export class Host extends StoreHost {
     this.#alive.update();
   }
 
-  /** One subscription is for all servers of a cluster; those of a quorum have one each. */
+  /**
+   * Subscribes to the client's channel. One subscription serves all servers of a cluster; each server of a
+   * quorum has its own.
+   */
   #subscribe(engine: Engine, server: number): void {
     if (this.#hears === undefined || this.store.members !== undefined) {
       this.#hears = false;
@@ -519,16 +530,16 @@ export class Host extends StoreHost {
 
   #cancel(id: number, signal: AbortSignal, lock: LockState, lease: Words): void {
     if (!this.#calls.has(id)) {
-      // It has its answer, which is about to be given.
+      // The call has its answer, which is about to be delivered.
       return;
     }
-    // An input that was fed before may still bring its answer.
+    // An earlier input may still bring its answer.
     this.#feed((engine, at) => cancel(engine, at, id, lock.id, lease));
     this.#settle();
     this.#calls.take(id)?.fail(reasonOf(signal));
   }
 
-  /** Time passed. */
+  /** Tells the engine that time has passed. */
   tick(): void {
     this.#alarm.clear();
     this.step((engine, at) => engine.tick(at));

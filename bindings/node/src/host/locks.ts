@@ -1,30 +1,41 @@
 import type { Outputs } from "./outputs.js";
 import { type LockState, Tenure } from "./tenure.js";
 
-/** How many locks the engine may know that nobody uses just now. */
+/** The largest number of known locks at which unused ones are kept. */
 const MOST_UNUSED = 1_024;
-/** How many of those are looked at for each lock that is added. */
+/** The number of locks that are checked for each lock that is added. */
 const LOOKS = 4;
-/** And how many of them are taken: more than one, so that there are fewer again after a burst. */
+/**
+ * The largest number of unused locks removed at once. It is more than one, so that the number shrinks again
+ * after a burst.
+ */
 const MOST_TAKEN = 2;
 
-/** A lock's number has its place in the low digits, and above those how many had that place before. */
+/**
+ * The low digits of a lock's number are its place. The digits above count the earlier locks at that place.
+ */
 const PLACES = 2 ** 24;
 
-/** The locks that the engine knows, and their tenures by what it says of them. Those that nobody uses are found by looking at a few in turn. */
+/**
+ * The locks that the engine knows, and their tenures as the engine reports them. Unused locks are found by
+ * checking a few in turn.
+ */
 export class Locks {
-  /** Each at its place, and not in a `Map`: one that many come to and leave keeps the garbage collector busy. */
+  /**
+   * The locks by place. Not a `Map`: a map with many insertions and removals keeps the garbage collector
+   * busy.
+   */
   readonly #places: (LockState | undefined)[] = [];
-  /** The number of the next lock at each place that is free. */
+  /** The next lock number of each free place. */
   readonly #free: number[] = [];
-  /** The place that is looked at next. */
+  /** The place that is checked next. */
   #next = 0;
-  /** Of each name the one that was added last. */
+  /** For each name, the lock that was added last. */
   readonly #named = new Map<string, LockState>();
   /** The number of tenures. */
   held = 0;
 
-  /** A number for one that is added next, and that no other ever had. */
+  /** Returns a number for the next lock, which no other lock ever had. */
   newId(): number {
     return this.#free.at(-1) ?? PLACES + this.#places.length;
   }
@@ -43,7 +54,7 @@ export class Locks {
     return lock?.id === id ? lock : undefined;
   }
 
-  /** The number of one that is the same but for its handle; 0 if none is known. */
+  /** Returns the number of a known lock with the same options; 0 if there is none. */
   like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): number {
     const last = this.#named.get(name);
     const same =
@@ -53,12 +64,15 @@ export class Locks {
       last.owner === owner &&
       last.reclaimable === reclaimable &&
       last.dense === dense &&
-      // One with copies is defined by its texts: few are.
+      // A lock with copies is defined from its texts, because such locks are rare.
       (last.copies ?? copies) === undefined;
     return same ? last.id : 0;
   }
 
-  /** Takes some that nobody uses, if there are too many; not this one, which is about to be used. */
+  /**
+   * Removes some unused locks if there are too many, and returns their numbers. The newest lock stays,
+   * because it is about to be used.
+   */
   takeUnused(newest: LockState): readonly number[] {
     if (this.#places.length - this.#free.length <= MOST_UNUSED) {
       return NONE;
@@ -75,7 +89,7 @@ export class Locks {
     return unused;
   }
 
-  /** A call for a lock got a lease: of a new tenure, or of one that it shares. */
+  /** Reads a lease that a call got. It belongs to a new tenure, or to one that is shared. */
   acquired(outputs: Outputs, lock: LockState | undefined): Tenure | undefined {
     const w0 = outputs.number();
     const w1 = outputs.number();
@@ -97,17 +111,17 @@ export class Locks {
     return tenure;
   }
 
-  /** One has another deadline. Outputs come in the engine's order, so what it says last counts. */
+  /** Reads a tenure's new deadline. Outputs come in the engine's order, so the last one counts. */
   moveDeadline(outputs: Outputs): void {
     const tenure = this.#tenure(outputs);
-    // Read in any case: more outputs follow.
+    // Read in any case, because more outputs follow.
     const deadline = outputs.number();
     if (tenure !== undefined) {
       tenure.deadline = deadline;
     }
   }
 
-  /** The one that an output names, if it is not over. */
+  /** Returns the tenure that an output names, unless it is over. */
   #tenure(outputs: Outputs): Tenure | undefined {
     const lock = this.get(outputs.number());
     const w0 = outputs.number();
@@ -115,7 +129,7 @@ export class Locks {
     return lock && tenureOf(lock, w0, w1);
   }
 
-  /** Takes out the one that an output names. */
+  /** Removes the tenure that an output names. */
   takeTenure(outputs: Outputs): Tenure | undefined {
     const tenure = this.#tenure(outputs);
     if (tenure !== undefined) {
@@ -126,12 +140,12 @@ export class Locks {
     return tenure;
   }
 
-  /** The tenures of all. */
+  /** Returns the tenures of all locks. */
   tenures(): Tenure[] {
     return this.#places.flatMap((lock) => lock?.tenures ?? []);
   }
 
-  /** The engine knows none any more, and none is held. */
+  /** Removes all locks and tenures, because a new engine knows none. */
   clear(): void {
     this.held = 0;
     for (const lock of this.#places) {
@@ -153,14 +167,14 @@ export class Locks {
   }
 }
 
-/** Not by `%`, which takes much longer of numbers above 31 bits. */
+/** Returns the place in a lock's number. It avoids `%`, which takes much longer for numbers above 31 bits. */
 function placeOf(id: number): number {
   return id - Math.floor(id / PLACES) * PLACES;
 }
 
 const NONE: readonly number[] = [];
 
-/** The first two words of a lease id are enough. */
+/** Finds a tenure by the first two words of its lease id, which are enough. */
 function tenureOf({ tenures }: LockState, w0: number, w1: number): Tenure | undefined {
   return tenures.find(({ lease }) => lease[0] === w0 && lease[1] === w1);
 }

@@ -2,26 +2,26 @@ import type { Engine, Glue } from "../module/wasm.js";
 import type { Batch, Wire } from "../store/store.js";
 
 /**
- * Reads what an engine wants of its host out of the engine's memory: numbers, one after another, as they
- * are described at `drain` of the crate leasehold-wasm. They are gone when the engine is used again.
+ * Reads an engine's outputs from its memory: a sequence of numbers in the format described at `drain` of the
+ * crate leasehold-wasm. They are invalid once the engine is used again.
  */
 export class Outputs {
   #numbers = new Float64Array(0);
   #bytes = new Uint8Array(0);
-  /** Where the next number is, and the end of all. */
+  /** The position of the next number, and the end of all numbers. */
   #at = 0;
   #end = 0;
-  /** Where the texts begin. */
+  /** The address of the texts. */
   #texts = 0;
-  /** When to come back. */
+  /** The time when the engine must run again. */
   deadline = Infinity;
 
   constructor(private readonly memory: Glue["memory"]) {}
 
-  /** Takes all that there is. */
+  /** Takes all outputs from the engine. */
   take(engine: Engine): void {
     const begin = engine.drain() / Float64Array.BYTES_PER_ELEMENT;
-    // Memory that has grown is another buffer, and views of the old one are empty.
+    // Memory that has grown is a new buffer, and views of the old buffer have length 0.
     if (this.#numbers.length === 0) {
       const { buffer } = this.memory;
       this.#numbers = new Float64Array(buffer);
@@ -33,13 +33,13 @@ export class Outputs {
     this.#texts = this.number();
   }
 
-  /** So many numbers that an engine has counted; all that was taken before is read. */
+  /** Returns this many numbers that the engine has counted. Call it only when all outputs were read. */
   counts(engine: Engine, length: number): number[] {
     const begin = engine.counts();
     return Array.from(new Float64Array(this.memory.buffer, begin, length));
   }
 
-  /** Whether there is more. */
+  /** True if there are more outputs. */
   get more(): boolean {
     return this.#at < this.#end;
   }
@@ -72,7 +72,7 @@ export class Outputs {
         begin = end;
       }
     }
-    // A copy, because it is sent only some time later.
+    // A copy, because the command is sent some time later.
     return { request, place, keys, args, wait, command: wire === "command" ? bytes.slice() : undefined };
   }
 
@@ -82,7 +82,7 @@ export class Outputs {
   }
 }
 
-/** The command that waits for copies, as `Durability::command` of the engine. */
+/** Returns the command that waits for copies: the same as the engine's `Durability::command`. */
 function waiting(replicas: number, timeout: number, fsynced: boolean): string[] {
   const rest = [String(replicas), String(timeout)];
   return fsynced ? ["WAITAOF", "1", ...rest] : ["WAIT", ...rest];
@@ -90,7 +90,7 @@ function waiting(replicas: number, timeout: number, fsynced: boolean): string[] 
 
 let made: InstanceType<typeof TextDecoder> | undefined;
 
-/** Made at its first use: where there is none, the package can be loaded all the same. */
+/** Makes the decoder at its first use, so that the package loads where there is no `TextDecoder`. */
 function decoder(): InstanceType<typeof TextDecoder> {
   return (made ??= new TextDecoder("utf-8", { ignoreBOM: true }));
 }

@@ -1,13 +1,13 @@
 import type { LeaseEvent } from "../common/types.js";
 import type { LockState, Tenure } from "./tenure.js";
 
-/** One reader of events at a host. The events wait in the engine until they are read. */
+/** A reader of events. The events wait in the engine until they are read. */
 export class Reader {
   readonly #waiting: { owner: object; resolve: (result: Result) => void }[] = [];
-  /** The losses by an engine that failed, which the next engine does not know of. */
+  /** Losses by an engine that failed, which the next engine does not know of. */
   readonly #crashes: LeaseEvent[] = [];
   #ended = false;
-  /** Whether the engine is being asked, and was woken meanwhile. */
+  /** True while the engine is being asked for an event, and true if it woke the reader meanwhile. */
   #asking = false;
   #woken = false;
 
@@ -21,10 +21,11 @@ export class Reader {
     return new Promise((resolve) => this.#waiting.push({ owner, resolve }));
   }
 
-  /** There is an event to read. */
+  /** Reports that there is an event to read. */
   wake(): void {
     this.#woken = true;
-    // To ask makes the engine go on, and a store in memory replies at once: so this may come in between.
+    // Asking makes the engine run, and an in-memory store replies at once. So this may run in the middle of a
+    // question.
     if (this.#asking) {
       return;
     }
@@ -37,7 +38,7 @@ export class Reader {
     }
   }
 
-  /** The engine failed while it had these tenures: they are lost. */
+  /** Adds the losses of an engine that failed with these tenures. */
   crashed(tenures: readonly Tenure[]): void {
     for (const { lock, token } of tenures) {
       if (this.lock === undefined || this.lock === lock) {
@@ -70,7 +71,7 @@ export class Reader {
 
   #poll(): Result | undefined {
     const json = this.#crashes.length > 0 || this.#ended ? "" : this.host.nextEvent(this);
-    // Only now, because an engine that fails at `nextEvent` adds to them.
+    // Read only now, because an engine that fails at `nextEvent` adds to the crashes.
     const crash = this.#crashes.shift();
     if (crash !== undefined) {
       return { done: false, value: crash };
@@ -88,7 +89,10 @@ const DONE: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
 
 /** A host as its readers see it. */
 interface ReaderHost {
-  /** The reader's next event in JSON, empty at the end; `undefined` if there is none yet. */
+  /**
+   * Returns the reader's next event as JSON; an empty string at the end; `undefined` if there is no event
+   * yet.
+   */
   nextEvent(reader: Reader): string | undefined;
   removeReader(reader: Reader): void;
 }

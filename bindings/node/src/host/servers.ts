@@ -3,23 +3,23 @@ import type { ServerOf } from "../store/store.js";
 
 const SLOTS = 16_384;
 
-/** The one of a store that is alone, and of a cluster whose client cannot tell its servers apart. */
+/** The number of the only server of a store, and of a cluster whose client cannot tell its servers apart. */
 const ONLY = 0;
 
 /** The servers of a store, by the numbers that the engine knows them by. */
 export class Servers {
   readonly #numbers = new Map<string, number>();
-  /** Which server the engine was told to serve a slot. */
+  /** For each slot, the server that the engine believes serves it. */
   readonly #told: (number | undefined)[] = [];
 
   constructor(private readonly serverOf?: ServerOf) {}
 
-  /** All that are known. */
+  /** The numbers of all known servers. */
   get numbers(): Iterable<number> {
     return this.#numbers.size > 0 ? this.#numbers.values() : [ONLY];
   }
 
-  /** Every server can be reached: for the first time or again, perhaps with other slots. */
+  /** Reports that every server can be reached, for the first time or again, perhaps with other slots. */
   connected(engine: Engine, at: number): void {
     if (this.serverOf !== undefined) {
       this.#look(this.serverOf);
@@ -30,7 +30,10 @@ export class Servers {
     }
   }
 
-  /** Who serves a slot now, after a redirection perhaps another one: the engine is told of that first. */
+  /**
+   * Returns the server that serves a slot now. After a redirection it may be another one; then it tells the
+   * engine first.
+   */
   serving(engine: Engine, at: number, slot: number): number {
     const address = this.serverOf?.(slot);
     if (address === undefined) {
@@ -48,7 +51,7 @@ export class Servers {
     return server;
   }
 
-  /** Numbers those that are there. The number of one that has left is free for another. */
+  /** Gives numbers to the servers that exist. The number of a server that has left is free for another. */
   #look(serverOf: ServerOf): void {
     const addresses = Array.from({ length: SLOTS }, (_, slot) => serverOf(slot));
     const there = new Set(addresses);

@@ -1,4 +1,7 @@
-/** The kinds of tasks that an engine gives to its host: the names and numbers of `task` in `bindings/wasm/src/engine/output.rs`. */
+/**
+ * The kinds of tasks that an engine gives its host. The names and numbers are those of `task` in
+ * `bindings/wasm/src/engine/output.rs`.
+ */
 export const enum Task {
   Send = 1,
   Acquired = 2,

@@ -2,19 +2,19 @@ import { LeaseholdError, LeaseLostError, type LossReason } from "../common/error
 import { now, type Words } from "../common/platform.js";
 import type { LockSpec } from "../module/wasm.js";
 
-/** What a host knows of one lock; all acquisitions by one handle share it. */
+/** A lock as its host knows it. All acquisitions by one handle share it. */
 export interface LockState extends LockSpec {
-  /** The engine's number of it; 0 while the engine does not know it. */
+  /** The engine's number for the lock; 0 while the engine does not know it. */
   id: number;
-  /** How many calls and readers there are for it. */
+  /** The number of its calls and readers. */
   uses: number;
-  /** Its tenures: one at most, unless the store forgot who held the lock. */
+  /** The tenures of the lock. There is at most one, unless the store forgot who held the lock. */
   readonly tenures: Tenure[];
 }
 
-/** From one acquisition to its release or loss; shared by its leases. */
+/** The time from one acquisition to its release or loss. Its leases share it. */
 export class Tenure {
-  /** How many of its leases were not released. */
+  /** The number of its leases that were not released. */
   leases = 0;
   #lost: LossReason | undefined;
   #controller: AbortController | undefined;
@@ -23,15 +23,18 @@ export class Tenure {
 
   constructor(
     readonly lock: LockState,
-    /** Its lease id: the engine knows it by that. */
+    /** The lease id, by which the engine knows the tenure. */
     readonly lease: Words,
     readonly token: number,
     readonly began: number,
-    /** The deadline that the engine reported last: later after a renewal, or sooner. */
+    /** The deadline that the engine reported last. A renewal moves it later; it may also move earlier. */
     public deadline: number,
   ) {}
 
-  /** Why it is over, if it was lost: as the engine said, or because the clock says so. */
+  /**
+   * The reason why the tenure was lost, as the engine reported it or as the clock shows; `undefined` if it
+   * was not lost.
+   */
   get lost(): LossReason | undefined {
     return this.#lost ?? (now() >= this.deadline ? "expired" : undefined);
   }
@@ -40,7 +43,7 @@ export class Tenure {
     return this.lost === undefined ? Math.max(0, this.deadline - now()) : 0;
   }
 
-  /** Aborted at the loss. Made when it is first asked for, because most leases never need it. */
+  /** A signal that is aborted at the loss. It is made on first use, because most leases never need it. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
@@ -55,7 +58,7 @@ export class Tenure {
     return new LeaseLostError(this.lock.name, this.token, reason);
   }
 
-  /** The engine said that it was lost. Runs the program's listeners. */
+  /** Ends the tenure by a loss that the engine reported. Runs the program's listeners. */
   lose(reason: LossReason): void {
     if (this.#lost === undefined) {
       this.#lost = reason;
@@ -64,14 +67,14 @@ export class Tenure {
     }
   }
 
-  /** Starts a pulse of its own (see `startPulse`), unless it has one or is over. */
+  /** Starts a pulse for the tenure (see `startPulse`), unless it has one or is over. */
   keepTime(startPulse: () => (() => void) | undefined): void {
     if (this.#stopPulse === undefined && this.#lost === undefined && this.leases > 0) {
       this.#stopPulse = startPulse();
     }
   }
 
-  /** One of its leases was given up. */
+  /** Gives up one of its leases. */
   giveUp(): void {
     this.leases -= 1;
     if (this.leases === 0) {
@@ -79,7 +82,7 @@ export class Tenure {
     }
   }
 
-  /** Resolves when it was lost, or all its leases were given up. */
+  /** Resolves when the tenure was lost, or all its leases were released. */
   whenOver(): Promise<void> {
     if (this.leases === 0 || this.#lost !== undefined) {
       return Promise.resolve();

@@ -1,4 +1,4 @@
 import base64 from "wasm:base64";
 
-/** The engine's WebAssembly. */
+/** The engine's WebAssembly in base64. */
 export { base64 };

@@ -1,12 +1,12 @@
-// What the build resolves.
+// Imports that the build resolves.
 
-/** The WebAssembly of the engine, of the engine with quorums, or of the store in memory, as text. */
+/** The WebAssembly of the engine, the quorum engine or the in-memory store, in base64. */
 declare module "wasm:*base64" {
   const base64: string;
   export default base64;
 }
 
-/** The same, compiled by a bundler. */
+/** The WebAssembly of one of these three, compiled by a bundler. */
 declare module "wasm:*module" {
   const module: WebAssembly.Module;
   export default module;
@@ -30,7 +30,7 @@ declare module "*.sql" {
   export default text;
 }
 
-/** Limits and defaults that Rust goes by, too. Times are in milliseconds. */
+/** Limits and defaults, shared with Rust. Times are in milliseconds. */
 declare module "*/limits.jsonc" {
   export const nameBytes: number;
   export const connectTimeout: number;
@@ -50,7 +50,9 @@ declare module "*/limits.jsonc" {
   export const longestRacePause: number;
 }
 
-/** Only what is used: the types of Node have no WebAssembly, and those of browsers bring too much else. */
+/**
+ * Declares only what is used: Node's types have no WebAssembly, and those of browsers declare too much else.
+ */
 declare namespace WebAssembly {
   interface Module {
     readonly [Symbol.toStringTag]: string;

@@ -1,7 +1,7 @@
 import { bytesOf } from "./base64.js";
 import { base64 } from "./blob.js";
 
-// For platforms that may compile at run time. The module is in the bundle, so no file has to be found.
+// For platforms that may compile at run time. The module is part of the bundle, so no file must be found.
 
 export function compile(): WebAssembly.Module {
   return new WebAssembly.Module(bytesOf(base64));

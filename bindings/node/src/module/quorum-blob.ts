@@ -2,7 +2,7 @@ import { instantiate, type Glue as QuorumGlue } from "../generated/quorum-glue.j
 import base64 from "wasm:quorum-base64";
 import { bytesOf } from "./base64.js";
 
-/** A new instance of the module of the engine with quorums. */
+/** Makes a new instance of the quorum engine's module. */
 export type NewQuorum = () => QuorumGlue;
 
 let compiled: Promise<WebAssembly.Module> | undefined;
@@ -12,6 +12,6 @@ let made: NewQuorum | undefined;
 export async function compileQuorum(): Promise<NewQuorum> {
   compiled ??= WebAssembly.compile(bytesOf(base64));
   const module = await compiled;
-  // The same function each time: instances are shared by those who have the same.
+  // Always the same function, because stores with the same one share instances.
   return (made ??= () => instantiate(module));
 }

@@ -3,7 +3,10 @@ import type { NewQuorum } from "./quorum-blob.js";
 
 let made: NewQuorum | undefined;
 
-/** Workers may not compile at run time; the module is compiled ahead, and imported only now. */
+/**
+ * Loads the quorum engine in workers, which may not compile at run time. The module is precompiled and
+ * imported only now.
+ */
 export async function compileQuorum(): Promise<NewQuorum> {
   const { default: module } = await import("wasm:quorum-module");
   return (made ??= () => instantiate(module));

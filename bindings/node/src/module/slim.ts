@@ -1,10 +1,10 @@
 import { config } from "../common/check.js";
 
-// The program brings the module.
+// The program provides the module, by `init`.
 
 export function compile(): never {
   throw config(
-    "leasehold/slim has no WebAssembly of its own: first await init(module) with the module of leasehold/leasehold.wasm",
+    "leasehold/slim has no WebAssembly of its own; first `await init(module)` with the module of leasehold/leasehold.wasm",
   );
 }
 

@@ -1,3 +1,3 @@
-// Where the module comes from. The build puts another file of this folder in the place of this one
-// for what it bundles for other platforms.
+// The source of the engine's module. For other platforms the build replaces this file by another one of this
+// folder.
 export { compile, compileAsync } from "./inline.js";

@@ -7,38 +7,38 @@ import { wasmModule } from "./module.js";
 export type { Glue };
 export type Engine = InstanceType<Glue["Engine"]>;
 
-/** A new instance of the engine's module: nothing is shared with another one. */
+/** Makes a new instance of the engine's module, which shares nothing with others. */
 export function newInstance(): Glue {
   return instantiate(wasmModule());
 }
 
 let shared: Glue | undefined;
 
-/** The instance for calls that leave nothing behind in it. */
+/** Returns the instance for calls that leave no state in it. */
 export function stateless(): Glue {
   shared ??= newInstance();
   return shared;
 }
 
-/** What an engine is made with; the times are milliseconds. */
+/** The settings of an engine. Times are in milliseconds. */
 export interface Settings {
   readonly namespace: string;
   readonly commandTimeout: number;
   readonly patience: number;
   readonly driftMargin: number;
   readonly tokenRetention: number;
-  /** Of a quorum alone. */
+  /** The longest time to live in a quorum. Other engines ignore it. */
   readonly longestTtl: number;
-  /** Of the host alone. */
+  /** True to track changes by other clients. The engine ignores it; the host uses it. */
   readonly tracking: boolean;
 }
 
-/** What an engine is for. */
+/** The kind of store that an engine is for. */
 export interface EngineShape {
   readonly clustered: boolean;
-  /** How many servers decide by majority, in an instance with quorums; nothing of a store that is alone. */
+  /** The number of servers of a quorum; `undefined` for a single store. */
   readonly members: number | undefined;
-  /** True if the host is given a batch as a whole command; false if as its keys and arguments. */
+  /** True if the host takes each batch as a complete command; false if as keys and arguments. */
   readonly command: boolean;
 }
 
@@ -56,7 +56,7 @@ export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: En
   }
 }
 
-/** Throws what is wrong with the settings, or with a lock. */
+/** Throws the error in the settings, or in a lock. */
 export function checkSettings(settings: Settings, lock: LockSpec | undefined): void {
   const engine = newEngine(stateless(), settings, { clustered: false, members: undefined, command: false });
   try {
@@ -70,18 +70,18 @@ export function checkSettings(settings: Settings, lock: LockSpec | undefined): v
   }
 }
 
-/** The copies that a lock needs, besides the one at the server that grants it, before it counts. */
+/** The copies that a lock needs before it counts, besides the one at the server that grants it. */
 export interface Copies {
   readonly replicas: number;
   readonly fsynced: boolean;
-  /** Milliseconds to wait for them. */
+  /** Milliseconds to wait for the copies. */
   readonly timeout: number;
 }
 
 /** The options of a lock, as the engine takes them. */
 export interface LockSpec {
   readonly name: string;
-  /** Milliseconds. */
+  /** The time to live in milliseconds. */
   readonly ttl: number;
   readonly fixed: boolean;
   readonly reentrant: boolean;
@@ -91,7 +91,7 @@ export interface LockSpec {
   readonly copies: Copies | undefined;
 }
 
-// The engine's calls with many numbers. What they are stands here alone: an object for each call would cost more.
+// The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
   const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
@@ -99,7 +99,9 @@ export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
   engine.define(lock, name, ttl, fixed, reentrant, owner, reclaimable, dense, replicas, timeout, fsynced);
 }
 
-/** Returns false if the lock is not defined. It waits so many milliseconds; the lease is new. */
+/**
+ * Acquires a lock within `wait` milliseconds, with a new lease id. Returns false if the lock is not defined.
+ */
 export function acquire(engine: Engine, at: number, call: number, lock: number, wait: number, lease: Words): boolean {
   return engine.acquire(at, call, lock, wait, lease[0], lease[1], lease[2], lease[3]);
 }
@@ -108,7 +110,7 @@ export function cancel(engine: Engine, at: number, call: number, lock: number, l
   engine.cancel(at, call, lock, lease[0], lease[1], lease[2], lease[3]);
 }
 
-/** A `ttl` replaces the tenure's time to live. */
+/** Renews a tenure. A `ttl` replaces its time to live. */
 export function renew(engine: Engine, at: number, call: number, lease: Words, ttl: number | undefined): void {
   engine.renew(at, call, lease[0], lease[1], lease[2], lease[3], ttl);
 }
@@ -117,34 +119,37 @@ export function release(engine: Engine, at: number, call: number, lease: Words):
   engine.release(at, call, lease[0], lease[1], lease[2], lease[3]);
 }
 
-/** What the engine's module threw: an error of ours comes as JSON, and anything else is a defect. */
+/** Returns what the engine's module threw: an error of ours, which comes as JSON, or otherwise a defect. */
 export function thrown(error: unknown): unknown {
   return typeof error === "string" ? parsed(error) : error;
 }
 
-/** The error that an engine threw, or told, as JSON. */
+/** Parses an error that an engine threw or reported as JSON. */
 export function parsed(json: string): LeaseholdError {
   return errorOf(toldBy(json));
 }
 
-/** An error of the engine's module. Without a prototype, so that a part which it does not have is `undefined`. */
+/** Parses the parts of an engine's error. They have no prototype, so a missing part is `undefined`. */
 export function toldBy(json: string): Told {
   return Object.setPrototypeOf(JSON.parse(json), null) as Told;
 }
 
-/** An error as the engine tells it. */
+/** An error as the engine reports it. */
 export interface Told {
   readonly code: ErrorCode;
-  /** All of it: `subject what`, `what; advice`, or `what` alone; only then the parts are left out. */
+  /**
+   * The whole message: `subject what`, `what; advice`, or `what` alone. Only in the last case the parts are
+   * absent.
+   */
   readonly message: string;
   readonly what?: string;
-  /** What is not valid: a setting as Rust calls it, such as `command_timeout`, or what it is in words. */
+  /** The invalid setting, by its Rust name such as `command_timeout`, or in words. */
   readonly subject?: string;
-  /** A code for what to do. */
+  /** The code of the advice. */
   readonly advice?: string;
 }
 
-/** In the words of this package: `advice` has those in the place of the engine's advice, by its codes. */
+/** Makes an error with the words of this package. `advice` replaces the engine's advice, by its code. */
 export function errorOf(told: Told, advice: Readonly<Record<string, string>> = {}): LeaseholdError {
   const { code, message, what, subject } = told;
   if (subject !== undefined) {

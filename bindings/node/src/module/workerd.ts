@@ -1,6 +1,6 @@
 import module from "wasm:module";
 
-// Workers may not compile at run time; their bundler compiles the module.
+// Workers may not compile at run time, so their bundler compiles the module.
 
 export function compile(): WebAssembly.Module {
   return module;

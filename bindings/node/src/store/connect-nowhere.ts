@@ -1,7 +1,10 @@
 import type { Adapter } from "../adapters/adapter.js";
 import { config } from "../common/check.js";
 
-/** What `openClient` is in browsers and workers, which have no sockets for ioredis and node-redis. */
+/**
+ * Rejects. It replaces `openClient` in browsers and workers, which have no sockets for ioredis and
+ * node-redis.
+ */
 export async function openClient(_url: string, _options?: object): Promise<Adapter> {
   const { process } = globalThis as { process?: { versions?: { node?: string } } };
   const advice =
@@ -9,7 +12,7 @@ export async function openClient(_url: string, _options?: object): Promise<Adapt
       ? "make a client that works here, such as one of @upstash/redis, and give it to Locker.from"
       : "this is the build for browsers: bundle the program for Node (esbuild: --platform=node), and test it in Jest's " +
         "environment node";
-  throw config(`here Locker.connect takes memory://name only; ${advice}`);
+  throw config(`Locker.connect accepts only memory://name here; ${advice}`);
 }
 
 export function preload(): void {

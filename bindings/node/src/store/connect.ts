@@ -12,14 +12,17 @@ import { explained, named } from "./explain.js";
 import { load, type Package } from "./load.js";
 
 /**
- * Connects to the Redis server, sentinels or cluster that a URL names, through ioredis or, if that is
- * not installed, node-redis; clusters and sentinels take ioredis. What is opened here is closed by
- * the adapter's `close`.
+ * Connects to the Redis server, sentinels or cluster that a URL names. It uses ioredis or, if that is not
+ * installed, node-redis; clusters and sentinels need ioredis. The adapter's `close` closes the connections.
  *
- * Rejects with a `LeaseholdError`: `config` for a URL that cannot be read or if no client can be
- * loaded, `unavailable` if the server cannot be reached, `timeout` if it does not answer within twice
- * the time-out, `auth` if it does not let this user in. Nothing is left behind then, and no message shows
- * a password.
+ * Rejects with a `LeaseholdError`:
+ *
+ * - `config` for a bad URL, or if no client package can be loaded
+ * - `unavailable` if the server cannot be reached
+ * - `timeout` if it does not answer within twice the timeout
+ * - `auth` if it refuses this user
+ *
+ * No connection is left open then, and no message shows a password.
  */
 export async function openClient(
   url: string,
@@ -39,7 +42,7 @@ export async function openClient(
   for (const name of usable) {
     const module = await load(name).catch(({ cause }: Error) => {
       const missing = isMissing(name, cause);
-      // That a package is there and does not load says more than that one is missing.
+      // A package that is installed but does not load says more than a missing one.
       failed = failed === undefined || (failed.missing && !missing) ? { name, cause, missing } : failed;
     });
     if (module) {
@@ -52,11 +55,14 @@ export async function openClient(
   const why =
     failed === undefined || failed.missing
       ? `no client for ${shown} is installed; ${advice}`
-      : `no client for ${shown} could be loaded: ${failed.name}: ${messageOf(failed.cause)}; ${bundled(failed) ?? `if none is installed; ${advice}`}`;
+      : `no client for ${shown} could be loaded: ${failed.name}: ${messageOf(failed.cause)}; ${bundled(failed) ?? `if none is installed, ${advice}`}`;
   throw new LeaseholdError("config", why, { cause: failed?.cause });
 }
 
-/** The advice for a client that esbuild put into an ES module, where it cannot `require` the modules of Node. */
+/**
+ * Returns the advice for a client that esbuild put into an ES module, where it cannot `require` Node's
+ * modules.
+ */
 function bundled({ name, cause }: NotLoaded): string | undefined {
   return messageOf(cause).startsWith("Dynamic require of ")
     ? `leave it out of the bundle (esbuild: --external:${name}), or bundle the program as CommonJS (--format=cjs)`
@@ -69,7 +75,7 @@ interface OpenOptions extends Partial<Opening> {
   readonly namespace?: string;
 }
 
-/** What is opened, with the reason if it is not. */
+/** Returns the opened adapter, or throws the reason why it could not be opened. */
 async function opened(
   opening: Promise<Adapter>,
   target: Target,
@@ -92,10 +98,10 @@ async function opened(
   }
 }
 
-/** There may be more to these than a client says. */
+/** The codes of errors that a TLS probe may explain. */
 const VAGUE: ReadonlySet<string> = new Set(["unavailable", "timeout", "store", "tls"]);
 
-/** Begins to load the package that is preferred, while something else is waited for. */
+/** Begins to load the preferred package while other work is pending. */
 export function preload(): void {
   void load("ioredis").catch(() => {});
 }
@@ -103,11 +109,11 @@ export function preload(): void {
 interface NotLoaded {
   readonly name: Package;
   readonly cause: unknown;
-  /** Whether it is certain that it is not installed. */
+  /** True if the package is certainly not installed. */
   readonly missing: boolean;
 }
 
-/** Not if the package is there, and lacks another package that it needs. */
+/** False if the package is installed, but lacks another package that it needs. */
 function isMissing(name: Package, cause: unknown): boolean {
   const { code } = (cause ?? {}) as { code?: unknown };
   const [first = ""] = messageOf(cause).split("Require stack:");

@@ -5,10 +5,10 @@ import { LeaseholdError } from "../common/errors.js";
 import { printable } from "../common/printable.js";
 import { errorOf, stateless, toldBy } from "../module/wasm.js";
 
-/** Of whom the error tells. */
+/** The client or server that an error is about. */
 type Source = Pick<Adapter, "secrets" | "shown">;
 
-/** Returns what a client's error means in a namespace, with the engine's advice and without secrets. */
+/** Returns the meaning of a client's error in a namespace, with the engine's advice and without secrets. */
 export function explained(error: unknown, { secrets, shown }: Source, namespace: string): LeaseholdError {
   const own = ownError(error);
   if (own !== undefined) {
@@ -27,12 +27,15 @@ export function explained(error: unknown, { secrets, shown }: Source, namespace:
   return new LeaseholdError(failed.code, LEADS[failed.code] + (hidden ? HIDDEN : printable(said)));
 }
 
-/** The same of a first attempt: it begins with the server, if a URL named that. */
+/** Returns the error of a first attempt. Its message begins with the server, if a URL named that. */
 export function named(error: LeaseholdError, { shown }: Pick<Adapter, "shown">): LeaseholdError {
   return shown === undefined ? error : new LeaseholdError(error.code, `${shown}: ${error.message}`);
 }
 
-/** A client of the program may reject with one, too, and with something in it that the engine cannot take. */
+/**
+ * Returns a `LeaseholdError` that the program's own client rejected with, stripped of anything that the
+ * engine cannot take.
+ */
 function ownError(error: unknown): LeaseholdError | undefined {
   try {
     if (error instanceof LeaseholdError) {
@@ -40,12 +43,12 @@ function ownError(error: unknown): LeaseholdError | undefined {
       return typeof code === "string" && typeof message === "string" ? new LeaseholdError(code, message.slice(0, LONGEST)) : undefined;
     }
   } catch {
-    // It throws as it is looked at: no error of ours does.
+    // Reading it throws, which no error of ours does.
   }
   return undefined;
 }
 
-/** Characters of a message. */
+/** The number of characters that are kept of a message. */
 const LONGEST = 4_096;
 
 const HIDDEN = "(its message has the password in it and is not shown)";
@@ -58,12 +61,12 @@ const LEADS = {
   store: "",
 } as const;
 
-/** With this advice the engine says what a server refused in its own words: no password is in them. */
+/** With this advice the engine uses its own words instead of the server's, so they contain no password. */
 const OWN_WORDS: ReadonlySet<string | undefined> = new Set(["checkCredentials", "giveCredentials"]);
 
 const CHECK_CLIENT = "check the client's user and password, or its token";
 
-/** The engine's advice is of a URL; the client of a program need not have one. */
+/** The engine's advice is about a URL, which the program's own client need not have. */
 const OF_CLIENT = {
   checkCredentials: CHECK_CLIENT,
   giveCredentials: CHECK_CLIENT,

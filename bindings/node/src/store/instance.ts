@@ -3,15 +3,17 @@ import { newInstance, type Glue } from "../module/wasm.js";
 import type { StoreHost } from "./store.js";
 
 /**
- * How many hosts share an instance at most. It limits how many a failure of the engine ends, and how
- * much memory stays in use: that of an instance never shrinks until the last of its hosts is gone.
+ * The most hosts that share an instance.
+ *
+ * It limits how many hosts a failure of the engine restarts, and how much memory stays in use: an instance's
+ * memory never shrinks until the last of its hosts is gone.
  */
 const MOST = 100;
 
-/** Makes an instance of the engine's module: of that with quorums, or without. */
+/** Makes an instance of the engine's module, with or without quorums. */
 export type NewInstance = () => Glue;
 
-/** The ones that take the next host. */
+/** The instances that take the next host. */
 const newest = new Map<NewInstance, Instance>();
 
 /** An instance of the engine's module, and the hosts whose engines live in it. */
@@ -25,7 +27,7 @@ class Instance {
     this.glue = make();
   }
 
-  /** One that has room for one more host. */
+  /** Returns an instance with room for one more host. */
   static shared(make: NewInstance): Instance {
     let shared = newest.get(make);
     if (shared === undefined || shared.#places === MOST) {
@@ -36,7 +38,7 @@ class Instance {
     return shared;
   }
 
-  /** From now on the host is restarted when the engine of another host fails. */
+  /** Adds a host. It is restarted when the engine of another host in this instance fails. */
   add(host: StoreHost): void {
     this.remove(host);
     this.#hosts.push(weak(host));
@@ -50,7 +52,7 @@ class Instance {
     return this.#failed !== undefined;
   }
 
-  /** A host's engine failed: no host can use the instance any more, so all of them start anew. */
+  /** Restarts all hosts after a failed engine, because no host can use the instance any more. */
   abandon(host: StoreHost, cause: unknown): void {
     this.#failed ??= { cause };
     this.glue.discard();
@@ -59,23 +61,26 @@ class Instance {
     }
     this.remove(host);
     host.restart(this.#failed.cause);
-    // A restart runs the program's code, which may use another of the hosts: that one is then restarted
-    // and removed at once.
+    // A restart runs the program's code, which may use another of the hosts. That host is then restarted and
+    // removed at once.
     for (let next = this.#hosts.shift(); next !== undefined; next = this.#hosts.shift()) {
       next.deref()?.restart(this.#failed.cause);
     }
   }
 }
 
-/** A store whose hosts have their engines in instances that they share with those of other stores. */
+/** A store whose hosts share instances of the engine's module with the hosts of other stores. */
 export abstract class ServerStore {
   #instance: Instance | undefined;
-  /** Whether the host's engine failed once: if it does so again, it takes no other with it. */
+  /**
+   * True if the host's engine failed once. From then on it has an instance of its own, so another failure
+   * affects no other host.
+   */
   #alone = false;
 
   constructor(private readonly make: NewInstance = newInstance) {}
 
-  /** An instance for a new engine of the host. */
+  /** Returns an instance for a new engine of the host. */
   instance(): Glue {
     this.#instance = this.#alone ? new Instance(this.make) : Instance.shared(this.make);
     return this.#instance.glue;

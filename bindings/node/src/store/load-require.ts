@@ -1,6 +1,9 @@
 import type { Package } from "./load.js";
 
-/** CommonJS can run where `import()` is missing, as in Jest's or other contexts of `node:vm`. */
+/**
+ * Loads a package that the program installed. CommonJS also runs where `import()` is missing, as in Jest or
+ * other `node:vm` contexts.
+ */
 export async function load(name: Package): Promise<object> {
   try {
     return name === "ioredis" ? require("ioredis") : require("redis");

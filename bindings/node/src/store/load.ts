@@ -1,9 +1,11 @@
-/** The packages that can carry a connection, the one that is preferred first. */
+/** The client packages, the preferred one first. */
 export type Package = "ioredis" | "redis";
 
-// Literal names within `try`: bundlers then take a package that is missing as optional.
+// Literal names within `try`, so that bundlers take a missing package as optional.
 
-/** A package that the program installed. In CommonJS the build puts `load-require.ts` in this one's place. */
+/**
+ * Loads a package that the program installed. In CommonJS the build replaces this file by `load-require.ts`.
+ */
 export async function load(name: Package): Promise<object> {
   try {
     return name === "ioredis" ? await import("ioredis") : await import("redis");

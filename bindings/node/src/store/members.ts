@@ -12,7 +12,7 @@ import { RedisStore } from "./redis.js";
 /** The servers of a quorum, as the program gave them. */
 export type Given = readonly (string | RedisClient)[];
 
-/** What is checked before anything is opened. */
+/** Checks the servers before anything is opened. */
 export function checkMembers(servers: Given): Given {
   const given = attempt("quorum: the servers cannot be read", () => copied(servers));
   const inMemory = given.filter((server, at) => named(at, () => isInMemory(server)));
@@ -23,39 +23,42 @@ export function checkMembers(servers: Given): Given {
   return given;
 }
 
-/** A copy, since the program may change its own meanwhile. */
+/** Returns a copy, because the program may change its own array meanwhile. */
 function copied(servers: Given): Given {
   if (!Array.isArray(servers)) {
-    throw config(`quorum: the servers are an array of URLs and clients, not ${shown(servers)}`);
+    throw config(`quorum: the servers must be an array of URLs and clients; got ${shown(servers)}`);
   }
   const { length } = servers;
-  // Said by the engine in the same words; but that is loaded only for what it may be asked.
+  // The engine has the same check and words, but it is loaded only if the number is valid.
   if (![3, 5, 7].includes(length)) {
     throw config(`quorum has 3, 5 or 7 servers, not ${shown(length)}`);
   }
   return Array.from({ length }, (_, at) => (servers as Given)[at] as Given[number]);
 }
 
-/** How they are opened: how long an attempt may take, in milliseconds, and the namespace of the locks. */
+/**
+ * Options for opening the servers: the time limit of an attempt in milliseconds, and the namespace of the
+ * locks.
+ */
 export interface MemberOptions {
   readonly timeout: number;
   readonly namespace: string;
 }
 
 /**
- * Opens all of them at once, and says what was found on the way. One that is away may come later, but a
- * majority has to be there. If it throws, nothing is left open.
+ * Opens all servers at once, and returns their stores and findings. A server that is down may come up later,
+ * but a majority must be up. If it throws, nothing is left open.
  */
 export async function openMembers(servers: Given, options: MemberOptions) {
   const opening = servers.map((server, at) => named(at, () => openMember(server, options)));
   const settled = await Promise.allSettled(opening);
   const members = settled.flatMap((member) => (member.status === "fulfilled" ? member.value : []));
-  /** Closes what was opened here. Never rejects. */
+  /** Closes everything that was opened here. Never rejects. */
   const close = async () => {
     await Promise.all(members.map(({ adapter }) => adapter?.close()));
   };
   try {
-    // All are settled: what throws is the first in the list that failed.
+    // All promises are settled, so this throws the error of the first failed server in the list.
     await Promise.all(opening);
     checkMajority(members);
     refuseTwins(members.map(({ store }) => (store instanceof RedisStore ? store.runId : store)));
@@ -74,7 +77,7 @@ interface Member {
   readonly store: RedisStore | Memory;
   readonly adapter?: Adapter;
   readonly findings: readonly Finding[];
-  /** Why it is not there yet. */
+  /** The reason why the server is not up yet. */
   readonly away?: LeaseholdError | undefined;
 }
 
@@ -91,13 +94,13 @@ async function openMember(server: string | RedisClient, options: MemberOptions):
     if (!isAway(error)) {
       throw error;
     }
-    // It may come later.
+    // The server may come up later.
     const adapter = typeof server === "string" ? await openClient(server, { lazily: true, ...options }) : adapt(server);
     return { adapter, store: storeOn(adapter, options), findings: [], away: error };
   }
 }
 
-/** A member on a connection that is there, if its server can keep locks. */
+/** Makes a member on an open connection, if its server can keep locks. */
 async function opened(adapter: Adapter, options: MemberOptions): Promise<Member> {
   try {
     const store = storeOn(adapter, options);
@@ -108,7 +111,7 @@ async function opened(adapter: Adapter, options: MemberOptions): Promise<Member>
   }
 }
 
-/** The adapter of a client of the program, once that is connected. */
+/** Returns the adapter of a program's client once that client is connected. */
 async function connected(client: RedisClient, { timeout, namespace }: MemberOptions): Promise<Adapter> {
   const adapter = attempt("the client cannot be read", () => adapt(client));
   let unwatch: (() => void) | undefined;
@@ -127,7 +130,7 @@ async function connected(client: RedisClient, { timeout, namespace }: MemberOpti
 
 function storeOn(adapter: Adapter, { namespace }: MemberOptions): RedisStore {
   if (adapter.clustered) {
-    throw config("it is a cluster, and each has to be one server, with or without sentinels");
+    throw config("it is a cluster, but a quorum needs single servers, with or without sentinels");
   }
   return new RedisStore(adapter, namespace);
 }
@@ -141,7 +144,7 @@ function checkMajority(members: readonly Member[]): void {
   }
 }
 
-/** Refuses what stands in the list twice; what is not known is of no other. */
+/** Refuses a server that is listed twice. An unknown identity differs from all others. */
 function refuseTwins(identities: readonly unknown[]): void {
   for (const [at, identity] of identities.entries()) {
     const first = identity === undefined ? at : identities.indexOf(identity);
@@ -159,7 +162,7 @@ function isInMemory(server: string | RedisClient): boolean {
   return memoryName(server) !== undefined;
 }
 
-/** Whether it may be there later; anything else is to be mended first. */
+/** True if the server may come up later. Any other error must be fixed first. */
 function isAway(error: unknown): error is LeaseholdError {
   return error instanceof LeaseholdError && (error.code === "unavailable" || error.code === "timeout");
 }
@@ -168,7 +171,7 @@ function place(at: number): string {
   return `server ${at + 1} of the quorum`;
 }
 
-/** What this throws, or rejects with, then says of which server it is. */
+/** Runs a function, and adds the server's place in the list to the errors that it throws or rejects with. */
 function named<T>(at: number, act: () => T): T {
   const name = (error: unknown): never => {
     if (!(error instanceof LeaseholdError)) {

@@ -1,8 +1,8 @@
 import { config } from "../common/check.js";
 
 /**
- * The name in a `memory:` URL; `undefined` for a URL of another scheme. As in Rust, the scheme may be in
- * any case, and blanks around the URL do not count.
+ * Returns the name in a `memory:` URL; `undefined` for a URL of another scheme. As in Rust, the scheme may be
+ * in any case, and blanks around the URL do not count.
  */
 export function memoryName(text: string): string | undefined {
   const [, name] = /^memory:(?:\/\/)?([^]*)$/i.exec(text.trim()) ?? [];
@@ -16,12 +16,12 @@ export function memoryName(text: string): string | undefined {
     throw bad("a memory:// URL takes nothing but a name");
   }
   try {
-    // As in a URL of a server, its first part is a host.
+    // As in a server's URL, the first part is a host.
     if (!/\p{Cc}|^[^/]* /u.test(name)) {
       return decodeURIComponent(name);
     }
   } catch {
-    // It says nothing more.
+    // The error of `decodeURIComponent` says nothing more.
   }
   throw bad("the store's URL cannot be read");
 }

@@ -14,17 +14,19 @@ export class Memory implements Store {
   readonly wire = "texts";
   readonly findings: readonly [] = [];
   readonly #hosts = new Set<StoreHost>();
-  /** By the ids of clients. */
+  /** The subscribed hosts, by client id. */
   readonly #subscribers = new Map<string, StoreHost>();
   #glue: Glue | undefined;
   #server: MemoryServer | undefined;
   #delivering = false;
-  /** Whether its hosts are to find it as a server that cannot be reached. */
+  /** True while its hosts see it as a server that cannot be reached. */
   #cut = false;
 
   /**
-   * The store of this name: one for the whole process, whichever copy of this package asks for it. The
-   * first copy makes it, and hosts of the other copies run their engines in its instance.
+   * Returns the store of this name. There is one for the whole process, whichever copy of this package asks
+   * for it.
+   *
+   * The first copy makes the store. Hosts of other copies run their engines in its instance.
    */
   static named(name: string): Memory {
     const named = registry();
@@ -42,7 +44,7 @@ export class Memory implements Store {
     return store;
   }
 
-  /** All its hosts share one instance, also those of other copies of this package. */
+  /** Returns the one instance that all its hosts share, including those of other copies of this package. */
   instance(): Glue {
     this.#glue ??= newInstance();
     return this.#glue;
@@ -61,7 +63,7 @@ export class Memory implements Store {
     loadMemory().then(
       (newMemory) => this.#loaded(host, newMemory),
       (cause: unknown) => {
-        const message = `the store in memory could not be loaded: ${messageOf(cause)}`;
+        const message = `the in-memory store could not be loaded: ${messageOf(cause)}`;
         host.disconnected(new LeaseholdError("unavailable", message, { cause }));
       },
     );
@@ -85,7 +87,7 @@ export class Memory implements Store {
       this.abandon(host, error);
       return;
     }
-    // The server's time alone has no colon.
+    // Only the server's time alone has no colon.
     const isTime = reply !== undefined && !reply.includes(":");
     host.replied(engine, batch, isTime ? Number(reply) : (reply ?? ""));
     this.#deliver();
@@ -100,7 +102,7 @@ export class Memory implements Store {
     }
   }
 
-  /** Nobody else can get at it. */
+  /** Does nothing, because only the store's own hosts can change it. */
   watch(): void {}
 
   unsubscribe(host: StoreHost): void {
@@ -113,14 +115,14 @@ export class Memory implements Store {
   }
 
   keepAlive(): void {
-    // It has no connection to keep the process alive.
+    // An in-memory store has no connection that could keep the process alive.
   }
 
   suspect(): void {
-    // It always replies.
+    // An in-memory store always replies.
   }
 
-  /** None of its hosts can use the instance any more, and what was stored is lost. */
+  /** Restarts all its hosts, because none can use the instance any more. The stored data is lost. */
   abandon(_host: StoreHost, cause: unknown): void {
     this.#glue = undefined;
     this.#server = undefined;
@@ -140,7 +142,7 @@ export class Memory implements Store {
     return this.#cut ? cutOff() : undefined;
   }
 
-  /** Nobody reaches it any more, and what it has to say is lost. */
+  /** Makes the store unreachable. Its notifications are lost. */
   cutOff(): void {
     if (this.#cut) {
       return;
@@ -155,7 +157,7 @@ export class Memory implements Store {
     }
   }
 
-  /** It can be reached again. */
+  /** Makes the store reachable again. */
   reconnect(): void {
     if (!this.#cut) {
       return;
@@ -169,7 +171,7 @@ export class Memory implements Store {
     }
   }
 
-  /** Forgets all that is stored. */
+  /** Deletes all data. */
   clear(): void {
     this.#server?.clear();
   }
@@ -177,7 +179,7 @@ export class Memory implements Store {
   #loaded(host: StoreHost, newMemory: NewMemory): void {
     if (this.#server === undefined) {
       this.#server = newMemory(now(), Date.now());
-      // Of those who came while it was cut off.
+      // Hosts that subscribed before the server was loaded.
       for (const client of this.#subscribers.keys()) {
         this.#server.subscribe(client);
       }
@@ -187,7 +189,7 @@ export class Memory implements Store {
     }
   }
 
-  /** Delivers the pushes that an operation has caused; that may cause more of them. */
+  /** Delivers the notifications that an operation has caused. Delivering them may cause more. */
   #deliver(): void {
     if (this.#delivering) {
       return;
@@ -195,7 +197,7 @@ export class Memory implements Store {
     this.#delivering = true;
     try {
       for (let push = this.#server?.takePush(); push !== undefined; push = this.#server?.takePush()) {
-        // Nobody may be there any more whom it is for.
+        // The receiver may be gone.
         const host = this.#cut ? undefined : this.#subscribers.get(push.slice(0, CLIENT));
         host?.pushed(push.slice(CLIENT));
       }
@@ -209,13 +211,13 @@ function cutOff(): LeaseholdError {
   return new LeaseholdError("unavailable", "the store in memory is cut off");
 }
 
-/** How many digits the id of a client has; they are the last of its channel. */
+/** The number of digits in a client id. They are the last ones of its channel. */
 const CLIENT = 16;
 
-/** The stores of `memory://` URLs that somebody uses. */
+/** The stores of `memory://` URLs that are in use. */
 type Registry = Map<string, Weak<Memory>>;
 
-/** Each version has stores of its own, because how a copy uses a store may differ from version to version. */
+/** Each version has its own stores, because versions may use a store differently. */
 const REGISTRY = Symbol.for(`leasehold.memory ${PACKAGE_VERSION}`);
 
 function registry(): Registry {

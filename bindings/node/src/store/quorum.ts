@@ -4,7 +4,7 @@ import type { Engine } from "../module/wasm.js";
 import { ServerStore, type NewInstance } from "./instance.js";
 import { type Batch, type Reply, type Store, StoreHost, type Wire } from "./store.js";
 
-/** Independent servers, of which a majority decides. Each is a store of its own. */
+/** Independent servers, a majority of which decides. Each is a store of its own. */
 export class QuorumStore extends ServerStore implements Store {
   readonly clustered = false;
   readonly members: number;
@@ -18,7 +18,7 @@ export class QuorumStore extends ServerStore implements Store {
     super(make);
     this.members = stores.length;
     this.polled = stores.some(({ polled }) => polled);
-    // An engine writes in one way. Texts every store can take.
+    // An engine writes all batches in one form. Every store can take texts.
     this.wire = stores.every(({ wire }) => wire === "command") ? "command" : "texts";
   }
 
@@ -66,9 +66,12 @@ export class QuorumStore extends ServerStore implements Store {
   }
 }
 
-/** One server of a quorum as the locker sees it. To the server's store it is a host, which adds the server's number. */
+/**
+ * One server of a quorum as the locker sees it. To the server's store it is a host, which adds the server's
+ * number.
+ */
 class ServerHandle extends StoreHost {
-  /** The channel that is to be heard. */
+  /** The channel to listen to. */
   #hears: { readonly channel: string; readonly tracks: boolean } | undefined;
 
   constructor(
@@ -105,9 +108,12 @@ class ServerHandle extends StoreHost {
     this.step((engine, at) => input(engine, at, this.server));
   }
 
-  /** The store in memory failed, and lost what it had. It is one of several: the others go on. */
+  /**
+   * Reconnects after the in-memory store failed and lost its data. It is one of several servers, and the
+   * others go on.
+   */
   restart(cause: unknown): void {
-    this.disconnected(new LeaseholdError("unavailable", "the store in memory failed", { cause }));
+    this.disconnected(new LeaseholdError("unavailable", "the in-memory store failed", { cause }));
     this.store.open(this);
     if (this.#hears !== undefined) {
       this.subscribe(this.#hears.channel, this.#hears.tracks);

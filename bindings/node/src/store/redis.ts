@@ -11,10 +11,10 @@ import { explained, named } from "./explain.js";
 import { ServerStore } from "./instance.js";
 import { type Batch, joined, type Reply, type ServerOf, type Store, type StoreHost, type Wire } from "./store.js";
 
-/** Milliseconds that each question of `check` may take. */
+/** The time limit of each question of `check`, in milliseconds. */
 const CHECK_LIMIT = 3_000;
 
-/** Milliseconds that handing over, or turning off, what the server says of changes may take. */
+/** The time limit for turning tracking off, or handing it to another locker, in milliseconds. */
 const LEAVE_LIMIT = 500;
 
 /** A Redis server, through a client. */
@@ -29,16 +29,16 @@ export class RedisStore extends ServerStore implements Store {
   #runId: string | undefined;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
-  /** How often the connection came or went. */
+  /** The number of times that the connection came up or went down. */
   #links = 0;
   #up = false;
   #member: TrackingMember | undefined;
-  /** Why a change by others is not heard at once. */
+  /** The reason why changes by other clients are not reported at once. */
   #untracked: Finding | undefined;
 
   constructor(adapter: Adapter, private readonly namespace: string) {
     super();
-    // Without a prototype, so that what a client cannot do is `undefined`, whatever all objects have.
+    // Without a prototype, so that missing methods are `undefined`, whatever `Object.prototype` has.
     this.#adapter = { __proto__: null, ...adapter } as Adapter;
     this.clustered = adapter.clustered;
     this.serverOf = this.#adapter.serverOf;
@@ -67,17 +67,20 @@ export class RedisStore extends ServerStore implements Store {
     this.#unwatch = attempt("the client cannot be watched", () => this.#adapter.watch(link));
   }
 
-  /** What the server calls itself until it ends, if `check` learnt that. */
+  /** The server's run id, if `check` learned it. */
   get runId(): string | undefined {
     return this.#runId;
   }
 
-  /** Whether the server can keep locks, and this user may run the script; and what endangers leases. */
+  /**
+   * Checks that the server can keep locks and that this user may run the script. Returns what endangers
+   * leases.
+   */
   async check(): Promise<Finding[]> {
-    // Somebody waits for this; later on a host decides.
+    // A caller waits for this check. Later the host decides.
     this.keepAlive(true);
     try {
-      // Both are asked at once; what is wrong with the server says more than what then becomes of a script.
+      // Both requests go out at once. A problem of the server says more than the resulting error of a script.
       const ran = inTime(this.#run([], [stateless().emptyBatch()]));
       ran.catch(() => {});
       const info = await inTime(this.#info());
@@ -152,7 +155,10 @@ export class RedisStore extends ServerStore implements Store {
     return this.#untracked === undefined ? [] : [this.#untracked];
   }
 
-  /** All goes on without; what is no refusal is tried again on the next connection. */
+  /**
+   * Notes that the server refused tracking. Locks work without it. An error other than a refusal is
+   * temporary: the next connection tries again.
+   */
   #refusesTracking(error: unknown): void {
     if (error instanceof LeaseholdError || "reply" in failure(error)) {
       const { message: reason } = this.#error(error);
@@ -165,7 +171,7 @@ export class RedisStore extends ServerStore implements Store {
 
   watch(host: StoreHost, keys: readonly string[]): void {
     this.#adapter.tracking?.read(keys).then(
-      // One that is not there any more was deleted before it was read.
+      // A missing key was deleted before it was read.
       (there) => there < keys.length && keys.forEach((key) => host.changed(key)),
       (error) => this.#refusesTracking(error),
     );
@@ -181,7 +187,8 @@ export class RedisStore extends ServerStore implements Store {
 
   async close(host: StoreHost): Promise<void> {
     this.forget(host);
-    // It listens until another one does, so that nothing is missed; a server that is silent is not waited for.
+    // The store listens until another locker does, so that no change is missed. It does not wait long for a
+    // silent server.
     await within(LEAVE_LIMIT, this.#member?.leave() ?? Promise.resolve(), "the server did not answer").catch(() => {});
     this.unsubscribe();
     this.#unwatch?.();
@@ -211,11 +218,11 @@ export class RedisStore extends ServerStore implements Store {
     return this.#adapter.eval(this.#script.text, keys, args);
   }
 
-  /** Runs the script, and waits for copies of what it did. */
+  /** Runs the script, and waits for copies of its writes. */
   async #runDurably({ keys, args }: Texts, wait: string[]): Promise<Reply> {
     const { client, runThen } = this.#adapter;
     if (runThen === undefined) {
-      const message = `${client} cannot wait for replicas or a disk on the connection of a lock`;
+      const message = `${client} cannot wait for replicas or the disk on a lock's connection; use ioredis or a node-redis client`;
       throw new LeaseholdError("unsupported", message);
     }
     const { text, sha } = this.#script;
@@ -224,17 +231,17 @@ export class RedisStore extends ServerStore implements Store {
       ifMissing(error, () => runThen("EVAL", text, keys, args, wait)),
     );
     if (links !== this.#links) {
-      // A new connection has written nothing that a server would wait for.
+      // A new connection has written nothing that its server would wait for.
       const message = "the connection was replaced before it was known who has the lock";
       throw new LeaseholdError("unavailable", message);
     }
     const reply = replyOf(ran.reply);
-    // WAIT does not tell whether it is on the disk, which nobody asked then.
+    // WAIT does not say whether the write is on disk, but in that case the lock does not ask.
     const copies = "waited" in ran ? [1, ran.waited].flat().slice(-2).map(String) : this.#refused(ran.refused);
     return joined(copies) + (typeof reply === "number" ? joined([String(reply)]) : reply);
   }
 
-  /** Why a server does not wait; throws what is no refusal. */
+  /** Returns why a server does not wait. Throws any error that is not a refusal. */
   #refused(error: unknown): string[] {
     if (!("reply" in failure(error))) {
       throw error;
@@ -256,12 +263,14 @@ function warned(policy: string): Finding {
   return { type: "eviction", policy, message };
 }
 
-/** The reply to a question of `check`, in time: the engine, which watches over batches, has no part in it. */
+/** Limits the time of a reply to `check`. The engine, which times batches, is not involved. */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
-/** Runs the script by its text, if it failed because the server has not got it; otherwise fails with the same error. */
+/**
+ * Runs the script by its text if the error says that the server does not have it; otherwise throws the error.
+ */
 async function ifMissing<T>(error: unknown, byText: () => Promise<T>): Promise<T> {
   if (stateless().scriptIsMissing(messageOf(error))) {
     return byText();
@@ -269,10 +278,10 @@ async function ifMissing<T>(error: unknown, byText: () => Promise<T>): Promise<T
   throw error;
 }
 
-/** Characters; a reply to the largest batch has far fewer. */
+/** The longest reply, in characters. A reply to the largest batch has far fewer. */
 const LONGEST_REPLY = 2 ** 24;
 
-/** A script's reply as the engine takes it. */
+/** Converts a script's reply to the form that the engine takes. */
 function replyOf(answer: unknown): Reply {
   if (!Array.isArray(answer)) {
     const time = text(answer);
@@ -290,25 +299,25 @@ function replyOf(answer: unknown): Reply {
   return fields.length > LONGEST_REPLY ? "" : fields;
 }
 
-/** A server's time in microseconds, or what stands for none. */
+/** A server's time in microseconds, or 0 for none. */
 const TIME = /^(?:0|[1-9]\d{15})$/;
 
 type Texts = Pick<Batch, "keys" | "args">;
 
-/** The keys and arguments in a command that the engine made. */
+/** Returns the keys and arguments in a command that the engine made. */
 function textsOf(command: Uint8Array): Texts {
   const [, , count, ...parts] = partsOf(command);
   return { keys: parts.slice(0, Number(count)), args: parts.slice(Number(count)) };
 }
 
-/** The parts of a command that the engine made. */
+/** Splits a command that the engine made into its parts. */
 function partsOf(command: Uint8Array): string[] {
   const line = (from: number) => command.indexOf(LINE_FEED, from) + 1;
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const parts: string[] = [];
   for (let at = line(0); at < command.length; ) {
     const begin = line(at);
-    // Behind a dollar sign.
+    // The length follows a dollar sign.
     const end = begin + Number.parseInt(decoder.decode(command.subarray(at + 1, begin)), 10);
     parts.push(decoder.decode(command.subarray(begin, end)));
     at = line(end);

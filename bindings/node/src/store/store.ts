@@ -2,88 +2,94 @@ import type { LeaseholdError } from "../common/errors.js";
 import type { Finding } from "../common/types.js";
 import type { Engine, Glue } from "../module/wasm.js";
 
-/** The address of the server that serves a slot of a cluster, as far as that is known just now. */
+/** Returns the address of the server that serves a slot of a cluster, if the client knows it now. */
 export type ServerOf = (slot: number) => string | undefined;
 
-/** What a store wants to have of a batch: its keys and arguments, or the command as a client sends it. */
+/** The form in which a store takes batches: as keys and arguments, or as a complete command. */
 export type Wire = "texts" | "command";
 
-/** What an engine wants to have executed in one script call. */
+/** Operations that an engine sends in one script call. */
 export interface Batch {
-  /** The engine's number of it. */
+  /** The engine's number for the batch. */
   readonly request: number;
-  /** The slot of a cluster that its keys are in; else the number of the server. */
+  /** The slot of its keys on a cluster; otherwise the number of the server. */
   readonly place: number;
   readonly keys: string[];
   readonly args: string[];
-  /** The command that is to wait for copies, right behind the script and on the same connection. */
+  /** The command that waits for copies. It must follow the script on the same connection. */
   readonly wait: string[] | undefined;
   readonly command: Uint8Array | undefined;
 }
 
-/** Where a host's batches go. */
+/** The destination of a host's batches. */
 export interface Store {
   readonly clustered: boolean;
-  /** How many independent servers there are, of which a majority decides; nothing if it is no quorum. */
+  /** The number of independent servers of a quorum; `undefined` for any other store. */
   readonly members: number | undefined;
-  /** Of a cluster whose client can tell. */
+  /** Returns the server of a slot. Only clusters whose client can tell have it. */
   readonly serverOf: ServerOf | undefined;
   readonly wire: Wire;
-  /** Whether it cannot push, so that waiters have to ask again and again. */
+  /** True if the store cannot notify, so that waiters must poll. */
   readonly polled: boolean;
-  /** The findings since it was opened that endanger leases. */
+  /** The findings since the store was opened. */
   readonly findings: readonly Finding[];
-  /** An instance of the engine's module for a host. */
+  /** Returns an instance of the engine's module for a host. */
   instance(): Glue;
-  /** From now on the host hears of the link; at once, if it is up. */
+  /** Reports the state of the link to the host from now on. If the link is up, it does so at once. */
   open(host: StoreHost): void;
   /** Executes a batch of the host's engine. */
   execute(host: StoreHost, engine: Engine, batch: Batch): void;
-  /** From now on the host hears the pushes on its channel; those of one server of a quorum. */
+  /** Delivers notifications on the host's channel from now on; for a quorum, those of one server. */
   subscribe(host: StoreHost, channel: string, tracks: boolean, server: number): void;
-  /** Reads these keys, so that the host hears when others change them. */
+  /** Reads these keys, so that the host learns when other clients change them. */
   watch(host: StoreHost, keys: readonly string[], server: number): void;
-  /** Whether the process is to stay alive for what is under way. */
+  /** Sets whether pending work keeps the process alive. */
   keepAlive(alive: boolean): void;
-  /** The connection may be of no use: replies stay away, or its server was `demoted` and takes no writes any more. */
+  /**
+   * Reports that the connection may be useless: there are no replies, or its server was `demoted` and accepts
+   * no writes.
+   */
   suspect(demoted: boolean, server: number): void;
-  /** The host's engine is gone, and so is its channel; `open` may follow. */
+  /** Ends the subscription of a host whose engine is gone. `open` may follow. */
   unsubscribe(host: StoreHost): void;
-  /** A host's engine failed: whoever shares its instance is to start anew. */
+  /** Restarts all hosts that share the instance of a failed engine. */
   abandon(host: StoreHost, cause: unknown): void;
-  /** Lets go of everything. Never rejects. */
+  /** Releases everything. Never rejects. */
   close(host: StoreHost): Promise<void>;
 }
 
 /**
- * A script's reply: the server's time alone, or 0 in its place, as a number; or its strings, each as its
- * length, a colon and itself, all in one text, which is empty for what no server would reply. Of a batch that
- * waits it is always a text, and two strings come first: whether it is on the disk and how many replicas have
- * it, as numbers; or the code of an error and its message.
+ * A script's reply.
+ *
+ * It is a number if the script returned only the server's time, or 0. Otherwise it is one string with all
+ * returned strings, each as its length, a colon and itself. It is empty if no server could have sent it.
+ *
+ * The reply to a batch that waits is always a string and begins with two more: whether the writes are on disk
+ * and how many replicas have them, as numbers; or an error's code and message.
  */
 export type Reply = number | string;
 
-/** Texts as the engine takes them: each one's length, a colon and itself. */
+/** Joins strings in the form that the engine takes: each as its length, a colon and itself. */
 export function joined(texts: readonly string[]): string {
   return texts.reduce((all, text) => `${all}${text.length}:${text}`, "");
 }
 
-/** Characters; those of the protocol are much shorter. */
+/** The longest notification, in characters. Those of the protocol are much shorter. */
 const LONGEST_PUSH = 1_024;
 
-/** A host as its store sees it, or one server of a quorum's store. */
+/** A host as its store sees it, or as the store of one server of a quorum sees it. */
 export abstract class StoreHost {
-  /** The number of the server that its pushes come from. */
+  /** The number of the server that its notifications come from. */
   abstract readonly server: number;
-  /** A batch was executed, with this reply; nothing happens if it is too late. */
+  /** A batch was executed, with this reply. A reply that comes too late is ignored. */
   abstract replied(engine: Engine, batch: Batch, reply: Reply): void;
-  /** A batch was refused, or nobody knows whether it was executed. */
+  /** A batch was refused, or its outcome is unknown. */
   abstract replyFailed(engine: Engine, batch: Batch, error: LeaseholdError): void;
-  /** Feeds the engine one input, and does what it asks for. */
+  /** Feeds the engine one input, and does what its outputs ask for. */
   abstract step(input: (engine: Engine, at: number) => void): void;
-  /** Feeds it one input for each server of the store. */
+  /** Feeds the engine one input for each server of the store. */
   abstract stepEach(input: (engine: Engine, at: number, server: number) => void): void;
-  /** The engine is gone with its instance: everything begins anew. */
+  /** Starts again with a new engine, because the instance of the old one is gone. */
   abstract restart(cause: unknown): void;
 
   /** The link to the store is up, for the first time or again. */
@@ -96,22 +102,22 @@ export abstract class StoreHost {
     this.stepEach((engine, at, server) => engine.disconnected(at, server, code, message));
   }
 
-  /** From now on no push is missed, if `hears` is true; otherwise pushes may be missed. */
+  /** From now on no notification is missed if `hears` is true; otherwise some may be missed. */
   hears(hears: boolean): void {
     this.stepEach((engine, at, server) => engine.hears(at, server, hears));
   }
 
-  /** The store says from now on when others change what it is given to watch. */
+  /** From now on the store reports when other clients change the keys that it reads. */
   watching(): void {
     this.stepEach((engine, at, server) => engine.watching(at, server));
   }
 
-  /** Others may have changed this key; an empty one stands for all. */
+  /** Other clients may have changed this key. An empty key stands for all keys. */
   changed(key: string): void {
     this.step((engine, at) => engine.changed(at, key));
   }
 
-  /** The store pushed this text. */
+  /** The store sent this notification. */
   pushed(text: string): void {
     if (text.length <= LONGEST_PUSH) {
       this.step((engine, at) => engine.push(at, this.server, text));

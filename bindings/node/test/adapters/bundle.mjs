@@ -9,7 +9,7 @@ const ADAPTERS = `
   export { LeaseholdError } from "./src/common/errors.ts";
   export { Locker } from "./src/api/locker.ts";`;
 
-/** The engine explains what a server answers; the build, too, puts the modules in the place of these names. */
+/** The engine explains a server's answers. The build replaces these names by the modules, too. */
 const wasm = {
   name: "wasm",
   setup({ onResolve }) {
@@ -21,8 +21,8 @@ const wasm = {
 };
 
 /**
- * Bundles the adapters and returns the file; `versions` says what to import instead of a package,
- * such as { redis: "redis-v4" }.
+ * Bundles the adapters and returns the file. `versions` maps a package to the one to import instead, such as
+ * { redis: "redis-v4" }.
  */
 export function bundleFile(versions = {}) {
   const external = ["node:*", "ioredis", "redis", ...Object.values(versions)];

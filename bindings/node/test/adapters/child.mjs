@@ -1,5 +1,5 @@
-// A program of its own, for what a process does at its end: node child.mjs <bundle> <how> <url> <what…>
-// It writes one line for each thing that happens.
+// A separate program, for what happens when a process ends: node child.mjs <bundle> <how> <url> <what…> It
+// writes one line for each event.
 import { pathToFileURL } from "node:url";
 
 const [, , bundle, how, url, ...what] = process.argv;
@@ -28,7 +28,7 @@ const link = {
   up: () => console.log("up"),
   down: (error) => {
     console.log(`down ${error.message}`);
-    // What is held is let go of while the server is away.
+    // Releases what it holds while the server is down.
     if (flickers) {
       flickers = false;
       setTimeout(() => adapter.keepAlive(false), 500);
@@ -43,13 +43,13 @@ const hearing = {
 // A waiter keeps the process alive until it is subscribed.
 const waiting = setInterval(() => started && clearInterval(waiting), 20);
 const unwatch = adapter.watch(link);
-// Without a subscriber it is the connection for commands alone that keeps the process.
+// Without a subscriber only the connection for commands keeps the process alive.
 const deaf = what.includes("deaf");
 started = deaf;
 const stop = deaf ? () => {} : adapter.listen("child", hearing);
 adapter.keepAlive(what.includes("alive") || flickers);
 if (what.includes("close")) {
-  // After half a second, and with a server not before it is subscribed.
+  // It ends after half a second; with a server, not before it is subscribed.
   const lonely = what.includes("lonely");
   const closing = setInterval(async () => {
     if (started || lonely) {

@@ -1,4 +1,4 @@
-// Clients of clusters and of sentinels.
+// Clients of clusters and sentinels.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { after, before, describe } from "node:test";
@@ -11,7 +11,7 @@ import { adapters, hearingLog, linkLog, useAdapter } from "./kinds.mjs";
 
 const sha1 = (script) => createHash("sha1").update(script).digest("hex");
 
-/** Every kind of client of a cluster. */
+/** Every kind of cluster client. */
 const kinds = [
   ...["ioredis", "ioredis-v6"].flatMap((version) =>
     [{}, { enableAutoPipelining: true }].map((options) => [
@@ -53,7 +53,7 @@ describe("a cluster", { concurrency: 3 }, () => {
 
   for (const [name, make] of kinds) {
     test(`${name}: scripts go to the node of their keys, and messages come from every node`, async (t) => {
-      // Catches: a script that is sent where its hash lies and not its keys; a subscriber that hears
+      // Catches: a script that is sent to the node of its hash instead of its keys; a subscriber that hears
       // only what its own node publishes.
       const { adapter: made, client, end } = await make(cluster);
       const { adapter } = await useAdapter(t, made, end);
@@ -86,7 +86,7 @@ describe("a cluster", { concurrency: 3 }, () => {
         assert.ok(server, "an address of the cluster");
         assert.equal(await server.command("EXISTS", key), 1, `${key} is where the client says`);
       }
-      // A script whose answer was lost was run twice.
+      // A script whose reply was lost ran twice.
       const heard = () => new Set(hearing.messages).size;
       await waitFor(() => heard() === names.length, 10_000, () => `${names.length} messages, not ${heard()}`);
       assert.match(await adapter.info("server"), /^redis_version:7/m);
@@ -119,8 +119,8 @@ describe("a cluster whose slots move", () => {
   after(() => cluster.stop());
 
   for (const [index, [name, make]] of kinds.entries()) {
-    test(`${name}: a slot is of another server once a script was run there`, async (t) => {
-      // Catches: an answer that is taken for one of the server that was asked before a redirection.
+    test(`${name}: a slot belongs to another server once a script ran there`, async (t) => {
+      // Catches: a reply after a redirection that is attributed to the server that was asked first.
       const { adapter: made, end } = await make(cluster);
       const { adapter } = await useAdapter(t, made, end);
       const key = `moved ${index}`;
@@ -132,13 +132,13 @@ describe("a cluster whose slots move", () => {
       assert.ok(from, adapter.serverOf(slot));
       const [to, other] = cluster.servers.filter((server) => server !== from);
       const [source, id] = await Promise.all([from, to].map((server) => server.command("CLUSTER", "MYID")));
-      // Imported, it is the new one's by a newer epoch, and no gossip takes it back.
+      // An imported slot belongs to the new server by a newer epoch, and no gossip takes it back.
       await to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source);
       for (const server of [to, from, other]) {
         await server.command("CLUSTER", "SETSLOT", slot, "NODE", id);
       }
       await waitFor(runs, 20_000, "it is answered");
-      // Version 4 of node-redis goes on with its old map for a while.
+      // Version 4 of node-redis uses its old map for a while.
       await waitFor(async () => name !== "redis-v4" || ((await runs()) && servedBy(to)));
       assert.ok(servedBy(to), adapter.serverOf(slot));
     });
@@ -148,7 +148,7 @@ describe("a cluster whose slots move", () => {
 describe("a node of a cluster that is lost", () => {
   for (const version of ["ioredis", "redis"]) {
     test(`${version}: the subscriber goes to another one`, async (t) => {
-      // Catches: a subscriber that tries the same dead node for ever.
+      // Catches: a subscriber that retries the same dead node forever.
       const cluster = await startCluster({ config: ["cluster-require-full-coverage no", "cluster-node-timeout 2000"] });
       t.after(() => cluster.stop());
       const module = await import(version);
@@ -220,7 +220,7 @@ describe("a server that sentinels watch", { concurrency: 3 }, () => {
   ];
   for (const [name, make] of kinds) {
     test(`${name}: after a failover link and subscription are at the new primary`, { timeout: 180_000 }, async (t) => {
-      // Catches: a waiter that listens at a server where nothing is published any more.
+      // Catches: a waiter that listens on a server where nothing is published anymore.
       const watched = await startSentinel();
       t.after(() => watched.stop());
       const { adapter: made, end } = await make(watched);

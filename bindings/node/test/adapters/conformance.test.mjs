@@ -1,4 +1,4 @@
-// One suite for every client of one server. Each test says which bug it is there for.
+// One suite for every client of a single server. Each test names the bug that it catches.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { after, before, describe } from "node:test";
@@ -26,8 +26,8 @@ function conforms({ name, open, owned }) {
   const use = (t, url = server.url) => useKind(t, { open }, url);
 
   test("scripts by hash and by text, with keys and arguments of any text", async (t) => {
-    // Catches: keys taken for arguments, NOSCRIPT that cannot be recognised, text that is cut at a
-    // NUL, numbers that are rounded on their way.
+    // Catches: keys taken for arguments, an unrecognizable NOSCRIPT, text that is cut at a NUL, numbers that
+    // are rounded on the way.
     const { adapter } = await use(t);
     const script = `-- ${name}\nreturn { KEYS[1], KEYS[2], ARGV[1], ARGV[2], '9007199254740993', '007', '' }`;
     const keys = ["{a}\0\u{1F600}", "{a}b"];
@@ -42,9 +42,9 @@ function conforms({ name, open, owned }) {
     assert.deepEqual(await adapter.eval("return { tostring(#KEYS), tostring(#ARGV) }", [], []), ["0", "0"]);
   });
 
-  test("commands that are ready, of those that take them", async (t) => {
-    // Catches: a version of ioredis whose commands are made in another way, so that each batch goes the
-    // long way round; bytes that are taken for text.
+  test("clients that take ready commands send them", async (t) => {
+    // Catches: a version of ioredis that makes commands in another way, so that each batch takes the slow
+    // path; bytes that are taken for text.
     const { adapter } = await use(t);
     assert.equal(adapter.send !== undefined, name.includes("ioredis"), "ioredis, and nobody else");
     if (adapter.send === undefined) {
@@ -66,7 +66,7 @@ function conforms({ name, open, owned }) {
   });
 
   test("a server's refusal is a reply, in its own words", async (t) => {
-    // Catches: a refusal that is taken for a broken connection and repeated for ever.
+    // Catches: a refusal that is taken for a broken connection and retried forever.
     const { adapter } = await use(t);
     await server.command("SET", "plain", "text");
     const refused = await adapter
@@ -83,8 +83,8 @@ function conforms({ name, open, owned }) {
     assert.match(await adapter.info("replication"), /^role:master/m);
   });
 
-  test("what is published after `subscribed` is heard, and nothing after the end", async (t) => {
-    // Catches: `subscribed` before the server has it; a subscription that outlives its listener.
+  test("messages after `subscribed` are heard, and none after the end", async (t) => {
+    // Catches: `subscribed` before the server has confirmed; a subscription that outlives its listener.
     const { adapter } = await use(t);
     const hearing = hearingLog();
     const channel = `${name} heard`;
@@ -118,8 +118,8 @@ function conforms({ name, open, owned }) {
   });
 
   test("a subscriber whose connection is cut says so and is back, again and again", async (t) => {
-    // Catches: a subscription that is lost without a word, or not made again.
-    // On a server of its own: all subscribers there are cut.
+    // Catches: a subscription that is lost silently, or not made again. It has its own server, because it
+    // cuts all subscribers there.
     const lone = await startRedis();
     t.after(() => lone.stop());
     const { adapter } = await use(t, lone.url);
@@ -138,15 +138,15 @@ function conforms({ name, open, owned }) {
     await waitFor(() => hearing.messages.includes("again"));
   });
 
-  test("who may not listen is told so by the server, and does not hammer it", async (t) => {
-    // Catches: a user without channels who asks 20 times a second for ever.
+  test("a user that may not subscribe learns so, and does not hammer the server", async (t) => {
+    // Catches: a user without rights to channels that asks 20 times a second forever.
     const lone = await startRedis();
     t.after(() => lone.stop());
     await lone.command("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "resetchannels");
     const { adapter } = await use(t, lone.url.replace("//", "//deaf:pw@"));
     const hearing = hearingLog();
     adapter.listen("forbidden", hearing);
-    // The pauses are half a second, one, two, four, with a quarter of chance.
+    // The pauses are half a second, one, two and four, varied by a quarter.
     await waitFor(() => hearing.count("unsubscribed") >= 2);
     await pause(500);
     assert.ok(hearing.count("unsubscribed") <= 4, `${hearing.count("unsubscribed")} tries`);
@@ -157,7 +157,7 @@ function conforms({ name, open, owned }) {
   });
 
   test("a server that is killed and started again: link and subscription come back", async (t) => {
-    // Catches: `up` or `subscribed` told once only; a client that gives up.
+    // Catches: `up` or `subscribed` reported only once; a client that gives up.
     const lone = await startRedis();
     t.after(() => lone.stop());
     const { adapter, link } = await use(t, lone.url);
@@ -200,7 +200,7 @@ function conforms({ name, open, owned }) {
   });
 
   test("a command whose connection breaks fails as unavailable", async (t) => {
-    // Catches: a cut connection that is taken for a refusal, on which nobody would try again.
+    // Catches: a cut connection that is taken for a refusal, which nobody would retry.
     const proxy = await startProxy(server.port);
     t.after(() => proxy.close());
     const { adapter } = await use(t, proxy.url);
@@ -212,7 +212,7 @@ function conforms({ name, open, owned }) {
     await pause(100);
     await proxy.refuse();
     if (!owned) {
-      // What clients of programs do with it is theirs: some send it again.
+      // A program's own client may do as it likes: some clients send the command again.
       proxy.heal();
       await proxy.accept();
     }
@@ -223,7 +223,7 @@ function conforms({ name, open, owned }) {
   });
 
   test("after `close` nothing of ours is left at the server", async (t) => {
-    // Catches: a connection that is forgotten, or that is closed while it connects and opens then.
+    // Catches: a connection that is forgotten, or that opens although it was closed while connecting.
     const lone = await startRedis();
     t.after(() => lone.stop());
     const connections = async () => (await lone.clients()).length;
@@ -238,7 +238,7 @@ function conforms({ name, open, owned }) {
     await waitFor(() => hearing.state === "subscribed");
     for (let i = 0; i < 10; i++) {
       adapter.listen(`b${i}`, hearingLog())();
-      // So that the first turn comes before the socket has connected.
+      // A round trip first, so that the first turn comes before the socket has connected.
       await connections();
       const stop = adapter.listen(`c${i}`, hearingLog());
       for (let turns = 0; turns < i; turns++) {
@@ -254,7 +254,7 @@ function conforms({ name, open, owned }) {
     await pause(300);
     assert.ok((await connections()) <= alone);
     if (client) {
-      // The program's own client is as it was.
+      // The program's own client is unchanged.
       assert.deepEqual(await adapter.eval("return {'ok'}", [], []), ["ok"]);
     }
   });

@@ -1,4 +1,4 @@
-// Connecting by URL, and all that can be wrong with one.
+// Connecting by URL, and everything that can be wrong with a URL.
 import assert from "node:assert/strict";
 import net from "node:net";
 import { after, before, describe } from "node:test";
@@ -51,7 +51,7 @@ for (const { name, open: openUrl } of opened) {
       }
     });
 
-    test("who is not let in is told so, and nothing is left behind", async () => {
+    test("a refused user learns so, and no connection is left behind", async () => {
       const at = `127.0.0.1:${server.port}`;
       await fails(`redis://:s3cret@${at}`, "auth", /WRONGPASS.*check the user and password in the URL$/);
       await fails(`redis://nobody:s3cret@${at}/1`, "auth", /WRONGPASS/);
@@ -69,7 +69,7 @@ for (const { name, open: openUrl } of opened) {
       const took = await fails(`redis://u:s3cret@127.0.0.1:${port}`, "unavailable", /127\.0\.0\.1:\d+: .*ECONNREFUSED/);
       assert.ok(took < 3_000, `after ${took} ms`);
       await fails("unix:///tmp/no/such/socket", "unavailable", /unix:\/\/\/tmp\/no\/such\/socket: .*ENOENT/);
-      // Too long for a name: nobody else's servers are asked for it.
+      // Too long for a name, so no DNS server is asked for it.
       const host = `${"x".repeat(64)}.no-such-host.invalid`;
       await fails(`redis://${host}:${port}`, "unavailable", /no-such-host\.invalid/);
       let tries = 0;

@@ -1,4 +1,4 @@
-// Connections that only seem to be there. All kinds at once, for there is mostly waiting.
+// Half-open connections. All kinds run at once, because they mostly wait.
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { startProxy } from "../support/proxy.mjs";
@@ -16,14 +16,14 @@ describe("a subscriber", { concurrency: all.length }, () => {
 
   for (const kind of all) {
     test(`${kind.name}: is replaced if it is half-open, and kept if it answers`, { timeout: 180_000 }, async (t) => {
-      // Catches: a waiter that hears nothing for as long as TCP takes to notice, a quarter of an hour;
-      // and a question that is not understood on a connection that is subscribed.
+      // Catches: a waiter that hears nothing until TCP notices, a quarter of an hour later; and a check that
+      // is not understood on a subscribed connection.
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
       const { adapter } = await useKind(t, kind, proxy.url);
       let hearing;
       let stop;
-      // One that does not answer for 2 s, since the machine stands still, is replaced as well.
+      // A connection that does not answer for 2 s because the machine stalls is replaced as well.
       await steady(t, async () => {
         stop?.();
         hearing = hearingLog();

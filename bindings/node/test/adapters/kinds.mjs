@@ -1,12 +1,12 @@
 import { waitFor } from "../support/wait.mjs";
 import { bundle } from "./bundle.mjs";
 
-/** What is under test, in the versions that are the package's own dependencies. */
+/** The clients under test, in the versions of the package's own dependencies. */
 export const adapters = await bundle();
 
 /**
- * Every kind of client of one server. `make(url)` makes a client that is not connected yet, as a
- * program would, and `end(client)` ends it.
+ * Every kind of client of a single server. `make(url)` makes a client that is not connected yet, as a program
+ * would, and `end(client)` ends it.
  */
 export const given = [
   ioredis("ioredis 5", "ioredis"),
@@ -18,7 +18,7 @@ export const given = [
   pool("node-redis 6 (pool)", "redis-v6"),
 ];
 
-/** What is made of a URL, by each client. */
+/** The clients that this package makes from a URL. */
 export const opened = await Promise.all(
   [
     ["ioredis", "ioredis", "ioredis 5"],
@@ -38,7 +38,7 @@ export const opened = await Promise.all(
   }),
 );
 
-/** All of them: `open(url)` resolves to an adapter and what ends the client under it. */
+/** All kinds: `open(url)` resolves to an adapter and a function that ends its client. */
 export const all = [
   ...given.map(({ name, make, end }) => ({
     name,
@@ -59,7 +59,9 @@ export const all = [
   })),
 ];
 
-/** Opens a client until the server has answered: a busy machine may need longer than the client gives it. */
+/**
+ * Opens a client until the server has answered: a busy machine may need longer than the client's time limit.
+ */
 export async function answered(open) {
   for (let tries = 5; ; tries -= 1) {
     try {
@@ -113,13 +115,13 @@ function pool(name, version) {
   };
 }
 
-/** An adapter whose link is up, and that is closed with the test. */
+/** Resolves to an adapter whose link is up. It is closed with the test. */
 export async function useKind(t, kind, url) {
   const { adapter, client, end } = await kind.open(url);
   return { client, ...(await useAdapter(t, adapter, end)) };
 }
 
-/** The same of one that is there; `end` is what comes after it is closed. */
+/** Uses an existing adapter, which is closed with the test; `end` runs after that. */
 export async function useAdapter(t, adapter, end) {
   adapter.keepAlive(true);
   const link = linkLog();
@@ -133,7 +135,7 @@ export async function useAdapter(t, adapter, end) {
   return { adapter, link };
 }
 
-/** Notes what it is told of the link. */
+/** Records what a link is told. */
 export function linkLog() {
   const log = [];
   return {
@@ -141,14 +143,14 @@ export function linkLog() {
     get state() {
       return log.at(-1)?.[0];
     },
-    /** How often it was told. */
+    /** Returns how often this was recorded. */
     count: (what) => log.filter(([told]) => told === what).length,
     up: () => log.push(["up"]),
     down: (error) => log.push(["down", error]),
   };
 }
 
-/** Notes what it hears. */
+/** Records what a channel's listener is told. */
 export function hearingLog() {
   const log = [];
   return {

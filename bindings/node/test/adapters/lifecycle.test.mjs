@@ -1,4 +1,4 @@
-// What an adapter does to the client, the process and the event loop around it.
+// The effects of an adapter on its client, the process and the event loop.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
@@ -21,7 +21,7 @@ after(() => server.stop());
 for (const { name, make, end } of given) {
   describe(name, () => {
     test("a client that is not connected is started, and its program may do so first", async (t) => {
-      // Catches: a lazy client that never connects; `already connecting` for the program's own call.
+      // Catches: a lazy client that never connects; an `already connecting` error for the program's own call.
       for (const connects of [false, true]) {
         const client = await make(server.url);
         t.after(() => end(client));
@@ -36,7 +36,7 @@ for (const { name, make, end } of given) {
       }
     });
 
-    test("a client that is up already is told so at once", async (t) => {
+    test("the link of a client that is up already is up at once", async (t) => {
       const client = await make(server.url);
       t.after(() => end(client));
       await client.connect();
@@ -48,7 +48,7 @@ for (const { name, make, end } of given) {
     });
 
     test("no listener of ours stays at the program's client", async (t) => {
-      // Catches: a leak for each locker that was made of a client.
+      // Catches: a leak for each locker that was made from a client.
       const client = await make(server.url);
       t.after(() => end(client));
       await client.connect();
@@ -67,8 +67,8 @@ for (const { name, make, end } of given) {
       assert.deepEqual(counts(), bare);
     });
 
-    test("a wrong password is told as the server's refusal", async (t) => {
-      // Catches: waiting for ever without a word.
+    test("a wrong password is reported as the server's refusal", async (t) => {
+      // Catches: waiting forever in silence.
       const guarded = await startRedis({ password: "right" });
       t.after(() => guarded.stop());
       const client = await make(guarded.url.replace("right", "s3cret"));
@@ -85,7 +85,7 @@ for (const { name, make, end } of given) {
       }
     });
 
-    test("a client that its program closes is down, and is left so", async (t) => {
+    test("a client that its program closes is down, and stays closed", async (t) => {
       const client = await make(server.url);
       await client.connect();
       const link = linkLog();
@@ -104,7 +104,7 @@ for (const { name, make, end } of given) {
 }
 
 test("ioredis: a keyPrefix is refused, of a client and of a cluster's connections", async () => {
-  // Catches: locks of two processes that do not exclude one another.
+  // Catches: locks of two processes that do not exclude each other.
   const { Redis, Cluster } = await import("ioredis");
   const lazy = { lazyConnect: true };
   const clients = [
@@ -157,7 +157,7 @@ describe("a process", { concurrency: 4 }, () => {
 
     if (typeof how !== "string") {
       test(`${title}: with nothing held ends by itself, also if the server is gone`, async () => {
-        // Catches: a socket or timer of ours that keeps a script from ending.
+        // Catches: a socket or timer of this package that keeps a script from ending.
         const child = await run(server.url);
         assert.equal(await child.end(), 0, child.output());
         assert.match(child.output(), /^up\nsubscribed\nexit 0\n$/);
@@ -171,7 +171,7 @@ describe("a process", { concurrency: 4 }, () => {
       });
 
       test(`${title}: with something held stays, also while the server is gone`, async () => {
-        // Catches: a waiter whose process ends under it. The negative control of the test above.
+        // Catches: a waiter whose process ends too early. The negative control of the test above.
         for (const what of [[], ["deaf"]]) {
           const lone = await startRedis();
           const child = await run(lone.url, "alive", ...what);
@@ -191,7 +191,7 @@ describe("a process", { concurrency: 4 }, () => {
     test(`${title}: ends after close`, async () => {
       const child = await run(server.url, "alive", "close");
       if (typeof how === "string") {
-        // The program's own client is open, and keeps it.
+        // The program's own client is open, and keeps the process alive.
         await child.says("closed");
         await pause(300);
         assert.equal(child.exitCode, null, child.output());
@@ -217,7 +217,7 @@ describe("a process", { concurrency: 4 }, () => {
 describe("a connection that we made", () => {
   for (const { name, open } of opened) {
     test(`${name}: is replaced if it is suspected and half-open, and kept if it answers`, async (t) => {
-      // Catches: a lock that is lost because its connection is dead, and a healthy one that is cut.
+      // Catches: a lock that is lost because its connection is dead, and a healthy connection that is cut.
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
       const adapter = await open(proxy.url);
@@ -225,7 +225,7 @@ describe("a connection that we made", () => {
       adapter.keepAlive(true);
       const link = linkLog();
       t.after(adapter.watch(link));
-      // One that does not answer for 1 s, since the machine stands still, is replaced as well.
+      // A connection that does not answer for 1 s because the machine stalls is replaced as well.
       await steady(t, async () => {
         await waitFor(() => link.state === "up");
         link.log.splice(0, link.log.length - 1);
@@ -259,8 +259,8 @@ describe("a connection that we made", () => {
       await waitFor(() => proxy.connections === 1);
     });
 
-    test(`${name}: that is closed while it reconnects stays closed`, async (t) => {
-      // Catches: a socket that is not there yet when it is to be closed.
+    test(`${name}: stays closed if it is closed while it reconnects`, async (t) => {
+      // Catches: a socket that does not exist yet when it is to be closed.
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
       for (let turns = 0; turns < 5; turns++) {
@@ -282,7 +282,7 @@ describe("a connection that we made", () => {
       }
     });
 
-    test(`${name}: that is suspected while it is closed stays closed`, async (t) => {
+    test(`${name}: stays closed if it is suspected while it is being closed`, async (t) => {
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
       const adapter = await open(proxy.url);
@@ -295,7 +295,7 @@ describe("a connection that we made", () => {
   }
 });
 
-/** Starts child.mjs, whose output and end can be waited for. */
+/** Starts child.mjs. Its output and its end can be awaited. */
 function start(file, how, url, what) {
   const child = spawn(process.execPath, [join(here, "child.mjs"), file, how, url, ...what]);
   let output = "";
@@ -306,7 +306,7 @@ function start(file, how, url, what) {
   }
   const forget = atExit(() => child.kill("SIGKILL"));
   const closed = new Promise((resolve) => child.once("close", resolve)).finally(forget);
-  // A test that failed before it ended it does not wait for it.
+  // A test that failed before it ended the child does not wait for it.
   for (const handle of [child, child.stdin, child.stdout, child.stderr]) {
     handle.unref();
   }

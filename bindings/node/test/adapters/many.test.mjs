@@ -1,4 +1,4 @@
-// Many lockers on one client of the program's: what each of them costs the client is shared.
+// Many lockers on one client of the program: they share what each of them would cost the client.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { startRedis } from "../support/redis.mjs";
@@ -44,13 +44,14 @@ for (const { name, make, end } of given) {
     await leases[0].renew();
     await first.shutdown();
     assert.deepEqual(listenersOf(client), bare);
-    // Node tells of a warning in a later turn.
+    // Node reports a warning in a later turn.
     await pause(10);
     assert.deepEqual(warnings, []);
   });
 
   test(`${name}: each of many is told of the connection, and one that left is not`, async (t) => {
-    // Catches: listeners that are shared and tell the first locker alone, or go with the first that leaves.
+    // Catches: shared listeners that tell only the first locker, or that go with the first locker that
+    // leaves.
     const own = await startRedis();
     t.after(() => own.stop());
     const client = await make(own.url);
@@ -71,7 +72,7 @@ for (const { name, make, end } of given) {
     unwatch[0]();
     const before = { ...told[0] };
     await own.kill();
-    // A pool does not look by itself. The answer comes when there is a server again, or not at all.
+    // A pool does not check by itself. The answer comes when there is a server again, or never.
     const none = name.startsWith("ioredis") ? 0 : { keys: [], arguments: [] };
     client.eval("return 1", none).catch(() => {});
     await waitFor(() => told.slice(1).every(({ down }) => down > 0), 10_000, "all hear of its end");

@@ -1,4 +1,4 @@
-// Which adapter a client gets, the ones without a connection of their own, and what failures mean.
+// The choice of an adapter, the adapters without a connection, and the meaning of failures.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import http from "node:http";
@@ -23,7 +23,7 @@ before(async () => {
 after(() => server.stop());
 
 test("each client is recognised by what it can do", async () => {
-  // Catches: a check of a class, of which a program may have another copy.
+  // Catches: a check by class, of which a program may have another copy.
   const { Redis, Cluster } = await import("ioredis");
   const { createClient, createCluster, createClientPool, createSentinel } = await import("redis");
   const upstash = await import("@upstash/redis");
@@ -53,7 +53,7 @@ test("each client is recognised by what it can do", async () => {
   assert.deepEqual(adapt(new upstash.Redis(http)).secrets, ["s3cret"]);
 });
 
-test("what is none of them is a config error that says what is expected", () => {
+test("anything else is a config error that says what is expected", () => {
   const { Redis: _, ...nothings } = { a: undefined, b: null, c: 1, d: "redis://u:s3cret@h", e: true, f: Symbol("x") };
   const others = [{}, [], new Map(), class A {}, () => {}, Promise.resolve({ eval() {} }), { eval: 1 }];
   for (const client of [...Object.values(nothings), ...others]) {
@@ -70,8 +70,8 @@ test("what is none of them is a config error that says what is expected", () => 
   }
   assert.throws(() => adapt(Promise.resolve()), /a promise \(await it first\)/);
   assert.throws(() => adapt("redis://localhost"), /Locker\.connect/);
-  assert.throws(() => adapt({ eval() {}, subscribe: 1 }), { code: "config", message: /subscribe is not a function/ });
-  assert.throws(() => adapt({ eval() {}, evalsha: {} }), { code: "config", message: /evalsha is not a function/ });
+  assert.throws(() => adapt({ eval() {}, subscribe: 1 }), { code: "config", message: /`subscribe` must be a function; got 1/ });
+  assert.throws(() => adapt({ eval() {}, evalsha: {} }), { code: "config", message: /`evalsha` must be a function; got an object/ });
 });
 
 describe("@upstash/redis", () => {
@@ -145,7 +145,7 @@ describe("an object with eval", () => {
   });
 
   test("subscribe is confirmed by its return, tried again if it fails, and ended once", async () => {
-    // Catches: a subscription that nobody ends, and one that is told of too early.
+    // Catches: a subscription that is never ended, and one that is reported too early.
     let tries = 0;
     let ended = 0;
     let confirm;
@@ -178,7 +178,7 @@ describe("an object with eval", () => {
     await waitFor(() => confirm);
     assert.equal(hearing.count("unsubscribed"), 3);
     assert.equal(hearing.count("subscribed"), 0);
-    assert.match(String(hearing.log[2][1]), /did not return a function/);
+    assert.match(String(hearing.log[2][1]), /must return a function/);
     confirm();
     await waitFor(() => hearing.state === "subscribed");
     assert.deepEqual(hearing.messages, ["on c"]);
@@ -190,7 +190,7 @@ describe("an object with eval", () => {
 });
 
 test("failures are told apart by words and properties, also if classes were renamed", async () => {
-  // Catches: a refusal that is tried again for ever, and a broken connection that ends a lock.
+  // Catches: a refusal that is retried forever, and a broken connection that ends a lock.
   const system = Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "ECONNREFUSED" });
   const aggregate = Object.assign(new AggregateError([system], ""), { code: "ECONNREFUSED" });
   const named = (name, message) => Object.assign(new Error(message), { name });
@@ -244,7 +244,7 @@ test("the types of the real clients are accepted, and others are not", { timeout
   assert.equal(said, "");
 });
 
-/** Upstash's REST protocol before a redis-server. */
+/** Upstash's REST protocol in front of a redis-server. */
 async function startRest(redis, token) {
   const rest = { page: false };
   const encode = (value, base64) =>

@@ -1,4 +1,4 @@
-// A user of the server that has the rights which the README asks for, and no others: not even PING.
+// A server user with only the rights that the book asks for, without even PING.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe } from "node:test";
@@ -13,12 +13,12 @@ const LOCKS =
   "+zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zscore";
 const PUSHES = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
 const RIGHTS = `${LOCKS} ${PUSHES}`.split(" ");
-const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+const PAGE = new URL("../../../../docs/book/src/acl.md", import.meta.url);
 const PASSWORD = "pw";
 
 let users = 0;
 
-/** A user of its own for each attempt, by whom its connections are told from those of others. */
+/** Makes a separate user for each attempt, which identifies its connections. */
 async function newUser(server) {
   const name = `readme-${(users += 1)}`;
   await server.command("ACL", "SETUSER", name, "on", `>${PASSWORD}`, ...RIGHTS);
@@ -28,7 +28,7 @@ async function newUser(server) {
     url: server.url.replace("://", `://${name}:${PASSWORD}@`),
     connections: async () => (await own()).map(({ id }) => id).sort(),
     subscribers: async () => (await own()).filter(({ sub }) => sub === "1").length,
-    /** How often it was refused a PING. */
+    /** Returns how often the user was refused a PING. */
     async pings() {
       const entries = (await server.command("ACL", "LOG", 1_000)).map(fieldsOf);
       const refused = entries.filter(({ username, object }) => username === name && object === "ping");
@@ -39,7 +39,7 @@ async function newUser(server) {
 
 const fieldsOf = (list) => Object.fromEntries(list.flatMap((_, at) => (at % 2 ? [] : [list.slice(at, at + 2)])));
 
-/** Lockers of every client, of the program's and of those that `Locker.connect` makes. */
+/** Lockers on every client: the program's own, and those that `Locker.connect` makes. */
 const lockers = [
   ...given.map(({ name, make, end }) => ({
     name: `Locker.from with ${name}`,
@@ -72,8 +72,8 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
 
   for (const { name, start } of lockers) {
     test(`${name}: locks, hears what is pushed, and keeps its connections`, { timeout: 300_000 }, async (t) => {
-      // Catches: a PING that is refused and taken for no answer, so that a locker cannot be made, or
-      // its connection for pushes is replaced at each check.
+      // Catches: a refused PING that is taken for silence, so that a locker cannot be made, or its connection
+      // for pushes is replaced at each check.
       await steady(t, async () => {
         const user = await newUser(server);
         const { locker, end } = await start(user.url);
@@ -89,7 +89,7 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
         const lost = new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
         await admin.forceRelease(name);
         await within(lost, 30_000, "the loss");
-        // Without a push the next renewal would tell, 20 s after the last.
+        // Without a push, the next renewal would report it, 20 s after the last.
         assert.ok(awake() - begin < 5_000, `told after ${awake() - begin} ms`);
 
         await waitFor(async () => (await user.pings()) >= pings + 2, 60_000, "two checks, and both refused");
@@ -101,8 +101,8 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
   }
 
   for (const kind of opened) {
-    test(`${kind.name}: a database that the user may not choose is told of`, async () => {
-      // Catches: locks in another database than that of the URL, since only PING may be refused.
+    test(`${kind.name}: a database that the user may not select is reported`, async () => {
+      // Catches: locks in another database than the URL's, because only PING may be refused.
       const user = await newUser(server);
       await assert.rejects(answered(() => kind.open(`${user.url}/3`)), { code: "auth", message: /NOPERM .*select/ });
       await waitFor(async () => (await user.connections()).length === 0, 10_000, "no connection is left");
@@ -122,7 +122,7 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
         assert.deepEqual(await user.connections(), ids);
         assert.deepEqual(link.log, [["up"]]);
         assert.deepEqual(await adapter.eval("return { '1' }", [], []), ["1"]);
-        // The negative control: a server that was demoted is left.
+        // The negative control: the connection of a demoted server is replaced.
         adapter.suspect(true);
         await waitFor(async () => !(await user.connections()).includes(ids[0]), 10_000, "another connection");
       });
@@ -133,7 +133,7 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
 const opens = (adapter) => ({ adapter, end: () => adapter.close() });
 
 test("advice on rights names the patterns of the namespace", async (t) => {
-  // Catches: a pattern of other keys than those of the namespace, and a right for which a waiter is refused.
+  // Catches: a pattern that does not match the namespace's keys, and a missing right that stops a waiter.
   const server = await startRedis();
   t.after(() => server.stop());
   for (const [at, namespace] of ["shop:eu", "a%b", "x}y", "st*r", "br[a]ck", "back\\slash"].entries()) {
@@ -141,7 +141,7 @@ test("advice on rights names the patterns of the namespace", async (t) => {
     const grant = (...rights) => server.command("ACL", "SETUSER", name, "on", `>${PASSWORD}`, ...rights);
     await grant();
     const url = server.url.replace("://", `://${name}:${PASSWORD}@`);
-    // The whole script is refused, or commands in it.
+    // The server refuses the whole script, or commands in it.
     const advised = async () => {
       const failed = await adapters.Locker.connect(url, { namespace }).then(
         async (locker) => locker.lock("x").tryAcquire().finally(() => locker.shutdown()),
@@ -166,16 +166,17 @@ test("advice on rights names the patterns of the namespace", async (t) => {
   }
 });
 
-test("the README names these rights", () => {
+test("the book names these rights", () => {
   // Catches: advice that was changed, and is not tested.
-  const text = README.replaceAll("NAMESPACE", "leasehold").replaceAll(/\s+/g, " ");
+  const page = readFileSync(PAGE, "utf8").replaceAll("\\|", "|");
+  const text = page.replaceAll("NAMESPACE", "leasehold").replaceAll(/\s+/g, " ");
   for (const rights of [LOCKS, PUSHES, "+client|id +client|tracking +client|caching", "+cluster|slots +cluster|info"]) {
     assert.ok(text.includes(rights), rights);
   }
 });
 
 test("a cluster's client needs more rights, and says which", async (t) => {
-  // Catches: a limit that passes without a word of what the client asked for in vain.
+  // Catches: a time limit that passes without a word about the refused commands.
   const cluster = await startCluster();
   t.after(() => cluster.stop());
   const grant = (...rights) =>

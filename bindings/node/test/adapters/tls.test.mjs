@@ -1,4 +1,4 @@
-// rediss://, and what is wrong with it.
+// rediss:// URLs, and what can go wrong with them.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -19,7 +19,7 @@ function authority(name) {
   openssl("req", "-x509", ...ecdsa, "-keyout", `${name}.key`, "-out", `${name}.pem`, "-subj", `/CN=${name}`);
 }
 
-/** A certificate and its key, in NAME.pem and NAME.key. */
+/** Makes a certificate and its key, in NAME.pem and NAME.key. */
 function sign(name, ca, { of = "IP:127.0.0.1,DNS:localhost", usage = "serverAuth", days = "7" } = {}) {
   writeFileSync(file(`${name}.ext`), `subjectAltName=${of}\nextendedKeyUsage=${usage}\n`);
   openssl("req", ...ecdsa, "-keyout", `${name}.key`, "-out", `${name}.csr`, "-subj", `/CN=${name}`);
@@ -28,7 +28,7 @@ function sign(name, ca, { of = "IP:127.0.0.1,DNS:localhost", usage = "serverAuth
 }
 
 const servers = [];
-/** A server with that certificate; its `tls` is the port. */
+/** Starts a server with that certificate. Its `tls` is the port. */
 async function start(name, asks = "no") {
   const tls = await freePort();
   const config = [
@@ -91,27 +91,27 @@ for (const { name, open } of opened) {
       await opens(url(asking, pair("client")));
     });
 
-    test("who does not trust whom is said", async () => {
-      // Catches errors of OpenSSL that say nothing to who has to mend it, and the code of a server that is away.
+    test("the error says which side does not trust the other", async () => {
+      // Catches OpenSSL errors that do not help their reader, and the code of an unreachable server.
       await fails(url(other), "tls", /is of another name .*127\.0\.0\.1.*; connect by a name that is in it/);
       await fails(url(good, "&serverName=10.0.0.7"), "tls", /is of another name .*10\.0\.0\.7/);
       await fails(url(expired), "tls", /has expired; renew it/);
       await fails(url(good, "", "stranger"), "tls", /signed by a CA that is not trusted; give that CA's file as ca/);
       await fails(`rediss://127.0.0.1:${good.tls}`, "tls", /signed by a CA that is not trusted/);
       if (name.endsWith("node-redis 5")) {
-        // Its sockets may fail twice, and nothing hears the second error: that would end the process.
+        // Its sockets may fail twice, and nothing listens for the second error, which would end the process.
         return;
       }
       await fails(url(asking), "tls", /wants a client certificate; give cert and key/);
       await fails(url(asking, pair("strange")), "tls", /the server refused the client certificate/);
     });
 
-    test("TLS to a plain port and the reverse are said to be so", async () => {
+    test("TLS to a plain port, and the reverse, are reported as such", async () => {
       await fails(`redis://127.0.0.1:${good.tls}`, "config", /speaks TLS, .*connect to rediss:/);
       await fails(url({ tls: good.port }), "config", /does not speak TLS, .*connect to redis:/);
     });
 
-    test("files are checked before anybody is asked", async () => {
+    test("files are checked before anything is sent", async () => {
       writeFileSync(file("none.pem"), "no certificate");
       writeFileSync(file("broken.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
       const nobody = { tls: 1 };

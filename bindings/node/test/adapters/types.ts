@@ -1,4 +1,4 @@
-// Compiled and not run: what the real clients are must fit what a locker takes, with strict settings.
+// Compiled and not run: the real clients must have the types that a locker takes, under strict settings.
 import { Redis as Upstash } from "@upstash/redis";
 import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster6, Redis as Redis6 } from "ioredis-v6";

@@ -1,4 +1,4 @@
-// The grammar of stores' URLs, by the table that Rust has, too.
+// The grammar of store URLs, by the table that Rust uses, too.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "../support/test.mjs";
@@ -17,7 +17,7 @@ function read(url) {
   return { ...parts, url, database, nodes: at, name: path ?? service };
 }
 
-/** What a vector says, with what it leaves out; and what a URL says, without what is not there. */
+/** Fills in what a vector leaves out, and drops what a URL does not have. */
 const whole = (valid) => (valid.kind === "memory" ? valid : { tls: false, database: 0, nodes: [], ...valid });
 const parts = (read) => Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined));
 
@@ -28,7 +28,7 @@ test("the parts of a URL are taken as in Rust", () => {
   }
 });
 
-test("what is wrong with a URL is said as in Rust, and leaks nothing", () => {
+test("errors about a URL are the same as in Rust, and leak nothing", () => {
   for (const { url, says } of vectors.invalid) {
     assert.throws(() => read(url), (error) => {
       assert.equal(error.code, "config", `${url}: ${error.stack}`);

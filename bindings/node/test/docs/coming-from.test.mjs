@@ -13,7 +13,7 @@ import { atExit, pause } from "../support/wait.mjs";
 
 const CLIENT = "../../../../core/src/client";
 const page = await readFile(new URL("../../../../docs/book/src/coming-from.md", import.meta.url), "utf8");
-/** What stands above each program, and the program. */
+/** The title of each program, and the program. */
 const blocks = [...page.matchAll(/^```js\n([^]*?)^```$/gm)].map(({ 1: code, index }) => {
   const [title] = page.slice(0, index).match(/^(?:## .+|From .+:)$/gm).slice(-1);
   return [title.replace(/^## |:$/g, ""), code];
@@ -24,14 +24,14 @@ let server;
 let folder;
 before(async () => {
   server = await startRedis();
-  // There, so that what is imported is found.
+  // In this folder, so that imports are found.
   mkdirSync(cache, { recursive: true });
   folder = mkdtempSync(join(cache, "docs-"));
   atExit(() => rmSync(folder, { recursive: true, force: true }));
 });
 after(() => server.stop());
 
-/** Writes a program of the page, on the server of the tests. */
+/** Writes a program of the page, changed to use the tests' server. */
 async function put(name, code) {
   const file = join(folder, `${name}.mjs`);
   const dist = new URL("../../dist/index.js", import.meta.url);
@@ -44,7 +44,7 @@ test("the page has a program for each of the packages that are in JavaScript", (
 });
 
 test("the calls of ours in its tables are there", async () => {
-  // Catches: a table that names what was renamed, or is of the other language.
+  // Catches: a table with a renamed call, or one of the other language.
   const rows = [...page.matchAll(/^\|(.+)\|$/gm)].map(([, row]) => row.split(" | ")).filter(([first]) => !first.startsWith("-"));
   const calls = (cell = "") => [...cell.matchAll(/\b(locker|lock|lease)\.(\w+)/g)].map(([, on, name]) => [on, name]);
 
@@ -71,7 +71,7 @@ for (const [at, [title, code]] of blocks.entries()) {
   });
 }
 
-/** What a process of the old kind does: it has the old lock alone. */
+/** The work of an old process, which uses only the old lock. */
 const OLD = {
   "From redlock": `const old = (name, work) => redlock.using([name], 5_000, work);`,
   "From redis-semaphore": `const old = async (name, work) => {
@@ -81,7 +81,7 @@ const OLD = {
   };`,
 };
 
-/** Adds to a counter in two steps that only a lock makes one, in one of the phases. */
+/** Adds to a counter in two steps, which only a lock makes atomic, in one of the phases. */
 const VISITOR = (phase, turns) => `
 const take = [old, underBoth, (name, work) => locker.lock(name).using(work)][${phase}];
 for (let turn = 0; turn < ${turns}; turn++) {
@@ -96,11 +96,11 @@ client.disconnect();
 `;
 
 for (const [title, code] of blocks.filter(([title]) => title in OLD)) {
-  /** Processes of two phases at a time count together; returns what is missing at the end. */
+  /** Runs processes of two phases at once, and returns how many increments are missing at the end. */
   async function missing(...phases) {
     const TURNS = 40;
     await server.command("SET", "count", 0);
-    // Those that poll are not in line: in a crowd they need more tries than by default.
+    // Clients that poll do not queue: under contention they need more tries than the default.
     const patient = "new Redlock([client], { retryCount: -1, retryDelay: 5, retryJitter: 2 })";
     const set = code.slice(0, code.indexOf("await underBoth(")).replace("new Redlock([client])", patient);
     const files = phases.map((phase, at) => put(`visitor-${at}`, set + OLD[title] + VISITOR(phase, TURNS)));
@@ -115,7 +115,7 @@ for (const [title, code] of blocks.filter(([title]) => title in OLD)) {
   });
 
   test(`${title}: phases 0 and 2 do not, as the page says`, async () => {
-    // Control: that the count would show it.
+    // The control: the count would show a violation.
     for (let tries = 0; (await missing(0, 2)) === 0; tries++) {
       assert.ok(tries < 10, "they never met");
       await pause(10);

@@ -1,5 +1,5 @@
-// The example programs of examples/node, as a reader would run them. That they are short, and the same as in Rust, is
-// checked in tests/programs.
+// The example programs of examples/node, run as a reader would. tests/programs checks that they are short and
+// match the Rust ones.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -11,10 +11,10 @@ import { test } from "../support/test.mjs";
 import { waitFor } from "../support/wait.mjs";
 
 const FOLDER = fileURLToPath(new URL("../../../../examples/node", import.meta.url));
-/** What any of them takes, and more. */
+/** More than any of them takes. */
 const LIMIT = 30_000;
 
-/** Starts an example on the store of this URL; without one on that in memory, if it has that. */
+/** Starts an example on the store of this URL; without one, on its in-memory store if it has one. */
 function start(file, url, { node = process.execPath, args = [], ...env } = {}) {
   const { LEASEHOLD_URL: _, ...others } = process.env;
   return startProgram(node, [file, ...args], {
@@ -23,14 +23,14 @@ function start(file, url, { node = process.execPath, args = [], ...env } = {}) {
   });
 }
 
-/** What it prints until its end, which is a good one. */
+/** Runs an example, which must succeed, and returns its output. */
 async function run(...args) {
   const program = start(...args);
   assert.equal(await program.end(LIMIT), 0, program.output());
   return program.output();
 }
 
-/** A server, and somebody who looks at its locks. */
+/** Starts a server and a locker that inspects its locks. */
 async function open(t) {
   const server = await startRedis();
   const operator = await Locker.connect(server.url);
@@ -50,7 +50,7 @@ test("lock: one holds it, and Ctrl-C hands it over", async (t) => {
   first.kill("SIGINT");
   assert.equal(await first.end(LIMIT), 1);
   assert.match(first.output(), /was lost: the locker was shut down/);
-  // Far sooner than the lease would have ended, which lives for 10 s.
+  // Long before the lease of 10 s would have expired.
   await waitFor(async () => (await operator.inspect("orders/42")).holder?.token > one, LIMIT / 6);
   assert.ok((await tokenOf(second, "held with token ")) > one);
   assert.equal(await second.end(LIMIT), 0);
@@ -96,7 +96,7 @@ test("cancellation: nothing is left behind", async (t) => {
 });
 
 test("fenced_sql: the late write is refused", async (t) => {
-  // SQLite is in newer versions of Node alone.
+  // Only newer versions of Node have SQLite.
   const path = fileURLToPath(new URL("../package/node_modules/node/bin/node", import.meta.url));
   const node = process.env.LEASEHOLD_NEWER_NODE ?? path;
   if (!existsSync(node)) {
@@ -184,7 +184,7 @@ test("a server that cannot be used is named, without the password", async (t) =>
 });
 
 test("the lock file of the examples knows what the package asks for", async () => {
-  // Else `npm install` there changes it.
+  // Otherwise `npm install` there would change it.
   const read = async (file) => JSON.parse(await readFile(`${FOLDER}/${file}`, "utf8"));
   const { dependencies, devDependencies, peerDependencies, peerDependenciesMeta, engines, license, version } = await read(
     "../../bindings/node/package.json",

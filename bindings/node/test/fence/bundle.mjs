@@ -10,8 +10,8 @@ const FENCE = `
   export { failure } from "./src/adapters/failure.ts";
   export { partsOf } from "./src/fence/redis/script.ts";`;
 
-/** `leasehold/fence`, with what the tests look at besides; for other processes. */
+/** `leasehold/fence`, and other parts that the tests need; for other processes. */
 export const file = await bundleParts("fence", FENCE);
 
-/** What is under test. */
+/** The guards under test. */
 export const fence = await import(pathToFileURL(file));

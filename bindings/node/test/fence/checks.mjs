@@ -1,4 +1,4 @@
-// What holds for every database whose calls answer later: the same as tests/guards/tests/sql/checks.rs.
+// Tests for every database with asynchronous calls: the same as tests/guards/tests/sql/checks.rs.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { startProgram } from "../support/program.mjs";
@@ -13,10 +13,10 @@ const { accepted, check, createFenceTable, fencedTransaction, StaleTokenError } 
 let names = 0;
 const unique = (what) => `${what} ${(names += 1)}`;
 
-/** Within this time it must not have happened. */
+/** The milliseconds in which something must not happen. */
 const STILL = 150;
 
-/** That a promise is not settled for a while. */
+/** Checks that a promise does not settle for a while. */
 export async function waits(promise) {
   const still = Symbol("still");
   promise.catch(() => {});
@@ -24,8 +24,8 @@ export async function waits(promise) {
 }
 
 /**
- * All of them. `base()` gives `db` of sql.mjs, two pools of one database, `pool` and `other`, `single()`
- * which resolves to a connection of its own, and `options` for another process.
+ * Runs all tests. `base()` gives: `db` of sql.mjs; `pool` and `other`, two pools of one database; `single()`,
+ * which resolves to a new connection; and `options` for another process.
  */
 export function checkAll(base) {
   test("the table is made once", () => tableIsMade(base()));
@@ -48,10 +48,10 @@ export function checkAll(base) {
   test("names are compared byte by byte", () => distinctNames(base()));
   test("bad arguments", () => badArguments(base()));
   test("a writer that is killed leaves nothing half done", () => killed(base()));
-  test("a check before the transaction is found out", () => checkedBefore(base()));
+  test("the suite notices a check before the transaction", () => checkedBefore(base()));
 }
 
-/** Catches a missing table that is a puzzling error of the database, and `IF NOT EXISTS` races. */
+/** Catches a missing table that causes a puzzling database error, and `IF NOT EXISTS` races. */
 async function tableIsMade({ pool, other }) {
   await fails(fencedTransaction(pool, "a", 1, () => {}), "config", /createFenceTable/);
   await Promise.all(Array.from({ length: 8 }, (_, index) => createFenceTable(index % 2 ? pool : other)));
@@ -66,7 +66,7 @@ async function tableIsMade({ pool, other }) {
 
 async function singleConnections({ db, pool, single }) {
   const connections = await Promise.all([single(), single()]);
-  // On one connection one after the other, as the documentation says.
+  // On one connection, one after the other, as the documentation says.
   const queues = connections.map((connection) => ({ ...guarded(db, connection), last: Promise.resolve() }));
   const store = {
     ...reading(db, pool),
@@ -80,7 +80,7 @@ async function singleConnections({ db, pool, single }) {
   await conforms(store, "single", 4);
 }
 
-/** The token in a row of the program's own. */
+/** A store with the token in the program's own row. */
 function ownRow({ db, pool }) {
   const run = async (tx, sql, args) => {
     if (db.name === "postgres") {
@@ -115,7 +115,7 @@ function ownRow({ db, pool }) {
   return {
     ...reading(db, pool),
     write: async (resource, token, value) => {
-      // What is not valid is told by `accepted` before it is bound.
+      // `accepted` reports an invalid argument before it is bound.
       accepted(1, resource, token);
       const number = Number(token.token ?? token);
       const ignore = db.name === "mysql" ? ["IGNORE", ""] : ["", " ON CONFLICT DO NOTHING"];
@@ -151,7 +151,7 @@ async function firstWritersRace({ db, pool, other }) {
   }
 }
 
-/** A transaction that is open until it is told to end. */
+/** Opens a transaction that stays open until it is told to end. */
 function held(pool, resource, token, act = () => {}) {
   let end;
   const ended = new Promise((resolve, reject) => {
@@ -187,7 +187,7 @@ async function holdersWait({ db, pool, other }) {
   next.end();
   assert.deepEqual(await next.done, [[1]], "it sees what the older wrote");
   await refused(late, { resource, offered: 33, highest: 34 });
-  // What is rolled back was never accepted.
+  // A token that is rolled back was never accepted.
   const newest = held(pool, resource, 36);
   await newest.open;
   const middle = fencedTransaction(other, resource, 35, () => {});
@@ -208,14 +208,14 @@ async function checksInside({ db, pool, single }) {
   for (const [resource, highest] of [[one, 7], [two, 8]]) {
     await refused(fencedTransaction(pool, resource, 1, () => {}), { highest });
   }
-  // Such a check would protect nothing: what follows is not in its transaction.
+  // Such a check would protect nothing, because the later statements are not in its transaction.
   await fails(check(connection, one, 9), "config", /none is open/);
   await refused(fencedTransaction(pool, one, 6, () => {}), { highest: 7 });
   await fails(check(pool, one, 9), "config", /pool/);
   await fails(check(connection, one, 0), "config", /fencing token/);
 }
 
-/** Catches a refusal that leaves the row locked, or a connection that is not given back. */
+/** Catches a refusal that leaves the row locked, or a connection that does not return to its pool. */
 async function refusalEnds({ pool, other, open }) {
   const resource = unique("refused");
   await fencedTransaction(pool, resource, 34, () => {});
@@ -247,7 +247,7 @@ async function oneAtATime({ db, pool, single }) {
   assert.deepEqual(await reading(db, pool).history(resource), [[4, 3]]);
 }
 
-/** Names that a database may take for the same, and the longest. */
+/** Names that a database may take for equal, and the longest name. */
 async function distinctNames({ pool }) {
   const long = "é".repeat(256);
   const names = ["Wort", "wort", "wörtchen", "wortchen", "w ", "w", "7", "07", long, `${long.slice(0, 255)}x`];
@@ -279,15 +279,15 @@ export async function startWriter(...args) {
   return child;
 }
 
-/** SIGKILL, and waits until it is gone. */
+/** Sends SIGKILL, and waits until the process is gone. */
 export async function kill(child) {
   child.kill("SIGKILL");
   await child.end();
 }
 
 /**
- * A process is killed after its check and its write: nothing of them is there, not even its token, and
- * the row is free.
+ * Kills a process after its check and its write: nothing of them is there, not even its token, and the row is
+ * free.
  */
 async function killed({ db, pool, options }) {
   const resource = unique("killed");

@@ -1,4 +1,4 @@
-// What a database's error means by its code, the same as in Rust.
+// The meaning of a database's error codes, which is the same as in Rust.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "../support/test.mjs";
@@ -6,7 +6,7 @@ import { fence } from "./bundle.mjs";
 
 const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/sql_codes.json", import.meta.url)));
 
-/** Errors as drivers make them. */
+/** Makes errors as the drivers make them. */
 const shapes = {
   postgres: ({ code, says }) => Object.assign(new Error(says), { code, severity: "ERROR" }),
   mysql: ({ code, says }) => Object.assign(new Error(says), { errno: Number(code), sqlState: "HY000" }),
@@ -23,7 +23,7 @@ for (const [database, shape] of Object.entries(shapes)) {
     }
   });
 
-  test(`${database}: what no server said has no code`, () => {
+  test(`${database}: errors that are not the server's have no code`, () => {
     for (const error of [undefined, null, 7, "1146", new Error("no"), { code: "ECONNREFUSED", errno: -111 }]) {
       assert.ok([undefined, "store"].includes(fence[database].classify(error)), String(error));
     }

@@ -1,5 +1,5 @@
-// The rule of every guard: a write is refused if a greater token was seen for its resource, an equal
-// one passes, and after a token was accepted nothing smaller ever passes. The same scenarios as
+// The rule of every guard: a write is refused if a greater token was seen for its resource, an equal one
+// passes, and after a token was accepted nothing smaller ever passes. The same scenarios as
 // tests/guards/src/conformance.rs.
 import assert from "node:assert/strict";
 import { fence } from "./bundle.mjs";
@@ -7,13 +7,15 @@ import { fence } from "./bundle.mjs";
 const MOST = Number.MAX_SAFE_INTEGER;
 
 /**
- * Runs the whole suite on a store with one register for each resource, behind a guard:
- * `write(resource, token, value)` writes under a token and notes it in the history in the same atomic
- * step, `history(resource)` gives `[token, value]` of every write that was accepted, in order, as the
- * store itself recorded it, and `read(resource)` what is in the register.
+ * Runs the whole suite on a guarded store with one register for each resource.
  *
- * `texts` is set if a resource's name can be nothing but a text. `rounds` is how often the writers
- * race; each resource's name starts with `prefix`.
+ * - `write(resource, token, value)` writes under a token, and adds the write to the history in the same
+ *   atomic step.
+ * - `history(resource)` gives `[token, value]` of every accepted write, in the order that the store recorded.
+ * - `read(resource)` gives the register's value.
+ * - `texts` is true if a resource's name must be a text.
+ *
+ * `rounds` is how often the writers race. Each resource's name starts with `prefix`.
  */
 export async function conforms(store, prefix, rounds) {
   await oneWriterAfterTheOther(store, prefix);
@@ -24,7 +26,7 @@ export async function conforms(store, prefix, rounds) {
   }
 }
 
-/** A refusal, with its details. */
+/** Checks that a write is refused, with these details. */
 export async function refused(write, expected) {
   await assert.rejects(write, (error) => {
     assert.ok(error instanceof fence.StaleTokenError, `${error?.stack}`);
@@ -37,7 +39,7 @@ export async function refused(write, expected) {
   });
 }
 
-/** A rejection with this code. */
+/** Checks that a write rejects with this code. */
 export async function fails(write, code, message = /./) {
   await assert.rejects(write, (error) => {
     assert.ok(error instanceof fence.LeaseholdError, `${error?.stack}`);
@@ -95,7 +97,7 @@ async function badInput(store, prefix) {
   await refused(store.write(resource, { token: "1" }, 1), { offered: 1, highest: 2 });
 }
 
-/** Sixteen writers with tokens in a random order, each writing until it is refused or done. */
+/** Races sixteen writers with tokens in a random order, each writing until it is refused or done. */
 export async function race(store, resource, seed) {
   const tokens = shuffled(16, seed);
   const accepted = new Map();
@@ -119,7 +121,7 @@ export async function race(store, resource, seed) {
   assert.equal(await store.read(resource), 162, "the last write is the highest's");
 }
 
-/** Whether what the store recorded is in order, and what the writers were told. */
+/** Checks that the recorded history is in order and matches the writers' results. */
 export function sound(history, accepted) {
   const recorded = history.map(([token]) => token);
   const sorted = [...recorded].sort((a, b) => a - b);
@@ -131,7 +133,10 @@ export function sound(history, accepted) {
   assert.equal(accepted.get(16), 3, "nobody is greater than the last");
 }
 
-/** From 1 to `count` by Fisher and Yates, with a small generator: the same order for the same seed. */
+/**
+ * Shuffles the numbers from 1 to `count` (Fisher and Yates) with a small generator: the same seed gives the
+ * same order.
+ */
 export function shuffled(count, seed) {
   const items = Array.from({ length: count }, (_, index) => index + 1);
   let state = (Math.imul(seed, 0x9e3779b9) | 1) >>> 0;

@@ -1,4 +1,4 @@
-// Transactions that are ended inside of the work: what follows is in none, so the commit is refused.
+// Transactions that end inside of the work: later statements are in none, so the commit is refused.
 import assert from "node:assert/strict";
 import { fence } from "./bundle.mjs";
 import { fails } from "./conformance.mjs";
@@ -8,7 +8,7 @@ const { fencedTransaction } = fence;
 
 const INSERT = "INSERT INTO history (resource, token, value) VALUES (?, 1, ?)";
 
-/** What every database knows. */
+/** The ends that every database has. */
 export const byHand = (begin) => [
   { does: ["COMMIT"], keeps: [1, 2] },
   { does: ["ROLLBACK"], keeps: [2] },
@@ -18,8 +18,8 @@ export const byHand = (begin) => [
 ];
 
 /**
- * Each end is refused, and leaves written what the documentation says. An end is statements, or a
- * function of the connection, between a write of 1 and one of 2; `keeps` are those that stay.
+ * Checks that each end is refused, and leaves written what the documentation says. An end is statements, or a
+ * function of the connection, between a write of 1 and one of 2; `keeps` has the writes that stay.
  */
 export async function endsAreRefused({ db, pool }, ends) {
   for (const [index, { does, keeps, how = "config", says = /ended before/ }] of ends.entries()) {
@@ -32,7 +32,7 @@ export async function endsAreRefused({ db, pool }, ends) {
         ? (tx) => steps.forEach((step) => void run(tx, step))
         : async (tx) => {
             for (const step of steps) {
-              // In a failed transaction of Postgres the second write fails too.
+              // In a failed Postgres transaction the second write fails, too.
               await (step === steps.at(-1) ? run(tx, step).catch(() => {}) : run(tx, step));
             }
           };
@@ -40,13 +40,13 @@ export async function endsAreRefused({ db, pool }, ends) {
     await fails(done, how, says);
     const values = (await reading(db, pool).history(resource)).map(([, value]) => value);
     assert.deepEqual(values, keeps, `${does}`);
-    // The token is kept if what came before the end is.
+    // The token is kept if the write before the end is.
     const older = fencedTransaction(pool, resource, 6, () => {});
     await (keeps[0] === 1 ? fails(older, "staleToken", /7 was seen/) : older);
   }
 }
 
-/** Catches a mark that is in the way of what a transaction may well do. */
+/** Catches a mark that gets in the way of legitimate statements. */
 export async function savepointsAreFine({ db, pool }) {
   const steps = [
     ["SAVEPOINT own"],

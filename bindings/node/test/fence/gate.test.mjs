@@ -1,4 +1,4 @@
-// The guard in memory.
+// The in-memory guard.
 import assert from "node:assert/strict";
 import { test } from "../support/test.mjs";
 import { fence } from "./bundle.mjs";
@@ -30,7 +30,7 @@ test("the suite", async () => {
 });
 
 // The negative control: the check in one turn, the write in a later one.
-test("a check that holds nothing is found out", async () => {
+test("the suite notices a check that holds nothing", async () => {
   const gate = new Gate();
   const store = registers(async (resource, token, act) => {
     gate.check(resource, token);
@@ -45,7 +45,7 @@ test("a check that holds nothing is found out", async () => {
   await assert.rejects(racing(), /accepted out of order|was told otherwise|the highest's/);
 });
 
-/** What the gate accepts that the rule does not, for random steps; it is stored and read in between. */
+/** Returns what the gate accepts against the rule, in random steps. It is stored and restored in between. */
 function holes(capacity, seed, spoil = (saved) => saved) {
   let state = seed * 2654435761 + 1;
   const random = (below) => {
@@ -79,8 +79,8 @@ function holes(capacity, seed, spoil = (saved) => saved) {
   return found;
 }
 
-// Catches an eviction that opens a hole, and a state that does not come back whole.
-test("what is forgotten opens no hole", () => {
+// Catches an eviction that opens a hole, and a state that is not restored completely.
+test("forgetting a resource opens no hole", () => {
   for (let seed = 0; seed < 300; seed += 1) {
     assert.deepEqual(holes(1 + (seed % 9), seed), [], `seed ${seed}`);
   }
@@ -90,13 +90,14 @@ test("what is forgotten opens no hole", () => {
   assert.ok(found.length > 0, "old tokens of forgotten resources pass");
 });
 
-test("the one used longest ago is forgotten", () => {
+test("the least recently used resource is forgotten", () => {
   const gate = new Gate({ capacity: 2 });
   gate.check("a", 10);
   gate.check("b", 20);
   gate.check("a", 10);
   gate.check("c", 30);
-  // Catches first in, first out: then "a" would be gone, with the floor at 10. As Rust stores it.
+  // Catches first in, first out: "a" would be gone, with the floor at 10. The text is the one that Rust
+  // stores.
   assert.equal(JSON.stringify(gate), '{"capacity":2,"floor":20,"seen":[["a",10],["c",30]]}');
   assert.throws(() => gate.check("d", 19), { code: "staleToken", offered: 19, highest: 20 });
   gate.check("a", 10);
@@ -105,11 +106,11 @@ test("the one used longest ago is forgotten", () => {
   assert.equal(new Gate().highest("nobody"), undefined);
 });
 
-test("what is being written to is not forgotten", async () => {
+test("a resource with a write in progress is not forgotten", async () => {
   const gate = new Gate({ capacity: 1 });
   const entered = await gate.enter("a", 1);
   assert.throws(() => gate.check("b", 2), { code: "overloaded" });
-  // It is stored all the same, and nobody writes after a restart.
+  // It is stored anyway, and has no writer after a restart.
   const restored = Gate.fromJSON(JSON.parse(JSON.stringify(gate)));
   (await restored.enter("a", 1)).release();
   entered.release();
@@ -118,7 +119,7 @@ test("what is being written to is not forgotten", async () => {
   assert.equal(gate.highest("a"), 1, "it is the floor");
 });
 
-test("those who wait are served in order, or refused at once", async () => {
+test("waiting writes are served in order, or refused at once", async () => {
   const gate = new Gate();
   const entered = await gate.enter("a", 1);
   const order = [];

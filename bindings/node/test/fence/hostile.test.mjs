@@ -1,5 +1,5 @@
-// Whatever plain JavaScript gives to a guard as an argument or option: an error of code `config`, and no
-// other; before anything is asked of a store.
+// Hostile arguments and options for guards from plain JavaScript: each gives an error with the code `config`
+// and no other, before any request to a store.
 import assert from "node:assert/strict";
 import * as fence from "../../dist/fence.js";
 import { test } from "../support/test.mjs";
@@ -21,7 +21,7 @@ const revoked = (() => {
 const objects = { throwing, revoked, "a list": [], null: null, 5: 5, text: "x", function: () => {} };
 const values = { bare, throwing, revoked, symbol: Symbol("s"), object: {} };
 
-/** Whatever was thrown: even what throws as it is looked at. */
+/** Checks the refusal, even if the thrown value throws when it is examined. */
 async function refused(what, call) {
   try {
     await call();
@@ -35,7 +35,8 @@ async function refused(what, call) {
 
 const client = { eval: () => assert.fail("nothing is to be asked") };
 
-// Catches a TypeError of the engine's own, or whatever a getter throws, in place of a word about the culprit.
+// Catches a TypeError of the JavaScript engine, or the error of a getter, in place of a message about the
+// culprit.
 test("options that cannot be read, or are none", async () => {
   for (const [name, options] of Object.entries(objects)) {
     await refused(`a gate: ${name}`, () => new Gate(options));
@@ -54,7 +55,7 @@ test("options that cannot be read, or are none", async () => {
   }
 });
 
-test("values that are of another kind, or make none", async () => {
+test("values of another kind, or that cannot be converted", async () => {
   for (const [name, value] of Object.entries(values)) {
     await refused(`capacity: ${name}`, () => new Gate({ capacity: value }));
     await refused(`signal: ${name}`, () => new Gate().enter("a", 1, { signal: value }));
@@ -82,8 +83,8 @@ test("values that are of another kind, or make none", async () => {
   }
 });
 
-// Catches a text that means to be false and is not: all requests without a token would pass.
-test("what is to let requests pass is true or false", async () => {
+// Catches the text "false", which is truthy: all requests without a token would pass.
+test("options that let requests pass must be true or false", async () => {
   for (const optional of ["false", 0, 1, null]) {
     await refused(`optional: ${optional}`, () => fence.fenceExpress({ optional }));
   }
@@ -102,8 +103,8 @@ test("options that are inherited or come from getters count, and are read once",
   assert.deepEqual([gate.toJSON().capacity, reads], [1, 1]);
 });
 
-// A signal of another make has a reason and events, and not all that the platform's has.
-test("a gate takes signals of another make", async () => {
+// A foreign signal has a reason and events, but lacks other members of the platform's signals.
+test("a gate takes foreign signals", async () => {
   const listeners = new Set();
   const signal = {
     aborted: false,

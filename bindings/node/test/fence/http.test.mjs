@@ -1,4 +1,4 @@
-// The guard of HTTP services, on real servers of each kind.
+// The HTTP guard, on real servers of each kind.
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import http from "node:http";
@@ -17,12 +17,12 @@ const { StaleTokenError, withToken, writtenPath } = fence;
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** The state of a service: registers, with their history, and handlers that can be held up. */
+/** The state of a service: registers with their history, and handlers that can be paused. */
 class State {
   values = new Map();
   histories = new Map();
   handled = [];
-  /** What the handler of `/held/…` waits for. */
+  /** A promise that the handler of `/held/…` waits for. */
   hold = undefined;
 
   async handle(url, token) {
@@ -40,13 +40,13 @@ class State {
   }
 }
 
-/** The last part of the path; safe methods write to nothing. */
+/** Returns the last part of the path. Safe methods write to nothing. */
 const named = (url) => decodeURIComponent(new URL(url, "http://service").pathname.split("/").at(-1));
 const write = (method, url) => (method === "GET" ? undefined : named(url));
-/** What `/status/404/…` is answered; 200 to all others. */
+/** Returns the status that `/status/404/…` asks for; 200 for other paths. */
 const statusOf = (url) => Number(/^\/status\/(\d+)\//.exec(new URL(url, "http://service").pathname)?.[1] ?? 200);
 
-/** How each kind of service is started: resolves to its address and what ends it. */
+/** Starts each kind of service. Resolves to its address and a function that ends it. */
 const services = {
   express: async (state, options) => {
     const app = express();
@@ -135,7 +135,7 @@ for (const [name, start] of Object.entries(services)) {
       await conforms(store, name, 10);
     });
 
-    // Catches an answer that is not Rust's: core/src/fence/http/problem.rs.
+    // Catches an answer that differs from Rust's: core/src/fence/http/problem.rs.
     test("refusals are problem documents", async () => {
       await send("/r/doc", withToken(34));
       const handled = state.handled.length;
@@ -184,8 +184,8 @@ for (const [name, start] of Object.entries(services)) {
       assert.equal(safe.status, 200);
     });
 
-    // Catches a resource that is free before its handler has written.
-    // Catches: one client that fills the gate, or shuts out those who come, by paths that it made up.
+    // Catches a resource that is released before its handler has written. Catches one client that fills the
+    // gate, or locks others out, with made-up paths.
     test("a request that was not carried out leaves no token behind", async () => {
       const most = Number.MAX_SAFE_INTEGER;
       const remembered = gate.toJSON().seen.length;
@@ -195,11 +195,11 @@ for (const [name, start] of Object.entries(services)) {
         assert.equal(gate.highest(made), undefined, `${status}`);
         assert.equal((await send(`/r/${made}?value=1`, withToken(1))).status, 200);
         assert.equal(gate.highest(made), 1, "a write is remembered");
-        // A resource that the gate remembers keeps what it has seen.
+        // A resource that the gate remembers keeps its token.
         assert.equal((await send(`/status/${status}/${made}`, withToken(3))).status, status);
         assert.equal((await send(`/r/${made}?value=2`, withToken(2))).status, 409);
       }
-      // Such a handler may have written.
+      // A handler that gives such an answer may have written.
       for (const status of [400, 409, 500]) {
         await send(`/status/${status}/in-doubt-${status}`, withToken(34));
         assert.equal(gate.highest(`in-doubt-${status}`), 34);
@@ -237,8 +237,8 @@ async function answers(response, status, expected) {
 }
 
 for (const name of ["express", "node:http", "fastify"]) {
-  // Catches a resource that is free as soon as the client has gone, while the handler goes on.
-  test(`${name}: a client that has gone does not free the resource`, async () => {
+  // Catches a resource that is released when the client disconnects, while the handler continues.
+  test(`${name}: a client that disconnects does not free the resource`, async () => {
     const state = new State();
     const service = await services[name](state, {});
     const send = (path, token, signal) =>
@@ -250,7 +250,7 @@ for (const name of ["express", "node:http", "fastify"]) {
     const impatient = new AbortController();
     const first = send("/held/gone?value=1", 5, impatient.signal);
     await waitFor(() => state.handled.length === 1);
-    // One that waits and whose client goes away is never handled.
+    // A waiting request whose client disconnects is never handled.
     const waits = new AbortController();
     const second = send("/r/gone?value=2", 5, waits.signal);
     await pause(50);
@@ -268,8 +268,8 @@ for (const name of ["express", "node:http", "fastify"]) {
   });
 }
 
-// Catches a handler that never comes to its end and shuts out every newer holder.
-test("a resource is not kept for ever for a handler whose client has gone", async (t) => {
+// Catches a handler that never ends and locks out every newer holder.
+test("a resource is not held forever for a handler whose client has gone", async (t) => {
   const gate = new Gate();
   const check = fenceExpress({ gate, resource: () => "a" });
   const res = fakeResponse();
@@ -284,7 +284,7 @@ test("a resource is not kept for ever for a handler whose client has gone", asyn
   assert.equal(free, false);
   t.mock.timers.tick(1);
   (await next).release();
-  // An answer that comes all the same frees nobody else's write.
+  // A late answer frees no other request's write.
   const third = await gate.enter("a", 2);
   res.end();
   const fourth = gate.enter("a", 2);
@@ -294,7 +294,7 @@ test("a resource is not kept for ever for a handler whose client has gone", asyn
   (await fourth).release();
 });
 
-/** Services with a slow step ahead of the fence, during which the client may leave. */
+/** Services with a slow step before the fence, during which the client may disconnect. */
 const slow = {
   express: (ahead, handle) => {
     const app = express();
@@ -328,8 +328,8 @@ const slow = {
 };
 
 for (const [name, start] of Object.entries(slow)) {
-  // Catches a resource that is held for ever: of a response that is over no event comes any more.
-  test(`${name}: a client that left ahead of the fence holds nothing`, async () => {
+  // Catches a resource that is held forever: a finished response emits no more events.
+  test(`${name}: a client that left before the fence holds nothing`, async () => {
     const handled = [];
     let arrived = false;
     let go;
@@ -343,7 +343,7 @@ for (const [name, start] of Object.entries(slow)) {
     };
     const handle = (token, answer) => {
       handled.push(token);
-      // A handler whose client has gone may well wait for it for ever.
+      // A handler whose client has gone may wait for it forever.
       if (token !== "1") {
         answer();
       }
@@ -353,7 +353,7 @@ for (const [name, start] of Object.entries(slow)) {
     const first = send(service.url, 1);
     await waitFor(() => arrived);
     await first.leave();
-    // The server has to notice before the slow step ends.
+    // The server must notice before the slow step ends.
     await pause(100);
     go();
     await pause(50);
@@ -391,16 +391,16 @@ function overHttp2(url, token) {
   return { status, leave };
 }
 
-/** A response that can be told to be over. */
+/** A response that can be marked as finished. */
 function fakeResponse() {
   return Object.assign(new EventEmitter(), { statusCode: 200, writableEnded: false, end() {} });
 }
 
 const fakeRequest = (token) => ({ method: "PUT", url: "/a", headers: { "fencing-token": String(token) } });
 
-// Catches a resource that is held for a request that something else has answered, or that is behind
-// others on a connection that is gone.
-test("what is over in any way holds nothing", async () => {
+// Catches a resource that is held for a request that something else has answered, or that waits behind others
+// on a dead connection.
+test("a request that is over in any way holds nothing", async () => {
   const gate = new Gate();
   const check = fenceExpress({ gate, resource: () => "a" });
   const over = [
@@ -416,12 +416,12 @@ test("what is over in any way holds nothing", async () => {
     assert.deepEqual(passed, [], JSON.stringify([response, request]));
   }
   (await gate.enter("a", 2)).release();
-  // What writes to nothing passes all the same.
+  // A request that writes to nothing passes anyway.
   const open = fenceExpress({ resource: () => undefined });
   await new Promise((resolve) => open(fakeRequest(1), Object.assign(fakeResponse(), { closed: true }), resolve));
 });
 
-// Catches a client that goes between its turn and the handler.
+// Catches a client that disconnects between its turn and the handler.
 test("a client that goes at the moment of its turn holds nothing", async () => {
   const gate = new Gate();
   const check = fenceExpress({ gate, resource: () => "a" });
@@ -437,9 +437,9 @@ test("a client that goes at the moment of its turn holds nothing", async () => {
   (await gate.enter("a", 2)).release();
 });
 
-// Catches a fetch handler that never comes to its end, and one that runs for nobody.
+// Catches a fetch handler that never ends, and one that runs for nobody.
 for (const name of ["fetch", "hono"]) {
-  test(`${name}: a resource is not kept for ever for a handler whose client has gone`, async (t) => {
+  test(`${name}: a resource is not held forever for a handler whose client has gone`, async (t) => {
     const gate = new Gate();
     const ran = [];
     const wait = async () => {

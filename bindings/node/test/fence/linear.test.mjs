@@ -1,12 +1,12 @@
-// What is read of others takes time in proportion to its length, and no name of a resource is dear.
+// Reading foreign text takes time in proportion to its length, and every resource name is cheap.
 import assert from "node:assert/strict";
 import { test } from "../support/test.mjs";
 import { fence } from "./bundle.mjs";
 
-/** The shorter first: what is not in proportion fails there, before the longer takes for ever. */
+/** The shorter text first: reading that is not linear fails there, before the longer text takes forever. */
 const LENGTHS = [20_000, 1_000_000];
 
-/** The best of three, in milliseconds: other programs only ever make it longer. */
+/** Returns the best of three times in milliseconds: other programs only ever make it longer. */
 function time(act) {
   const times = [1, 2, 3].map(() => {
     const began = performance.now();
@@ -16,14 +16,14 @@ function time(act) {
   return Math.min(...times);
 }
 
-/** Far more than a few passes over the text take, and far less than one for each of its characters. */
+/** Far more than a few passes over the text take, and far less than one pass for each character. */
 function inProportion(text, act, what) {
   const pass = time(() => /[^]$/.test(text.replace(/[^]/g, "x")));
   const took = time(() => act(text));
   assert.ok(took < 100 + 20 * pass, `${what}: ${took} ms, and ${pass} ms for a pass`);
 }
 
-/** How a text begins, and what is then repeated. */
+/** The beginning of each text, and the part that is repeated. */
 const PARTS = {
   letters: ["", "A"],
   "letters and digits": ["", "A1"],
@@ -40,7 +40,7 @@ const PARTS = {
 };
 
 for (const [name, [first, part]] of Object.entries(PARTS)) {
-  // Catches a regular expression that goes back again and again: 32,000 letters took seconds.
+  // Catches a regular expression that backtracks: 32,000 letters took seconds.
   test(`a long text of ${name} is read in proportion to its length`, async () => {
     for (const length of LENGTHS) {
       const text = first + part.repeat(length / part.length);
@@ -57,7 +57,7 @@ for (const [name, [first, part]] of Object.entries(PARTS)) {
   });
 }
 
-// Catches a search for a tag with each name: 2.5 ms that whoever chooses names can have us spend.
+// Catches a search for a tag for each name: whoever chooses names could make us spend 2.5 ms on each.
 test("the key of any name is cheap", () => {
   const names = (part) => Array.from({ length: 2_000 }, (_, index) => `a${part}${index}`);
   const keys = (of) => time(() => of.forEach((name) => fence.fenceKey(name)));

@@ -1,5 +1,5 @@
-// Writers in Rust and in Node on one fence table. The Rust one is the program sql_writer of
-// tests/guards: it writes under a token, says so, and never commits.
+// Writers in Rust and in Node on one fence table. The Rust one is the program sql_writer of tests/guards: it
+// writes under a token, says so, and never commits.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-// The guard of MySQL and MariaDB, with mysql2.
+// The guard for MySQL and MariaDB, with mysql2.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import callbacks from "mysql2";
@@ -39,7 +39,7 @@ before(async () => {
   other = poolOf();
 });
 after(async () => {
-  // Not waited for: with the server gone they end as well.
+  // Not awaited, because they also end when the server is gone.
   ends.forEach((end) => void end());
   await server?.stop();
 });
@@ -55,7 +55,7 @@ checkAll(() => ({
 
 test("Rust and Node fence one another", (t) => mixed(t, { db, pool, url: server.url }));
 
-// Catches a level that is set for another transaction than this one.
+// Catches an isolation level that is set for another transaction.
 test("the level is the one asked for", async () => {
   const sql =
     "SELECT trx_isolation_level = 'SERIALIZABLE' FROM information_schema.innodb_trx " +
@@ -63,12 +63,12 @@ test("the level is the one asked for", async () => {
   const read = (tx) => db.query(tx, sql);
   const options = { isolation: "serializable" };
   assert.deepEqual(await fencedTransaction(pool, "level", 1, read, options), [[1]]);
-  // To those who ask again within 0.1 s the server shows the same.
+  // The server shows the same state to requests within 0.1 s.
   await pause(200);
   assert.deepEqual(await fencedTransaction(pool, "level", 1, read), [[0]]);
 });
 
-// Catches a commit that is told to be done of what was written without the fence.
+// Catches a commit that succeeds although something was written without the fence.
 test("a transaction that was ended is not committed", async () => {
   await pool.query("CREATE TABLE other_table (id INT PRIMARY KEY, n INT NOT NULL)");
   await pool.query("INSERT INTO other_table VALUES (1, 0), (2, 0)");
@@ -92,7 +92,7 @@ test("a transaction that was ended is not committed", async () => {
   await savepointsAreFine({ db, pool });
 });
 
-/** A real one, of which the connection is the victim; its error is passed over. */
+/** Causes a real deadlock, whose victim is this connection; the error is ignored. */
 async function deadlock(tx) {
   const heavier = await other.getConnection();
   try {
@@ -102,7 +102,7 @@ async function deadlock(tx) {
     await heavier.query("UPDATE other_table SET n = 1 WHERE id = 2");
     await tx.query("UPDATE other_table SET n = 1 WHERE id = 1");
     const first = heavier.query("UPDATE other_table SET n = 1 WHERE id = 1");
-    // Whoever asks last closes the circle; the lighter of the two is the victim.
+    // The last request closes the cycle. The lighter transaction is the victim.
     const error = await tx.query("UPDATE other_table SET n = 1 WHERE id = 2").catch((error) => error);
     assert.equal(error.errno, 1213, `${error}`);
     await first;
@@ -129,12 +129,12 @@ test("limits of the database end a wait", async () => {
   const impatient = poolOf({ connectionLimit: 1 });
   await impatient.query("SET innodb_lock_wait_timeout = 0");
   await fencedTransaction(pool, "limits", 33, async () => {
-    // It is tried again for 10 s, as a deadlock is.
+    // It is retried for 10 s, as a deadlock is.
     await fails(fencedTransaction(impatient, "limits", 34, () => {}), "unavailable", /in the way/);
   });
 });
 
-// Catches options of the program's own that change what rows look like.
+// Catches options of the program that change the form of rows.
 test("options of the program's own do not matter", async () => {
   const own = poolOf({
     namedPlaceholders: true,

@@ -1,4 +1,4 @@
-// The guard of Postgres, with pg.
+// The guard for Postgres, with pg.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import pg from "pg";
@@ -40,7 +40,7 @@ before(async () => {
   other = poolOf();
 });
 after(async () => {
-  // Not waited for: with the server gone they end as well.
+  // Not awaited, because they also end when the server is gone.
   ends.forEach((end) => void end());
   await server?.stop();
 });
@@ -56,7 +56,7 @@ checkAll(() => ({
 
 test("Rust and Node fence one another", (t) => mixed(t, { db, pool, url: server.url }));
 
-// Catches a commit that is told to be done of what was rolled back, or written without the fence.
+// Catches a commit that succeeds although its writes were rolled back, or were written without the fence.
 test("a transaction that was ended is not committed", async () => {
   const failed = (tx) => tx.query("SELECT 1 / 0").catch(() => {});
   await endsAreRefused({ db, pool }, [
@@ -65,7 +65,7 @@ test("a transaction that was ended is not committed", async () => {
     { does: failed, keeps: [], how: "store", says: /nothing was written/ },
   ]);
   await savepointsAreFine({ db, pool });
-  // What MySQL commits by is a part of the transaction here.
+  // Statements that commit in MySQL are part of the transaction in Postgres.
   await fencedTransaction(pool, "ddl", 7, (tx) => tx.query("CREATE TABLE made_inside (id INT)"));
 });
 
@@ -98,7 +98,7 @@ test("work that goes on after an error is told that nothing was written", async 
 // Catches a connection that breaks while the program does something else, and ends the process.
 test("a connection that is lost inside of the work is an error and no more", async () => {
   const lose = async (tx) => {
-    // Listened for before it is caused: it may have ended before the answer is here.
+    // Listens before the cause, because the connection may end before the reply arrives.
     const ended = new Promise((resolve) => tx.once("end", resolve));
     const { rows } = await tx.query("SELECT pg_backend_pid() AS pid");
     await other.query("SELECT pg_terminate_backend($1)", [rows[0].pid]);
@@ -113,7 +113,7 @@ test("a connection that is lost inside of the work is an error and no more", asy
   await fencedTransaction(pool, "lost", 7, () => {});
 });
 
-// As the documentation advises: a holder that stands still does not keep the next one for ever.
+// As the documentation advises: a holder that stalls does not block the next one forever.
 test("limits of the database end a wait", async () => {
   const impatient = poolOf({ options: "-c lock_timeout=50ms" });
   await fencedTransaction(pool, "limits", 33, async () => {
@@ -121,14 +121,14 @@ test("limits of the database end a wait", async () => {
   });
 });
 
-test("a commit that is refused is told as such", async () => {
+test("a refused commit is reported as such", async () => {
   await pool.query("CREATE TABLE late (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)");
   const twice = (tx) => tx.query("INSERT INTO late VALUES (1), (1)");
   await fails(fencedTransaction(pool, "late", 5, twice), "store", /commit was refused, and nothing/);
   await fencedTransaction(pool, "late", 4, () => {});
 });
 
-// Catches types that are set up by the program for its own numbers.
+// Catches type parsers that the program set up for its own numbers.
 test("parsers of the program's own do not matter", async () => {
   const parser = { getTypeParser: (oid) => (oid === 20 ? (text) => BigInt(text) : pg.types.getTypeParser(oid)) };
   const own = poolOf({ types: parser });

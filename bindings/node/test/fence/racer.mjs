@@ -1,5 +1,5 @@
-// A process whose writers race with those of others on a SQLite file.
-// node racer.mjs <bundle> <kind> <file> <resource> <tokens>
+// A process whose writers race with those of others on a SQLite file. node racer.mjs <bundle> <kind> <file>
+// <resource> <tokens>
 import { pathToFileURL } from "node:url";
 
 const [, , bundle, kind, file, resource, tokens] = process.argv;
@@ -7,7 +7,7 @@ const { fencedTransaction } = await import(pathToFileURL(bundle));
 const { sqlite, write } = await import("./sql.mjs");
 
 async function open() {
-  // Less than writers may wait: it is asked for again.
+  // Less than writers may wait, so the lock is requested again.
   if (kind === "node:sqlite") {
     const { DatabaseSync } = await import("node:sqlite");
     const database = new DatabaseSync(file);
@@ -31,7 +31,7 @@ for (const token of tokens.split(",").map(Number)) {
       if (error.code === "staleToken") {
         break;
       }
-      // A commit that readers were in the way of.
+      // Readers were in the way of the commit.
       if (error.code !== "unavailable") {
         throw error;
       }

@@ -1,4 +1,4 @@
-// The guard of Redis, for every kind of client.
+// The guard for Redis, for every kind of client.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -16,14 +16,14 @@ import { conforms, fails, race, refused } from "./conformance.mjs";
 
 const { FencedRedis, Script } = fence;
 
-/** The register is a key named as the resource, and the history a list beside it. */
+/** The register is a key with the resource's name, and the history a list beside it. */
 const WRITE = new Script(`redis.call('SET', KEYS[1], ARGV[2])
   redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])`);
 
-/** A key on the slot of the resource. */
+/** Returns a key on the slot of the resource. */
 const beside = (resource, what) => (resource.includes("{") ? `${resource}:${what}` : `{${resource}}:${what}`);
 
-/** What ends the connections, also those of a test that fails. */
+/** Functions that end the connections, also those of a failed test. */
 const ends = [];
 after(() => ends.forEach((end) => end()));
 
@@ -34,7 +34,7 @@ function ioredis(...args) {
   return client;
 }
 
-/** The server behind HTTP, as Upstash has it. */
+/** Starts the server behind HTTP, as Upstash has it. */
 async function overHttp() {
   const bridge = http.createServer(async (req, res) => {
     const chunks = await req.toArray();
@@ -74,7 +74,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-/** Writers of different tokens are on different connections. */
+/** Writers with different tokens use different connections. */
 async function registers(open, read) {
   const opened = await Promise.all([1, 2, 3, 4].map(open));
   const guards = opened.map((client) => new FencedRedis(client));
@@ -108,7 +108,7 @@ for (const [name, open] of Object.entries(clients)) {
       await conforms(store, name, 20);
     });
 
-    // Catches a command that does something else, or goes past the check.
+    // Catches a command that does something else, or bypasses the check.
     test("each command does what it says, and not under a stale token", async () => {
       const [now, old] = [under(34), under(33)];
       const stale = (write) => refused(write, { resource: "r", offered: 33, highest: 34 });
@@ -164,7 +164,7 @@ for (const [name, open] of Object.entries(clients)) {
         await fails(redis.set(key, "v"), "config", /key/);
       }
       for (const ttl of [0, -1, Number.NaN, 2 ** 54, "1", null]) {
-        await fails(redis.set("bad", "v", { ttl }), "config", /time to live/);
+        await fails(redis.set("bad", "v", { ttl }), "config", /ttl must be/);
       }
       for (const by of [0.5, "1", Number.NaN, undefined]) {
         await fails(redis.incrBy("bad", by), "config", /whole number/);
@@ -179,7 +179,7 @@ for (const [name, open] of Object.entries(clients)) {
       assert.equal(await server.command("GET", "{r}:fence"), "34");
     });
 
-    // Catches a client's error that is passed on as it is: it has the whole command on it.
+    // Catches a client's error that is passed on unchanged, with the whole command in it.
     test("errors show neither the script nor what was to be written", async () => {
       const redis = under(35);
       await redis.hset("hash", "f", 1);
@@ -192,14 +192,14 @@ for (const [name, open] of Object.entries(clients)) {
         const error = await write().catch((error) => error);
         const shown = `${error.stack} ${inspect(error, { depth: 9, showHidden: true })} ${JSON.stringify(error)}`;
         assert.doesNotMatch(shown, /a-private|redis\.call/);
-        // Who looks for the reason finds it.
+        // The cause is there for readers who look for it.
         assert.match(error.cause.message, /^(WRONGTYPE|ERR) /);
         assert.ok(error.cause.name && error.cause.stack.includes(error.cause.message), error.cause.stack);
       }
     });
 
-    // Catches an error of the server that comes as it is, or of another code.
-    test("errors of the write are told by their code", async () => {
+    // Catches a server error that is passed on unchanged, or has another code.
+    test("errors of the write have their codes", async () => {
       const redis = under(35);
       await redis.set("text", "abc");
       await fails(redis.hset("text", "f", 1), "wrongType", /guarded write to "r"/);
@@ -215,7 +215,7 @@ for (const [name, open] of Object.entries(clients)) {
   });
 }
 
-// Catches a check that is a call of its own, and a script that is sent whole each time.
+// Catches a check in a call of its own, and a script that is sent in full each time.
 for (const name of ["ioredis", "node-redis"]) {
   test(`${name}: a write is one call, and the bytes of a value are kept`, async () => {
     const client = await clients[name](server.url);
@@ -233,16 +233,16 @@ for (const name of ["ioredis", "node-redis"]) {
   });
 }
 
-test("a client over text takes no bytes", async () => {
+test("a client that sends text refuses bytes", async () => {
   const redis = new FencedRedis({ eval: async () => null }).resource("r", 1);
-  await fails(redis.set("k", new Uint8Array(1)), "config", /no bytes/);
+  await fails(redis.set("k", new Uint8Array(1)), "config", /cannot send bytes/);
 });
 
-test("what is no client, or has a prefix, is refused", async () => {
+test("an object that is not a client, or has a prefix, is refused", async () => {
   for (const client of [undefined, null, 7, "redis://localhost", {}, { eval: 1 }, Redis]) {
     await fails(async () => new FencedRedis(client), "config");
   }
-  // Its fences would be elsewhere than everybody else's.
+  // Its fences would be under other keys than everyone else's.
   const prefixed = ioredis(server.url, { keyPrefix: "app:", lazyConnect: true });
   await fails(async () => new FencedRedis(prefixed), "config", /keyPrefix/);
   for (const timeout of [0, -1, Number.NaN, "1", null, 86_400_001]) {
@@ -252,8 +252,8 @@ test("what is no client, or has a prefix, is refused", async () => {
   }
 });
 
-// Catches a call that waits for ever, and a secret in what it says.
-test("no answer in time is a time-out, and no connection is unavailable", async () => {
+// Catches a call that waits forever, and a secret in its message.
+test("no answer in time is a timeout, and no connection is unavailable", async () => {
   const own = await startRedis({ password: "a-secret-of-redis" });
   const client = ioredis(own.url, { retryStrategy: null, maxRetriesPerRequest: 0 });
   const redis = new FencedRedis(client).resource("r", 1);
@@ -277,7 +277,7 @@ test("fence keys are where everybody looks", () => {
   }
 });
 
-// Catches a look-up that finds what every object has.
+// Catches a lookup that finds properties of `Object.prototype`.
 test("a code is one of ours, whatever the server says", async () => {
   for (const said of ["constructor x", "toString", "__proto__ x", "hasOwnProperty x"]) {
     const error = Object.assign(new Error(said), { name: "ReplyError" });
@@ -286,7 +286,7 @@ test("a code is one of ours, whatever the server says", async () => {
   }
 });
 
-// Catches a refusal that is of another code here than in Rust.
+// Catches a refusal whose code differs from Rust's.
 test("a server's refusal is of the code that Rust gives it", async () => {
   const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/refusals.json", import.meta.url)));
   for (const { said, code } of vectors.filter(({ said }) => said !== "")) {
@@ -297,7 +297,7 @@ test("a server's refusal is of the code that Rust gives it", async () => {
   }
 });
 
-// Catches a comment at the end of a line of guard.lua: it would comment out the user's.
+// Catches a comment at the end of a line of guard.lua, which would comment out the user's script.
 test("the guard is one line of code, with its hash", async () => {
   const { text, sha } = fence.partsOf(new Script("return 1"));
   assert.match(text, /^do local fence.* end return 1$/);
@@ -349,12 +349,12 @@ describe("a cluster", () => {
   }
 });
 
-// Catches a write of several calls. The kill comes at any moment of a script, or between two.
+// Catches a write that takes several calls. The kill comes at any moment of a script, or between two scripts.
 test("a writer that is killed leaves nothing half done", async () => {
   for (let round = 1; round <= 3; round += 1) {
     const child = await startWriter("redis", JSON.stringify(server.url), "killed", String(round * 10));
     await kill(child);
-    // At one moment: the last script that it sent may still come.
+    // Read at one moment, because the last script that it sent may still arrive.
     const keys = ["first", "last", "fence"].map((key) => `{killed}:${key}`);
     const [first, last, seen] = await server.command("MGET", ...keys);
     assert.equal(first, last);
@@ -364,8 +364,8 @@ test("a writer that is killed leaves nothing half done", async () => {
   await refused(late.set("{killed}:first", "late"), { highest: 30 });
 });
 
-// The negative control: look at the fence, then raise it and write, in two calls.
-test("a check in a call of its own is found out", async () => {
+// The negative control: reads the fence, then raises it and writes, in two calls.
+test("the suite notices a check in a call of its own", async () => {
   const store = await registers(() => clients.ioredis(server.url), (...args) => server.command(...args));
   const write = async (resource, token, value) => {
     const client = store.opened[token % 4];

@@ -1,4 +1,4 @@
-// Tables that are no fence tables, by the vectors that Rust reads, too.
+// Tables that are not fence tables, from the vectors that Rust reads, too.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { fence } from "./bundle.mjs";
@@ -7,7 +7,10 @@ const { createFenceTable, fencedTransaction } = fence;
 
 const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/sql_shapes.json", import.meta.url)));
 
-/** Checks each table that the vectors have for a database, and leaves a fence table behind; `run` runs a statement. */
+/**
+ * Checks each table that the vectors have for a database, and leaves a fence table behind. `run` runs a
+ * statement.
+ */
 export async function checkShapes(name, database, run) {
   const runAll = async (statements) => {
     for (const sql of statements) await run(sql);
@@ -24,7 +27,7 @@ export async function checkShapes(name, database, run) {
         assert.match(await write(newer - 1), /^(staleToken|config)$/, says);
       }
     }
-    // The second time, because the first must not have changed it.
+    // Twice, because the first check must not have changed it.
     for (let look = 0; look < 2; look += 1) {
       const error = await createFenceTable(database).catch((error) => error);
       assert.equal(error?.code, "config", `${says}: ${error}`);
@@ -33,7 +36,7 @@ export async function checkShapes(name, database, run) {
       }
     }
     await runAll(drop);
-    // Also on connections that know the other table.
+    // It also works on connections that know the other table.
     await createFenceTable(database);
     await fencedTransaction(database, "made anew", 2 ** 52, () => {});
   }

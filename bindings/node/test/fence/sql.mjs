@@ -1,11 +1,10 @@
-// The tests' view of the databases, the same for each: statements with `?` for their arguments, and
-// rows of numbers.
+// A uniform view of the databases: statements with `?` for their arguments, and rows of numbers.
 import { fence } from "./bundle.mjs";
 
 /**
- * What differs: `one(pool)` resolves to a connection of its own with `end()`, `query(connection,
- * sql, args)` to rows of arrays, `serial` is how a column counts by itself, `begin` opens a
- * transaction, `isolations` are those besides the default.
+ * The differences between databases. `one(pool)` resolves to a new connection with `end()`.
+ * `query(connection, sql, args)` resolves to rows of arrays. `serial` is the type of a column that counts by
+ * itself. `begin` opens a transaction. `isolations` are the levels besides the default.
  */
 export const postgres = {
   name: "postgres",
@@ -44,7 +43,7 @@ export const sqlite = {
   isRace: (error) => /locked|busy/i.test(error.message),
   query: (connection, sql, args = []) => {
     const statement = connection.prepare(sql);
-    // In one way for both kinds of database.
+    // One way for both kinds of database.
     if (/^\s*SELECT/.test(sql)) {
       return statement.all(...args).map((row) => Object.values(row).map(Number));
     }
@@ -53,7 +52,7 @@ export const sqlite = {
   },
 };
 
-/** The tables of the registers, of their history, and of rows with a token of their own. */
+/** Creates the tables of the registers, of their history, and of rows with their own token. */
 export async function createTables(db, connection) {
   const key = "VARCHAR(600) NOT NULL PRIMARY KEY";
   const tables = [
@@ -68,9 +67,9 @@ export async function createTables(db, connection) {
 }
 
 /**
- * Writes a value to a register and to the history, and counts the writes: by reading the count and
- * writing it back, which is only right if nobody else does so at the same time. In steps, for
- * databases that answer later and those that answer at once.
+ * Writes a value to a register and to the history, and counts the writes. It reads the count and writes it
+ * back, which is only right if nobody else does so at the same time. It works in steps, for synchronous and
+ * asynchronous databases.
  */
 function* writing(resource, token, value) {
   const [row] = yield ["SELECT writes FROM register WHERE resource = ?", [resource]];
@@ -82,7 +81,7 @@ function* writing(resource, token, value) {
   yield ["INSERT INTO history (resource, token, value) VALUES (?, ?, ?)", [resource, token, value]];
 }
 
-/** Does {@link writing} on a connection; a promise if the database answers later. */
+/** Does {@link writing} on a connection. Returns a promise if the database is asynchronous. */
 export function write(db, connection, resource, token, value) {
   const steps = writing(resource, token?.token ?? Number(token), value);
   if (db === sqlite) {
@@ -98,7 +97,7 @@ export function write(db, connection, resource, token, value) {
   })();
 }
 
-/** What a store of the conformance suite reads. */
+/** The read functions of a store of the conformance suite. */
 export function reading(db, connection) {
   return {
     history: async (resource) =>
@@ -108,7 +107,9 @@ export function reading(db, connection) {
   };
 }
 
-/** A guarded store; a race after the fence was taken is the program's to repeat. */
+/**
+ * Makes a guarded store. The program must repeat a transaction that lost a race after the fence was taken.
+ */
 export function guarded(db, connection, isolation, reader = connection) {
   const transaction = (resource, token, value) =>
     fence.fencedTransaction(

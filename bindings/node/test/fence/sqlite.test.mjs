@@ -1,5 +1,5 @@
-// The guard of SQLite, with better-sqlite3 and with node:sqlite, which Node has from 22.5 on: for an
-// older one that runs the tests, a newer one is looked for.
+// The guard for SQLite, with better-sqlite3 and with node:sqlite, which Node has from 22.5 on. If an older
+// Node runs the tests, they look for a newer one.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -40,7 +40,7 @@ const kinds = {
 
 for (const [kind, load] of Object.entries(kinds)) {
   if (only ? only === kind : kind !== "node:sqlite" || hasOwn) {
-    // Both kinds of journal: they lock differently.
+    // Both journal modes, which lock differently.
     for (const journal of ["WAL", "DELETE"]) {
       describe(`${kind}, ${journal}`, () => checkAll(kind, load, journal));
     }
@@ -68,7 +68,7 @@ function close(database) {
   try {
     database.close();
   } catch {
-    // A test has closed it.
+    // A test has closed the database already.
   }
 }
 
@@ -121,7 +121,7 @@ function checkAll(kind, load, journal) {
     await conforms(ownRow(database), "own row", 4);
   });
 
-  // Only other processes get in between here.
+  // Only other processes can interfere here.
   test("writers of several processes", async () => {
     const tokens = [1, 2, 3, 4].map((first) => [first, first + 4, first + 8, first + 12]);
     const program = fileURLToPath(new URL("racer.mjs", import.meta.url));
@@ -145,7 +145,7 @@ function checkAll(kind, load, journal) {
     await fails(fencedTransaction(database, "three", 1, () => {}), "config", /open on this connection/);
     database.exec("COMMIT");
     await refused(fencedTransaction(database, "one", 6, () => {}), { highest: 7 });
-    // Such a check would protect nothing: what follows is not in its transaction.
+    // Such a check would protect nothing, because the later statements are not in its transaction.
     assert.throws(() => check(database, "one", 9), { code: "config" });
     assert.throws(() => check(database, "", 9), { code: "config" });
     await fencedTransaction(database, "one", 8, () => {});
@@ -155,7 +155,7 @@ function checkAll(kind, load, journal) {
     }
   });
 
-  // Catches work that goes on after the commit, in no transaction.
+  // Catches work that continues after the commit, outside of any transaction.
   test("the work must not be async", async () => {
     let ran = false;
     const late = async () => {
@@ -178,7 +178,7 @@ function checkAll(kind, load, journal) {
     await fails(fencedTransaction(database, "a", 1, () => {}, { isolation: 1 }), "config", /isolation/);
   });
 
-  // Catches a commit that is told to be done of what was rolled back, or written without the fence.
+  // Catches a commit that succeeds although its writes were rolled back, or were written without the fence.
   test("a transaction that was ended is not committed", async () => {
     database.exec("CREATE TABLE once (id INTEGER PRIMARY KEY)");
     const twice = "INSERT OR ROLLBACK INTO once (id) VALUES (1), (1)";
@@ -207,7 +207,7 @@ function checkAll(kind, load, journal) {
   test("Rust and Node fence one another", (t) => mixed(t, { db, pool: database, url: `sqlite:${path}` }));
 
   // The negative control of the suite: the check in one transaction, the write in another.
-  test("a check before the transaction is found out", async () => {
+  test("the suite notices a check before the transaction", async () => {
     const store = {
       history: reading(db, database).history,
       read: async () => 162,
@@ -235,7 +235,7 @@ function checkAll(kind, load, journal) {
   });
 }
 
-/** The token in a row of the program's own. */
+/** A store with the token in the program's own row. */
 function ownRow(database) {
   return {
     ...reading(db, database),
@@ -260,7 +260,10 @@ function ownRow(database) {
   };
 }
 
-/** What the writers in a process of their own were told: pairs of a token and how often it passed. */
+/**
+ * Runs writers in a process of their own. Resolves to their results: pairs of a token and how often it
+ * passed.
+ */
 async function spawnRacer(program, args) {
   const child = startNode(program, ...args);
   assert.equal(await child.end(60_000), 0, child.output());

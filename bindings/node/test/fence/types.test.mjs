@@ -14,7 +14,7 @@ test("clients of others fit, and what is wrong does not", () => {
   assert.equal(status, 0, `${signal} ${stdout}`);
 });
 
-// Catches types that make people install every client there is.
+// Catches types that make people install every client package.
 test("the types that are shipped name no package of others", (t) => {
   const shipped = path("../../dist/fence.d.ts");
   if (!existsSync(shipped)) {

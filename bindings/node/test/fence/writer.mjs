@@ -1,5 +1,5 @@
-// A process that writes under a fence and does not commit, or does not end: the test kills it.
-// node writer.mjs <bundle> <database> <options> <resource> <token>
+// A process that writes under a fence and does not commit, or does not end, until the test kills it. node
+// writer.mjs <bundle> <database> <options> <resource> <token>
 import { writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -14,7 +14,7 @@ if (kind === "redis") {
   await writeOnAndOn();
 }
 
-/** One script after the other, under one token. */
+/** Runs one script after another, under one token. */
 async function writeOnAndOn() {
   const { FencedRedis } = await import(pathToFileURL(file));
   const { Redis } = await import("ioredis");

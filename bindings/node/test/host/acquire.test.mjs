@@ -1,4 +1,4 @@
-// Acquiring and releasing: who has a lock has it alone.
+// Acquiring and releasing: a holder is the only one.
 import assert from "node:assert/strict";
 import { LeaseholdError } from "../../dist/index.js";
 import { aborted, forEachStore } from "../support/stores.mjs";
@@ -15,14 +15,14 @@ forEachStore((store) => {
     assert.ok(Number.isSafeInteger(lease.token) && lease.token > 0);
     assert.ok(lease.remaining > 10_000 && lease.remaining <= 20_000, String(lease.remaining));
     assert.ok(lease.waited >= 0 && lease.waited < 10_000, String(lease.waited));
-    // The wall clock and the one that tenures are measured by are not read at the same time.
+    // The wall clock and the monotonic clock are not read at the same moment.
     assert.ok(lease.began.getTime() + 500 >= before && lease.began.getTime() <= Date.now() + 500);
     assert.ok(lease.valid && !lease.signal.aborted);
     assert.equal(lease.signal, lease.signal);
     await lease.release();
     assert.ok(!lease.valid);
     assert.equal(lease.remaining, 0);
-    // A release is no loss.
+    // A release is not a loss.
     assert.equal(lease.signal.aborted, false);
     await lease.release();
     await assert.rejects(lease.renew(), { code: "notHeld" });
@@ -44,7 +44,7 @@ forEachStore((store) => {
   });
 
   test("a lock that a module keeps lets in one caller at a time", async () => {
-    // Ten lines that a newcomer writes. Catches a handle that lets all its callers in at once.
+    // Ten lines that a newcomer writes. Catches a handle that lets in all its callers at once.
     const orders = (await store.locker()).lock(store.name());
     let inside = 0;
     const request = () =>
@@ -89,7 +89,7 @@ forEachStore((store) => {
     await lease.release();
   });
 
-  test("a lease is renewed for another time to live, and what else is given is refused", async () => {
+  test("a lease is renewed for another time to live, and other arguments are refused", async () => {
     const lease = await (await store.locker()).lock(store.name(), { fixed: true }).acquire();
     await lease.renew({ ttl: 100_000 });
     assert.ok(lease.remaining > 90_000, String(lease.remaining));
@@ -101,7 +101,7 @@ forEachStore((store) => {
   });
 
   test("a fixed lease ends by itself, unless it is renewed by hand", async () => {
-    // Catches: renewals in the background of what is fixed; a renewal by hand that moves no deadline.
+    // Catches: background renewals of a fixed lease; a manual renewal that does not move the deadline.
     const name = store.name();
     const lease = await (await store.locker()).lock(name, { ttl: 3_000, fixed: true }).acquire();
     await pause(200);
@@ -112,7 +112,7 @@ forEachStore((store) => {
     const begin = awake();
     const { code, reason } = await aborted(lease.signal);
     assert.deepEqual([code, reason], ["lost", "expired"]);
-    // Much less than a renewal in the background would give it, and enough for a busy machine.
+    // Much less than a background renewal would give it, and enough for a busy machine.
     assert.ok(awake() - begin <= left + 1_000, "no later than it was said");
     const message = `lock ${JSON.stringify(lease.name)}: the lease is not held: it expired`;
     await assert.rejects(lease.renew(), ({ code, message: said, cause }) => {
@@ -133,7 +133,7 @@ forEachStore((store) => {
     }
   });
 
-  test("who restarts under the same owner takes over at once, and its former self is told", async () => {
+  test("a restart under the same owner takes over at once, and the old process is notified", async () => {
     // Catches: a restart that waits for its own time to live.
     const name = store.name();
     const [former, restarted] = [await store.hearing(), await store.locker({ owner: "job-7" })];
@@ -181,7 +181,7 @@ forEachStore((store) => {
   });
 
   test("using rejects with the loss if the lease was lost before the work ended", async () => {
-    // Catches: work that counts as done although somebody else was let in.
+    // Catches: work that counts as done although another caller was let in.
     const lock = (await store.hearing()).lock(store.name());
     const lost = lock.using(async (_, signal) => {
       await store.admin.forceRelease(lock.name);
@@ -207,7 +207,7 @@ forEachStore((store) => {
     await assert.rejects(next.run(assert.fail), { code: "notHeld" });
   });
 
-  // Catches: a result that is given for good though the work outlived its lease, since no timer could fire.
+  // Catches: a result of work that outlived its lease, because no timer could fire.
   test("work that blocks the event loop past the deadline ends with the loss", async () => {
     const lock = (await store.hearing()).lock(store.name(), { ttl: 50, fixed: true });
     const expired = { name: "LeaseLostError", code: "lost", reason: "expired" };
@@ -218,7 +218,7 @@ forEachStore((store) => {
     await assert.rejects(lock.using(() => block(80)), expired);
   });
 
-  // Control.
+  // The control.
   test("work that gives its lease up has not lost it, however long it goes on", (t) =>
     steady(t, async () => {
       const lease = await (await store.hearing()).lock(store.name(), { ttl: 150, fixed: true }).acquire();
@@ -331,7 +331,7 @@ forEachStore((store) => {
     assert.ok(long.valid);
     await long.release();
     const short = await locker.lock(store.name(), { ttl: 10, fixed: true }).tryAcquire().catch((error) => error);
-    // It may be over before the answer is there.
+    // The lease may be over before the answer arrives.
     if (short instanceof LeaseholdError) {
       assert.equal(short.code, "timeout", String(short));
     } else {
@@ -340,7 +340,7 @@ forEachStore((store) => {
   });
 });
 
-/** Keeps the event loop from everything else. */
+/** Blocks the event loop. */
 function block(milliseconds) {
   const end = performance.now() + milliseconds;
   while (performance.now() < end);

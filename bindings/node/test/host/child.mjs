@@ -1,5 +1,5 @@
-// A program of its own, for what happens at the end of a process: node child.mjs <how> <url> <what> [name]
-// `how` is the kind of client, or `connect:` and the package that is to carry the connection.
+// A separate program, for what happens when a process ends: node child.mjs <how> <url> <what> [name] `how` is
+// the kind of client, or `connect:` and the package for the connection.
 import { register } from "node:module";
 import { Locker } from "../../dist/index.js";
 import { inTheEnd, lockerOf } from "../support/stores.mjs";
@@ -9,7 +9,7 @@ const [, , how, url, what, name = "x"] = process.argv;
 const say = (...words) => process.stdout.write(`${words.join(" ")}\n`);
 process.on("exit", (code) => say("exit", code));
 
-/** Where failures are waited for; elsewhere times are longer than a machine may stand still. */
+/** Short times where failures are awaited. Otherwise times are longer than a machine may stall. */
 const short = ["ask", "failures", "unconfirmed"].includes(what);
 const settings = short ? { commandTimeout: 300, patience: 600 } : { commandTimeout: 2_000, patience: 5_000 };
 const { locker, end } = await make();
@@ -27,7 +27,7 @@ async function make() {
   return { locker: await Locker.connect(url, settings), end: async () => {} };
 }
 
-/** As if the package were not installed. */
+/** Hides a package, as if it were not installed. */
 function hide(name) {
   const hook = `export const resolve = (specifier, context, next) => {
     if (specifier === "${name}") throw new Error("hidden");
@@ -44,7 +44,7 @@ const told = (events) => void (async () => {
 })();
 
 const acts = {
-  /** Nothing but a locker, its readers and a locked-and-released name. */
+  /** Makes only a locker, its readers, and a name that is locked and released. */
   async idle() {
     told(lock.events());
     told(locker.events());
@@ -52,7 +52,7 @@ const acts = {
   },
   async released() {
     const lease = await lock.acquire();
-    // Until it was renewed.
+    // Until the lease was renewed.
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     await lease.release();
   },
@@ -60,7 +60,7 @@ const acts = {
     await lock.acquire();
     await locker.shutdown();
   },
-  /** A lease of a minute is given up, and its release cannot be confirmed. */
+  /** Gives up a lease of a minute, whose release cannot be confirmed. */
   async unconfirmed() {
     const lease = await inTheEnd(locker.lock(name, { ttl: 60_000 }));
     say("held", lease.token);
@@ -75,7 +75,7 @@ const acts = {
     lease.signal.addEventListener("abort", () => say("lost", lease.signal.reason.reason));
     say("held", lease.token);
   },
-  /** It holds a lease, and has something else to do. */
+  /** Holds a lease, and has something else to do. */
   async busy() {
     setTimeout(() => {}, 60_000);
     await acts.hold();
@@ -88,7 +88,7 @@ const acts = {
     say("held", (await lock.acquire()).token);
     process.exit(3);
   },
-  /** Whether the store answers, again and again. */
+  /** Prints again and again whether the store answers. */
   async ask() {
     for (;;) {
       say(await locker.inspect(name).then(() => "answered", () => "failed"));
@@ -102,7 +102,7 @@ const acts = {
     });
     await acts.hold();
   },
-  /** Failures of every kind that nobody listens to. */
+  /** Causes every kind of failure, without listening to any. */
   async failures() {
     const { token } = await inTheEnd(lock);
     say("held", token);
@@ -123,7 +123,7 @@ await acts[what]();
 if (what === "idle" || what === "released") {
   say("done");
   if (!how.startsWith("connect:")) {
-    // The program's own client is the program's to end.
+    // The program itself must end its own client.
     await end();
   }
 }

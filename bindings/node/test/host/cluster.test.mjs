@@ -1,4 +1,4 @@
-// Clients of clusters and of sentinels.
+// Clients of clusters and sentinels.
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { Locker } from "../../dist/index.js";
@@ -38,8 +38,8 @@ describe("a cluster", { concurrency: 2 }, () => {
 
   for (const [kind, make] of Object.entries(kinds)) {
     test(`${kind}: names on every node are locked, handed over, renewed and freed`, async (t) => {
-      // Catches: scripts whose keys are on two nodes; batches of several names in one call; pushes
-      // that only reach who listens at the same node.
+      // Catches: scripts whose keys are on two nodes; batches with several names in one call; pushes that
+      // reach only listeners at the same node.
       const [one, two] = [await make(), await make()];
       t.after(async () => {
         for (const { locker, end } of [one, two]) {
@@ -111,7 +111,7 @@ describe("sentinels", { concurrency: 1 }, () => {
   };
 
   for (const [kind, make] of Object.entries(kinds)) {
-    test(`${kind}: over a failover leases survive or are told lost, and tokens grow`, async (t) => {
+    test(`${kind}: over a failover leases survive or are reported lost, and tokens grow`, async (t) => {
       const group = await startSentinel();
       const { locker, end } = await make(group);
       t.after(async () => {
@@ -124,7 +124,7 @@ describe("sentinels", { concurrency: 1 }, () => {
       const leases = await Promise.all(locks.map((lock) => lock.acquire()));
       const waiting = locker.lock("a").acquire();
       await waitFor(async () => (await locker.inspect("a")).waiting === 1);
-      // The replica has all of it.
+      // The replica has everything.
       const keys = locks.length + 1;
       await waitFor(async () => (await group.replica.command("DBSIZE")) >= keys);
       await group.failover();

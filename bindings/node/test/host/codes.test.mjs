@@ -1,4 +1,4 @@
-// What went wrong, and why a lease was lost, by the codes that Rust has.
+// The codes of errors and of losses are those of Rust.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { LeaseholdError, LeaseLostError } from "../../dist/index.js";
@@ -12,11 +12,11 @@ test("an error's code says whether it is transient, as in Rust", () => {
   for (const { code, transient } of errors) {
     assert.equal(new LeaseholdError(code, "").transient, transient, code);
   }
-  // Catches a look-up that finds what every object has.
+  // Catches a lookup that finds properties of `Object.prototype`.
   assert.equal(new LeaseholdError("constructor", "").transient, false);
 });
 
-test("a reason for a loss is told in the words of Rust", () => {
+test("a reason for a loss has the words of Rust", () => {
   for (const { code, says } of reasons) {
     const { message } = new LeaseLostError("x", 7, code);
     assert.equal(message, `the lease on "x" with token 7 was lost: ${says}`);

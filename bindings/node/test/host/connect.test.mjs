@@ -1,4 +1,4 @@
-// What Locker.connect says of a server that cannot be used, and what it takes for a store in memory.
+// The errors of Locker.connect for unusable servers, and the URLs of in-memory stores.
 import assert from "node:assert/strict";
 import net from "node:net";
 import { describe } from "node:test";
@@ -16,7 +16,7 @@ async function started(t, options) {
   return server;
 }
 
-/** The error of a URL that must not be taken: it begins with the server, and has no secret in it. */
+/** Returns the error of a URL that must be refused. It begins with the server, and contains no secret. */
 async function refused(url, code, begin, advice) {
   const error = await Locker.connect(url).then(() => assert.fail(`${url} was taken`), (error) => error);
   assert.ok(error instanceof LeaseholdError, error.stack);
@@ -62,7 +62,7 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
     await refused(`${cluster}?node=127.0.0.1:${other}`, "unavailable", begin, nodes);
     const { url, stop } = await startCluster();
     t.after(stop);
-    // The control: one that is there is taken.
+    // The control: a server that is up is accepted.
     await (await Locker.connect(url)).shutdown();
   });
 
@@ -76,13 +76,13 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
       const error = await Locker.connect(url, { connectTimeout }).then(() => assert.fail("taken"), (error) => error);
       assert.equal(error.code, "timeout", error.stack);
       const took = awake() - before;
-      // By default it is 6 s.
+      // The default is 6 s.
       assert.ok(took >= connectTimeout && took < 5_000, `${connectTimeout}: ${took} ms`);
     }
   });
 
   test("a server that evicts keys is found, and warned of", async (t) => {
-    // Catches: a set-up that hands a held lock to a second client, of which nobody is told.
+    // Catches: a setup that silently hands a held lock to a second client.
     const warnings = [];
     const warned = (warning) => warnings.push(warning);
     process.on("warning", warned);
@@ -105,7 +105,7 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
   });
 
   test("a server that falls silent after the first answer is given up on in 3 seconds", async (t) => {
-    // Catches a connect that never ends: nothing else watches over its first questions.
+    // Catches a connect that never ends: nothing else limits its first requests.
     const sockets = new Set();
     const silent = net.createServer((socket) => {
       sockets.add(socket.on("close", () => sockets.delete(socket)).on("error", () => {}));
@@ -123,7 +123,7 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
 });
 
 for (const kind of clients) {
-  test(`a client of the program's has no URL that errors could speak of, ${kind}`, async (t) => {
+  test(`errors of a program's own client do not mention a URL, ${kind}`, async (t) => {
     const server = await started(t);
     const { locker, end } = await lockerOf(kind, server.url, { patience: 5_000 });
     t.after(async () => {
@@ -131,13 +131,13 @@ for (const kind of clients) {
       await end();
     });
     if (kind === "ioredis") {
-      // One that was never served takes the first refusal as final.
+      // A client that was never served takes the first refusal as final.
       await locker.inspect("x");
     }
     await server.command("CONFIG", "SET", "requirepass", "s3cret");
     await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
     const asked = () => locker.inspect("x").then(() => undefined, (error) => error);
-    // Between two links of ioredis a call may be refused on the new one: that is `auth`, too.
+    // Between two links of ioredis, a call may be refused on the new one, which is `auth`, too.
     const code = kind === "ioredis" ? "unavailable" : "auth";
     const error = await waitFor(async () => {
       const failed = await asked();
@@ -149,7 +149,7 @@ for (const kind of clients) {
 }
 
 describe("URLs of stores in memory are read as in Rust", () => {
-  /** Whether two of these mean one store: one has the lock, and the other does not get it. */
+  /** Returns true if both URLs mean one store: if one locker has the lock, the other does not get it. */
   async function isOne(first, second) {
     const [one, two] = await Promise.all([Locker.connect(first), Locker.connect(second)]);
     try {
@@ -160,7 +160,7 @@ describe("URLs of stores in memory are read as in Rust", () => {
     }
   }
 
-  test("what is one name", async () => {
+  test("URLs with the same name", async () => {
     for (const [first, second] of [
       ["memory://one", "MEMORY://one"],
       ["memory://one", " memory://one\n"],
@@ -175,7 +175,7 @@ describe("URLs of stores in memory are read as in Rust", () => {
     }
   });
 
-  test("what is none is refused, and leaks nothing", async () => {
+  test("other URLs are refused, and leak nothing", async () => {
     const takesNothing = /takes nothing but a name; it is of the form memory:\/\/\[name\]$/;
     await refused("memory://u:s3cret@a?x=1", "config", "", takesNothing);
     await refused("memory://s3cret@a", "config", "", takesNothing);

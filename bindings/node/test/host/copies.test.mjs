@@ -1,6 +1,7 @@
-// The package loaded several times in one process: by import, by require, and slim. Catches copies
-// that do not know each other's stores, so that several hold one name, and errors and gates that only
-// their own copy takes for what they are.
+// The package, loaded several times in one process: by import, by require, and slim.
+//
+// Catches copies that do not share stores, so that several hold one name; and errors and gates that only
+// their own copy recognizes.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -37,7 +38,7 @@ describe("copies of the package in one process", { concurrency: 1 }, () => {
         lockers.push(locker);
         assert.equal(await locker.lock("x").tryAcquire(), undefined, `${name} excludes`);
         assert.equal((await locker.inspect("x")).holder.token, lease.token, name);
-        // A second each, or it has failed.
+        // A second each; otherwise it has failed.
         waiting.push(locker.lock("x").acquire({ timeout: 10_000 }));
       }
       let last = lease;
@@ -47,11 +48,11 @@ describe("copies of the package in one process", { concurrency: 1 }, () => {
         assert.ok(token > last.token, "tokens grow across copies");
         last = await next;
       }
-      // What one copy does to the lease of another is heard.
+      // One copy notices what another copy does to its lease.
       const { signal } = last;
       await lockers[0].forceRelease("x");
       assert.ok(signal.aborted && signal.reason.reason === "revoked");
-      // The first copy may go: the store is there as long as anybody uses it.
+      // The first copy may go: the store exists as long as anybody uses it.
       await holder.shutdown();
       const kept = await lockers[3].lock("y").acquire();
       assert.equal(await lockers[1].lock("y").tryAcquire(), undefined);
@@ -60,7 +61,7 @@ describe("copies of the package in one process", { concurrency: 1 }, () => {
     });
   }
 
-  // Control: other names and stores without one are nobody else's.
+  // The control: other names, and stores without a name, are separate.
   test("other names are other stores", async () => {
     const lockers = [await esm.Locker.connect("memory://a"), await cjs.Locker.connect("memory://b"), slim.Locker.inMemory(), slimCjs.Locker.inMemory()];
     for (const locker of lockers) {
@@ -119,7 +120,7 @@ describe("copies of the package in one process", { concurrency: 1 }, () => {
     }
   });
 
-  test("what cannot be looked at is none of them", () => {
+  test("a value that cannot be examined is none of them", () => {
     const throws = () => assert.fail("it was thrown out of instanceof");
     const traps = Object.fromEntries(Object.getOwnPropertyNames(Reflect).map((trap) => [trap, throws]));
     const { proxy, revoke } = Proxy.revocable({}, {});

@@ -1,5 +1,5 @@
-// The engine itself fails: a trap in WebAssembly. Everything that it kept is given up with a clear
-// word, and the locker goes on with a new one.
+// The engine itself fails, by a trap in WebAssembly. Everything in it ends with a clear error, and the locker
+// continues with a new engine.
 import assert from "node:assert/strict";
 import { before } from "node:test";
 import { LeaseholdError, LeaseLostError, Locker } from "../../dist/index.js";
@@ -10,11 +10,11 @@ import { waitFor, within } from "../support/wait.mjs";
 const traps = trappable();
 
 forEachStore((store) => {
-  // A store in memory is in the instance that fails.
+  // An in-memory store is in the instance that fails.
   const survives = !store.isMemory;
   before(() => survives && setApart(store.admin));
 
-  /** A locker with all that can be under way: leases, waiters, readers. */
+  /** Makes a locker with everything that can be pending: leases, waiters, readers. */
   async function busy() {
     const locker = await store.hearing();
     const [held, wanted, other] = [store.name(), store.name(), store.name()];
@@ -24,12 +24,12 @@ forEachStore((store) => {
       await lock.acquire(),
       await lock.acquire(),
       await locker.lock(other).acquire(),
-      // So that the timer is due soon.
+      // The short time to live makes the timer due soon.
       await locker.lock(store.name(), { ttl: 3_000 }).acquire(),
     ];
     const events = collect(lock.events());
     const all = collect(locker.events());
-    // The places of an engine that failed stay in line for a time that goes by the time to live.
+    // The places of a failed engine stay in line for a time that depends on the time to live.
     const waits = [
       locker.lock(survives ? wanted : other, { ttl: 1_000 }).acquire(),
       locker.lock(other, { ttl: 1_000 }).acquire({ timeout: 60_000 }),
@@ -70,7 +70,7 @@ forEachStore((store) => {
   async function worksAgain({ locker, lock, leases, events, rival, wanted }) {
     await assert.rejects(leases[0].release(), { code: "notHeld" });
     await assert.rejects(leases[2].renew(), { code: "notHeld" });
-    // The store still has the locks of the engine that failed; their tokens are below all later ones.
+    // The store still has the locks of the failed engine. Their tokens are below all later ones.
     await locker.forceRelease(lock.name);
     const lease = await lock.acquire();
     assert.ok(lease.token > leases[0].token || !survives);
@@ -161,16 +161,16 @@ forEachStore(
   (store) => {
     before(() => setApart(store.admin));
 
-    test("a failure is told to all that share the engine's instance, once, and they go on", async () => {
-      // Catches: a neighbour that goes on with an engine in memory that nobody can trust; one that is
-      // told of the same failure twice, and loses what it got in between.
+    test("all lockers of an instance learn of a failure once, and continue", async () => {
+      // Catches: a neighbor that continues with an engine in untrusted memory; a neighbor that learns of the
+      // same failure twice, and loses what it got in between.
       const lockers = [await store.locker(), await store.locker(), await store.locker()];
       const names = lockers.map(() => store.name());
       const leases = await Promise.all(lockers.map((locker, i) => locker.lock(names[i], { ttl: 1_000 }).acquire()));
       const lost = leases.map(({ signal }) => aborted(signal));
       const waiting = lockers[2].lock(names[0]).acquire().catch((error) => error);
       await store.inLine(names[0], 1);
-      // The program's answer to the loss uses the next, which was not told yet.
+      // The program's reaction to the loss uses the next locker, which does not know of the failure yet.
       const again = new Promise((resolve) => {
         leases[0].signal.addEventListener("abort", () => resolve(lockers[1].lock(store.name()).acquire()));
       });
@@ -184,7 +184,7 @@ forEachStore(
       const others = await Promise.all(lockers.map((locker) => locker.lock(store.name()).acquire()));
       assert.ok(kept.valid && others.every(({ valid }) => valid));
 
-      // Who failed once is by itself: the others lose nothing by the next time.
+      // A locker that failed once is isolated: the others lose nothing the next time.
       traps.anywhere("engine_inspect");
       await assert.rejects(lockers[0].inspect("x"), { code: "internal" });
       assert.equal((await aborted(others[0].signal)).reason, "crashed");
@@ -194,7 +194,7 @@ forEachStore(
     });
 
     test("after its shutdown a locker is not woken by a neighbour's failure", async () => {
-      // Catches: a new engine that knows of no shutdown, and listens to a client again for ever.
+      // Catches: a new engine that does not know of the shutdown, and listens on a client forever.
       const [ended, other] = [await store.locker(), await store.locker()];
       await ended.shutdown();
       traps.anywhere("engine_inspect");
@@ -216,7 +216,7 @@ test("a quorum's engine that fails takes its leases along, and no servers", asyn
   const lost = aborted(lease.signal);
   await setApart(locker);
   assert.equal((await lost).reason, "crashed");
-  // It is still at the servers, until it expires there.
+  // The lost lease stays at the servers until it expires there.
   const next = await locker.lock("x").acquire();
   assert.ok(next.token > lease.token);
   await kept.renew();
@@ -224,7 +224,7 @@ test("a quorum's engine that fails takes its leases along, and no servers", asyn
   await Promise.all([locker.shutdown(), other.shutdown()]);
 });
 
-test("a quorum's server in memory that fails is one that was emptied: the others go on", async () => {
+test("an in-memory server of a quorum that fails counts as emptied: the others go on", async () => {
   const servers = ["memory://fails-1", "memory://fails-2", "memory://fails-3"];
   const locker = await Locker.quorum(servers);
   const lease = await locker.lock("x", { ttl: 1_000 }).acquire();
@@ -239,19 +239,22 @@ test("a quorum's server in memory that fails is one that was emptied: the others
   await locker.shutdown();
 });
 
-/** A locker whose engine failed has an instance by itself: what fails later is not its own. */
+/**
+ * Isolates a locker: its engine fails once, so it gets an instance of its own, and later failures are not its
+ * own.
+ */
 async function setApart(locker) {
   traps.anywhere("engine_inspect");
   assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
 }
 
 /**
- * Makes exports of the engine's instances fail on demand, of the newest or of whichever is called next:
- * with a real trap, which leaves the instance as it is.
+ * Makes exports of the engine's instances fail on demand, in the newest instance or in the next one that is
+ * called. Each failure is a real trap, which leaves the instance unchanged.
  */
 function trappable() {
   const { Instance } = WebAssembly;
-  // By the names of exports: a store in memory is of another module.
+  // By the names of exports, because an in-memory store is from another module.
   const newest = new Map();
   const wherever = new Set();
   WebAssembly.Instance = function (module, imports) {
@@ -263,7 +266,7 @@ function trappable() {
       wrapped[name] = !/^(engine|memorystore)_/.test(name)
         ? value
         : (...args) => {
-            // An address beyond the memory in place of the object's.
+            // The object's address is replaced by one beyond the memory.
             return due.delete(name) || wherever.delete(name) ? value(0xffff_fff0, ...args.slice(1)) : value(...args);
           };
     }

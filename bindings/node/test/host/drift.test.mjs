@@ -1,5 +1,4 @@
-// The drift margin: what deadlines leave of the store's time, and what becomes of it when clocks run
-// apart.
+// The drift margin: how much of the store's time deadlines leave, and what happens when clocks run apart.
 import assert from "node:assert/strict";
 import Redis from "ioredis";
 import { Locker } from "../../dist/index.js";
@@ -8,9 +7,9 @@ import { collect } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { waitFor } from "../support/wait.mjs";
 
-/** What chrony slews by unless it is told otherwise, in parts per million. */
+/** The rate at which chrony slews by default, in parts per million. */
 const SLEWING = 83_333;
-/** How much earlier a clock that is slewed so comes to the end of a time. */
+/** How much earlier, in parts per million, such a clock reaches the end of a time. */
 const EARLIER = SLEWING / (1 + SLEWING / 1e6);
 
 test("the margin is what a deadline leaves of the time to live", async () => {
@@ -21,7 +20,7 @@ test("the margin is what a deadline leaves of the time to live", async () => {
   await locker.shutdown();
 });
 
-test("clocks that run apart are told readers of all locks, whenever they begin", async (t) => {
+test("readers of all locks learn of clocks that run apart, whenever they begin", async (t) => {
   const server = await startRedis();
   const redis = new Redis(server.url);
   t.after(async () => {
@@ -42,11 +41,11 @@ test("clocks that run apart are told readers of all locks, whenever they begin",
   const lock = locker.lock("x", { ttl: 900 });
   const [all, own] = [collect(locker.events()), collect(lock.events())];
   await lock.acquire();
-  // The lease may be lost on a machine that stands still; answers come all the same.
+  // The lease may be lost on a machine that stalls; answers arrive anyway.
   const asking = setInterval(() => locker.inspect("x").catch(() => {}), 100);
   t.after(() => clearInterval(asking));
   const drifts = (events) => events.filter(({ type }) => type === "clockDrift");
-  // Answers that come slowly say less, so it may take some of them.
+  // Slow answers say less, so it may take some of them.
   await waitFor(() => drifts(all).at(-1)?.driftMargin > EARLIER, 60_000, () => JSON.stringify(drifts(all)));
   assert.deepEqual(drifts(own), []);
   const late = collect(locker.events());

@@ -1,4 +1,4 @@
-// Servers that refuse, or are not there: a typed error that names the culprit and leaks no password.
+// Servers that refuse or are down: a typed error names the culprit and leaks no password.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe } from "node:test";
@@ -12,7 +12,7 @@ const settings = { commandTimeout: 300, patience: 600 };
 /** A server that refuses everything is asked every second. */
 const patient = { commandTimeout: 2_000, patience: 5_000 };
 
-/** The error of a call that must fail, with a code and without passwords. */
+/** Returns the error of a call that must fail, with one of these codes and without passwords. */
 async function fails(call, ...codes) {
   const failed = call.then(() => new Error("it did not fail"), (error) => error);
   const error = await within(failed, 20_000, () => `an error: ${codes}`);
@@ -22,7 +22,7 @@ async function fails(call, ...codes) {
   return error;
 }
 
-/** Each call that asks the store, on a locker that gets no lease, fails with this code. */
+/** Checks that each call to the store fails with this code, on a locker without leases. */
 const allFail = (locker, code) =>
   Promise.all(Object.entries(calls).map(([what, call]) => fails(call(locker, what), code)));
 
@@ -56,7 +56,7 @@ forEachStore(
       await command("FLUSHALL");
     });
 
-    test("a user without the right to run scripts is told", async (t) => {
+    test("a user without the right to run scripts learns so", async (t) => {
       const { server } = store;
       await server.command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-@scripting");
       const url = `redis://poor:s3cret@127.0.0.1:${server.port}`;
@@ -95,7 +95,7 @@ forEachStore(
 
 for (const kind of clients) {
   describe(`${kind}, on servers of their own`, { concurrency: 3 }, () => {
-    /** A locker that is shut down with the test. */
+    /** Makes a locker that is shut down with the test. */
     async function from(t, server, options = settings) {
       const made = await lockerOf(kind, server.url, options);
       t.after(async () => {
@@ -116,13 +116,13 @@ for (const kind of clients) {
       const locker = await from(t, server);
       await server.command("CONFIG", "SET", "requirepass", "s3cret");
       await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
-      // Of ioredis the link is refused, and may do better when the password is right, or the call that
-      // comes between two links; of node-redis the call.
+      // ioredis reports the refusal for the link, which may recover when the password is right, or for the
+      // call between two links; node-redis reports it for the call.
       const codes = kind === "ioredis" ? ["unavailable", "auth"] : ["auth"];
       const refusing = async () => /NOAUTH/.test((await locker.inspect("x").catch((error) => error)).message);
       await waitFor(refusing, 20_000, "the server refuses");
       for (const [what, call] of Object.entries(calls)) {
-        // It goes on while the store may come back.
+        // `hold` retries while the store may come back.
         if (what !== "hold" || kind !== "ioredis") {
           const { message } = await fails(call(locker, what), ...codes);
           assert.match(message, /NOAUTH.*; check the client's user and password/, what);
@@ -142,7 +142,7 @@ for (const kind of clients) {
       const locker = await from(t, replica, patient);
       await fails(locker.lock("x").tryAcquire(), "readOnly");
       await fails(locker.lock("x").acquire(), "readOnly");
-      // What is free there has nothing to be written for.
+      // A name that is free there needs no write.
       assert.equal(await locker.forceRelease("x"), undefined);
       await (await from(t, primary)).lock("held").acquire();
       await waitFor(async () => (await locker.inspect("held")).holder !== null);
@@ -174,7 +174,7 @@ for (const kind of clients) {
         }
         await timed(() => fails(call(locker, "x"), "unavailable", "timeout"), what === "tryAcquire" ? 0 : 500, 2_500);
       }
-      // It cannot be known to be lost before its deadline.
+      // The lease cannot be known as lost before its deadline.
       assert.ok(lease.valid);
       await timed(async () => {
         await fails(lease.renew(), "unavailable", "timeout");
@@ -196,7 +196,7 @@ for (const kind of clients) {
       await waitFor(() => locker.lock("x").tryAcquire().then(Boolean, () => false), 10_000, "it is back");
     });
 
-    test("a release that is not confirmed says so, and is tried on", async (t) => {
+    test("an unconfirmed release says so, and is retried", async (t) => {
       const server = await started(t);
       const locker = await from(t, server);
       const lease = await inTheEnd(locker.lock("x"));
@@ -264,7 +264,7 @@ test("a store over HTTP that was never there is unavailable, with the cause", as
   }
 });
 
-/** What Rust and JavaScript both take a server's refusals for. */
+/** The server refusals and their meanings, which Rust reads, too. */
 const refusals = JSON.parse(readFileSync(new URL("../../../../tests/vectors/refusals.json", import.meta.url)));
 const ADVICE = {
   checkCredentials: /\(WRONGPASS\); check the client's user and password, or its token$/,
@@ -286,7 +286,10 @@ test("advice on a server's refusal is for a client, not for a URL", async (t) =>
   }
 });
 
-/** That it takes so many milliseconds, at the most without those in which this process stood still. */
+/**
+ * Checks how many milliseconds a call takes. The upper limit leaves out the time in which this process
+ * stalled.
+ */
 async function timed(call, least, most) {
   const [begin, beginAwake] = [performance.now(), awake()];
   await call();
@@ -294,7 +297,7 @@ async function timed(call, least, most) {
   assert.ok(took >= least && tookAwake <= most, `${took} ms, ${tookAwake} of them awake, not ${least} to ${most}`);
 }
 
-/** A locker on a client that is not connected yet. */
+/** Makes a locker on a client that is not connected yet. */
 async function unconnected(kind, url, settings = { commandTimeout: 300, patience: 10_000 }) {
   if (kind === "ioredis") {
     const { Redis } = await import("ioredis");

@@ -1,4 +1,4 @@
-// What readers are told.
+// The events that readers get.
 import assert from "node:assert/strict";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -46,7 +46,7 @@ forEachStore((store) => {
     }
   });
 
-  test("a reader begins with what is now", async () => {
+  test("a reader begins with the current state", async () => {
     const locker = await store.locker();
     const lock = locker.lock(store.name());
     const lease = await lock.acquire();
@@ -80,7 +80,7 @@ forEachStore((store) => {
   });
 
   test("renewals that were not read merge into the newest", async () => {
-    // Catches: memory that grows with the time that nobody reads.
+    // Catches: memory that grows while nobody reads.
     const lock = (await store.locker()).lock(store.name(), { ttl: 2_400 });
     const [events, other] = [lock.events(), collect(lock.events())];
     const lease = await lock.acquire();
@@ -94,7 +94,7 @@ forEachStore((store) => {
     await events.return();
   });
 
-  test("a reader that is too slow is told that it lagged, then what is now", async () => {
+  test("a reader that is too slow gets `lagged`, then the current state", async () => {
     const locker = await store.locker();
     const events = locker.events();
     const lock = locker.lock(store.name());
@@ -121,7 +121,7 @@ forEachStore((store) => {
       "acquired",
       "released",
     ]);
-    // `return` tells those who wait that it is over.
+    // `return` ends pending calls.
     await events.return();
     assert.deepEqual(await nexts[2], { done: true, value: undefined });
     assert.deepEqual(await events.next(), { done: true, value: undefined });
@@ -169,7 +169,7 @@ forEachStore((store) => {
     });
   });
 
-  test("the state of one lock is what its handle has, and not the name's", async () => {
+  test("the state of one lock is that of its handle, not of its name", async () => {
     const locker = await store.locker();
     const name = store.name();
     const holder = await locker.lock(name).acquire();

@@ -1,16 +1,16 @@
-// The checks of mutual exclusion can fail: what they say of locks that are none.
+// The checks of mutual exclusion can fail: they notice locks that do not work.
 import assert from "node:assert/strict";
 import { forEachStore, key } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { pause, steady } from "../support/wait.mjs";
 
-/** A room for one at a time. */
+/** A room for one visitor at a time. */
 class Room {
-  /** Of those inside: whether the lock is theirs, as far as they know. */
+  /** The visitors inside: for each, a function that says if the lock is theirs, as far as they know. */
   #inside = new Set();
-  /** How often somebody came in while another was there. */
+  /** How often a visitor came in while another was inside. */
   overlaps = 0;
-  /** How often several at once believed that the lock was theirs. */
+  /** How often several visitors believed at once that they had the lock. */
   conflicts = 0;
   tokens = [];
   /** How many leases were over at the end of the visit. */
@@ -32,7 +32,7 @@ class Room {
 
 const TTL = 800;
 
-/** Again, up to five times, until the check notices: a machine that stands still may keep it from that. */
+/** Tries up to five times until the check notices, because a machine that stalls may prevent it. */
 async function until(isSo, attempt) {
   for (let tries = 1; ; tries++) {
     const room = await attempt();
@@ -42,7 +42,7 @@ async function until(isSo, attempt) {
   }
 }
 
-/** Several who enter in turn, by what `acquire` gives; two of them once stay so long: beyond the time to live. */
+/** Several visitors enter in turn, by `acquire`. Two of them once stay longer than the time to live. */
 async function contend(acquire, long = 2.25 * TTL) {
   const room = new Room();
   const visitor = async (i) => {
@@ -78,7 +78,7 @@ forEachStore((store) => {
       rooms.push(room);
       assert.equal(room.lost, 0, "they are renewed");
     });
-    // Of all attempts. A lease that was told lost, since the machine stood still, may be outstayed.
+    // Over all attempts. A visitor may outstay a lease that was lost because the machine stalled.
     for (const { conflicts, lost, overlaps } of rooms) {
       assert.equal(conflicts, 0, "only one at a time believes to have it");
       assert.ok(lost > 0 || overlaps === 0, `${overlaps} came in while another was there`);
@@ -88,7 +88,7 @@ forEachStore((store) => {
   });
 
   test("a fixed lease that is outstayed is not valid any more when another is in", async () => {
-    // Nobody can be kept from staying too long, but he can know.
+    // A visitor cannot be prevented from staying too long, but it can know.
     const name = store.name();
     const lockers = await Promise.all(Array.from({ length: 4 }, () => store.hearing()));
     const room = await contend(async (i) => {

@@ -1,4 +1,4 @@
-// Programs' tests put fakes in the place of timers and clocks. Locks go on in real time under them.
+// Tests of programs fake timers and clocks. Locks work in real time under these fakes.
 import assert from "node:assert/strict";
 import { describe } from "node:test";
 import FakeTimers from "@sinonjs/fake-timers";
@@ -10,9 +10,9 @@ import { test } from "../support/test.mjs";
 
 const HOUR = 3_600_000;
 
-/** What tests fake with; each returns what moves the faked time on. */
+/** The fakes that tests use. Each returns a function that advances the fake time. */
 const fakes = {
-  // As jest.useFakeTimers() does; Node itself keeps its `nextTick` there, too.
+  // As jest.useFakeTimers() does. Node itself keeps its `nextTick` there, too.
   everything(t) {
     const clock = FakeTimers.install({ toNotFake: ["nextTick"] });
     t.after(() => clock.uninstall());
@@ -26,8 +26,8 @@ const fakes = {
 
 for (const [what, fake] of Object.entries(fakes)) {
   describe(`with ${what} faked`, () => {
-    test("a store in memory hands locks over, tells of it, and ends", async (t) => {
-      // Catches: a microtask that is the test's, so that the first call never ends.
+    test("an in-memory store hands locks over, emits events, and ends", async (t) => {
+      // Catches: a microtask of the test's fakes, so that the first call never ends.
       fake(t);
       const locker = Locker.inMemory();
       const [first, second] = [locker.lock("x"), locker.lock("x")];
@@ -47,7 +47,7 @@ for (const [what, fake] of Object.entries(fakes)) {
     });
 
     test("limits, renewals and losses come in real time, and faked time moves none", async (t) => {
-      // Catches: a deadline by one clock and the timer for it by another.
+      // Catches: a deadline by one clock and its timer by another.
       const tick = fake(t);
       const locker = Locker.inMemory();
       const held = await locker.lock("held", { ttl: 200 }).acquire();
@@ -59,7 +59,7 @@ for (const [what, fake] of Object.entries(fakes)) {
       await assert.rejects(locker.lock("held").acquire({ timeout: 50 }), { code: "timeout" });
       const short = await locker.lock("short", { ttl: 200, fixed: true }).acquire();
       assert.equal((await aborted(short.signal)).reason, "expired");
-      // That took as long as the renewed one lives.
+      // That took as long as a renewed lease lives.
       assert.ok(held.valid, "it was renewed");
       await held.release();
       await locker.shutdown();
@@ -69,11 +69,11 @@ for (const [what, fake] of Object.entries(fakes)) {
 
 for (const kind of ["ioredis", "node-redis"]) {
   test(`leases on a server are renewed with timers faked, with ${kind}`, async (t) => {
-    // Catches: a lease that ends at the server while the test stands still.
+    // Catches: a lease that expires at the server while the test's time stands still.
     const server = await startRedis();
     t.after(() => server.stop());
     const { locker, end } = await lockerOf(kind, server.url);
-    // Clients cannot do without these.
+    // Clients need these.
     const clock = FakeTimers.install({ toNotFake: ["nextTick", "setImmediate"] });
     t.after(() => clock.uninstall());
     const lease = await locker.lock("x", { ttl: 300 }).acquire();
@@ -88,7 +88,7 @@ for (const kind of ["ioredis", "node-redis"]) {
 }
 
 test("loaded under fakes, a store in memory does not hang", async () => {
-  // Catches: fakes that are taken for the real ones where only a microtask is needed.
+  // Catches: fakes that are used where only a microtask is needed.
   const program = startProgram(process.execPath, ["--input-type=module", "-e", `
     import FakeTimers from "@sinonjs/fake-timers";
     FakeTimers.install();
@@ -103,6 +103,6 @@ test("loaded under fakes, a store in memory does not hang", async () => {
     console.log("done");
   `]);
   await program.says("done");
-  // It would not end by itself: the timers that keep it alive are faked.
+  // It would not end by itself, because the timers that keep it alive are faked.
   program.kill();
 });

@@ -1,6 +1,6 @@
-// Objects that lie, change, or throw when they are touched: in the place of each option of each public
-// call, and as what a client is, answers and rejects with. Each gives a LeaseholdError or works, and
-// the engine lives on. An unhandled rejection would fail the file.
+// Objects that lie, change, or throw when touched: as each option of each public call, as clients, and as a
+// client's replies and rejections. Each gives a LeaseholdError or works, and the engine survives. An
+// unhandled rejection would fail the file.
 import assert from "node:assert/strict";
 import { after, describe } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -21,13 +21,13 @@ function revoked() {
   return proxy;
 }
 
-/** A signal's members, with others in place of some. */
+/** Makes a signal, with some members replaced. */
 const signalWith = (other) => {
   const signal = { aborted: false, reason: undefined, addEventListener() {}, removeEventListener() {} };
   return Object.defineProperties(signal, Object.getOwnPropertyDescriptors(other));
 };
 
-/** Makes the values anew, since some can be touched only once. */
+/** Makes the values anew, because some can be touched only once. */
 const hostileValues = () => [
   Object.create(null),
   thrower(),
@@ -62,12 +62,12 @@ const hostileValues = () => [
   Promise.resolve(20),
 ];
 
-/** A signal whose `aborted` is something else each time. */
+/** A signal whose `aborted` is a different value each time. */
 function changing(...values) {
   return signalWith({ get aborted() { return values.length > 1 ? values.shift() : values[0]; } });
 }
 
-/** The ways in which an option can be there. */
+/** The ways in which an object can have an option. */
 const placed = [
   ["own", (key, value) => ({ [key]: value })],
   ["inherited", (key, value) => Object.create({ [key]: value })],
@@ -76,13 +76,13 @@ const placed = [
   ["of a proxy", (key, value) => new Proxy({}, { get: (_, name) => (name === key ? value : undefined) })],
 ];
 
-/** An option that is valid when it is checked, and this when it is looked at again. */
+/** An option that is valid when it is checked, and `then` when it is read again. */
 const turning = (key, valid, then) => {
   let reads = 0;
   return { get [key]() { return (reads += 1) === 1 ? valid : then; } };
 };
 
-/** Makes the call; what it gives is of no interest, but the error that it gives must be ours. */
+/** Makes a call. Its result does not matter, but its error must be ours. */
 async function survives(call, what) {
   try {
     const result = await call();
@@ -121,7 +121,10 @@ describe("hostile options", { concurrency: 1 }, () => {
     hold: [(options) => fresh().hold(options), SIGNAL],
   };
 
-  /** With a limit unless it has one, or the call would wait for ever. What cannot be touched stays as it is. */
+  /**
+   * Adds a timeout unless there is one; otherwise the call would wait forever. An object that cannot be
+   * touched stays as it is.
+   */
   function within(options) {
     try {
       return "timeout" in options || Array.isArray(options) ? options : Object.create(options, { timeout: { value: 20 } });
@@ -130,7 +133,7 @@ describe("hostile options", { concurrency: 1 }, () => {
     }
   }
 
-  /** The engine that all of these calls share is there, and so is its lease. */
+  /** Checks that the engine of all these calls is alive, and so is its lease. */
   async function lives(what) {
     assert.ok((await held).valid, `the lease is held after ${what}`);
     await (await fresh().acquire()).release();
@@ -170,8 +173,8 @@ describe("hostile options", { concurrency: 1 }, () => {
     const lease = await locker.lock("class", new Settings()).acquire();
     assert.ok(lease.remaining > 50_000);
     await lease.release();
-    // These two took the engine with them.
-    const bad = { name: "LeaseholdError", code: "config", message: /owner is a string|namespace is a string/ };
+    // These two once crashed the engine.
+    const bad = { name: "LeaseholdError", code: "config", message: /owner must be a string|namespace must be a string/ };
     assert.throws(() => locker.lock("n", Object.create({ owner: 5 })), bad);
     assert.throws(() => Locker.inMemory(Object.create({ namespace: 5 })), bad);
     await lives("these");
@@ -198,7 +201,7 @@ describe("hostile options", { concurrency: 1 }, () => {
   });
 });
 
-// Catches texts that the engine has no memory for, with which it fails, or which take it seconds to look at.
+// Catches texts that exceed the engine's memory, which makes it fail, or that take seconds to examine.
 test("texts of any length are refused, wherever they come from", async () => {
   const huge = "x".repeat(2 ** 29 - 100);
   const locker = Locker.inMemory();
@@ -233,8 +236,8 @@ test("texts of any length are refused, wherever they come from", async () => {
   await locker.shutdown();
 });
 
-// Catches a signal that uses its locker while what the engine says is being read.
-test("a signal may use the locker as it is no longer listened to", async () => {
+// Catches a signal that uses its locker while the engine's outputs are being read.
+test("a signal may use the locker while its listener is removed", async () => {
   const locker = Locker.inMemory();
   const held = await locker.lock("held").acquire();
   const made = [];
@@ -250,9 +253,9 @@ test("a signal may use the locker as it is no longer listened to", async () => {
   await locker.shutdown();
 });
 
-// Catches an option that is left out and read from the prototype of all objects, where it is of any type: that ended
-// the engine and all leases in it.
-test("properties of all objects are no options, and end no lease", async () => {
+// Catches an absent option that is read from `Object.prototype`, where it may have any type. That ended the
+// engine and all its leases.
+test("properties of Object.prototype are not options, and end no lease", async () => {
   const program = startNode(fileURLToPath(new URL("polluted.mjs", import.meta.url)));
   assert.equal(await program.end(100_000), 0, program.output());
   const { names, wrong } = JSON.parse(program.lines.at(-1));
@@ -288,7 +291,7 @@ describe("a hostile client", () => {
     "is told": (value) => ({ eval: async () => [], subscribe: async (_, told) => (told(value), () => boom()) }),
   };
   for (const [what, client] of Object.entries(ways)) {
-    test(`that ${what} anything`, async () => {
+    test(`a client that ${what} anything`, async () => {
       const one = async (value, at) => {
         const locker = Locker.from(client(value), { commandTimeout: 50, patience: 50 });
         for (const call of [() => locker.lock("x").tryAcquire(), () => locker.inspect("x")]) {
@@ -303,8 +306,9 @@ describe("a hostile client", () => {
     });
   }
 
-  // Catches a gateway's page, as some clients give it in their error, that floods a log or writes lines of its own.
-  test("that says too much", async () => {
+  // Catches a gateway's page, which some clients put in their error, that floods a log or writes its own log
+  // lines.
+  test("a client that says too much", async () => {
     const client = { eval: () => Promise.reject(new Error(`line 1\nline 2 ${"x".repeat(100_000)}`)) };
     const locker = Locker.from(client, { commandTimeout: 50, patience: 50 });
     const { message } = await locker.lock("x").tryAcquire().then(assert.fail, (error) => error);

@@ -1,5 +1,5 @@
-// Bad input from plain JavaScript: an error of code `config` that names the culprit, and nothing else
-// changes. An unhandled rejection would fail the file.
+// Bad input from plain JavaScript gives an error with the code `config` that names the culprit, and changes
+// nothing else. An unhandled rejection would fail the file.
 import assert from "node:assert/strict";
 import { before, describe } from "node:test";
 import { init, LeaseholdError, Locker } from "../../dist/index.js";
@@ -42,7 +42,7 @@ const ofLock = {
 };
 const ofAcquire = { signal: badSignals, timeout: badNumbers.filter((value) => value !== Infinity) };
 
-/** All objects of options that have one bad one, and what else is none. */
+/** Yields all option objects with one bad option, and values that are not option objects. */
 function* badOptions(table) {
   yield* badObjects;
   yield* unknownOptions;
@@ -53,12 +53,12 @@ function* badOptions(table) {
   }
 }
 
-/** Makes the call, whatever kind of answer it gives, and expects a refusal. */
+/** Makes a call, whatever it returns, and expects a refusal. */
 async function refused(call, what, names) {
   let error;
   try {
     const result = await call();
-    // Generators begin with the first step.
+    // Generators start at the first step.
     await (typeof result?.next === "function" ? result.next() : undefined);
   } catch (thrown) {
     error = thrown;
@@ -81,7 +81,7 @@ const show = (value) => {
   }
 };
 
-/** Each bad value of an argument. */
+/** Checks each bad value of an argument. */
 async function eachRefused(what, values, call, names = []) {
   for (const value of values) {
     const [option] = typeof value === "object" && value !== null ? Object.keys(value) : [];
@@ -127,7 +127,7 @@ forEachStore(
       await eachRefused("run", except("function"), (work) => lease.run(work));
     });
 
-    test("methods take no notice of what they do not take", async () => {
+    test("methods ignore extra arguments", async () => {
       const free = locker.lock(store.name());
       for (const value of all) {
         await (await free.tryAcquire()).release(value);
@@ -136,7 +136,7 @@ forEachStore(
       }
     });
 
-    test("what is extreme but valid", async () => {
+    test("extreme but valid values", async () => {
       // Catches: sums that overflow in the engine.
       const free = locker.lock(store.name());
       for (const timeout of [1e9, 1e12, 1e15, 1e18, 1e20, 1e25, Number.MAX_VALUE, Infinity, undefined]) {
@@ -154,7 +154,7 @@ forEachStore(
       await (await locker.lock("x".repeat(512), { owner: "o".repeat(128) }).acquire(Object.create(null))).release();
     });
 
-    test("nothing of all that did any harm", async () => {
+    test("none of these calls did any harm", async () => {
       assert.ok(lease.valid);
       await lease.release();
     });
@@ -169,7 +169,7 @@ describe("making a locker", () => {
     await eachRefused("inMemory", badOptions(ofLocker), (options) => Locker.inMemory(options));
     await eachRefused("from", badOptions(ofLocker), (options) => Locker.from(client, options));
     await eachRefused("connect", badOptions(ofLocker), (options) => Locker.connect("memory://input", options));
-    // Before anything is connected to.
+    // Before anything connects.
     const types = Object.fromEntries(Object.keys(ofLocker).map((option) => [option, [null, {}, Symbol("s")]]));
     await eachRefused("connect", badOptions(types), (options) => Locker.connect("redis://127.0.0.1:1", options));
   });
@@ -180,7 +180,7 @@ describe("making a locker", () => {
       await eachRefused(`inMemory ${option}`, wrongTypes, (value) => Locker.inMemory({ [option]: value }), [option]);
     }
     await refused(() => Locker.inMemory({ tll: 1 }), "a slip", ['"tll"', "patience"]);
-    // The engine's bounds, under the names that the options have here.
+    // The engine's limits, under the JavaScript names of the options.
     await refused(() => Locker.inMemory({ commandTimeout: 0 }), "too short", ["commandTimeout is from 1", "60"]);
     await refused(() => Locker.inMemory({ tokenRetention: 999 }), "too short", ["tokenRetention is from 1"]);
     await refused(() => Locker.inMemory({ patience: 4e6 }), "too long", ["patience is from 0"]);
@@ -202,11 +202,11 @@ describe("making a locker", () => {
     const none = [new Uint8Array(3), new ArrayBuffer(8), new DataView(new ArrayBuffer(0))];
     const values = all.filter((value) => value !== undefined);
     await eachRefused("init", [...values, ...none], (module) => init(module));
-    // The engine is there all the same.
+    // The engine is still there.
     await (await Locker.inMemory().lock("x").acquire()).release();
   });
 
-  test("new Locker is not how it is done", async () => {
+  test("new Locker is refused", async () => {
     await eachRefused("new Locker", [undefined, {}, "redis://x"], (value) => new Locker(value));
   });
 });

@@ -1,5 +1,5 @@
-// The loss of a lease is never told late, whatever happens to the store: the moment at which `signal`
-// is aborted, less the deadline. At the end it prints a table of that.
+// The loss of a lease is never reported late, whatever happens to the store. The delay is the time at which
+// `signal` is aborted, minus the deadline. At the end the file prints a table of the delays.
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { startProxy } from "../support/proxy.mjs";
@@ -9,15 +9,20 @@ import { test } from "../support/test.mjs";
 import { awake, steady, waitFor } from "../support/wait.mjs";
 
 const TTL = 1_500;
-/** How long after a third of the TTL, with a little chance, a renewal is due at the latest. */
+/**
+ * The longest time in milliseconds, after a third of the TTL, until a renewal is due: it is slightly random.
+ */
 const NEXT_RENEWAL = 600;
-/** A timer is never early, and on a busy machine a little late: in the time that the process was awake. */
+/**
+ * How late a timer may fire, in milliseconds of the process's awake time. It is never early, and slightly
+ * late on a busy machine.
+ */
 const SCHEDULING = 250;
 
 const table = [];
 let names = 0;
 
-/** On a machine that stands still for longer than a renewal has, a lease may be lost for that alone. */
+/** If the machine stalls for longer than a renewal may take, a lease may be lost for that reason alone. */
 const timed = (name, work) => test(name, (t) => steady(t, () => work(t)));
 
 for (const kind of clients) {
@@ -28,7 +33,7 @@ for (const kind of clients) {
     });
     after(() => server.stop());
 
-    /** A lease that was renewed once, through a proxy, so that any moment between renewals may follow. */
+    /** Makes a lease that was renewed once, through a proxy. Any moment between two renewals may follow. */
     async function held(t, { own = false } = {}) {
       const target = own ? await startRedis() : server;
       const proxy = await startProxy(target.port);
@@ -47,14 +52,14 @@ for (const kind of clients) {
       return { target, proxy, lease, events, lock, name };
     }
 
-    /** Follows it to the loss, by what the lease itself says last. */
+    /** Follows a lease until it is lost, by its latest own account. */
     async function lost({ lease, events }, what, cause) {
       const before = events.length;
       let deadline = awake() + lease.remaining;
       const seen = aborted(lease.signal).then((reason) => ({ reason, at: awake() }));
       const begin = awake();
       await cause();
-      // A renewal that was under way may have come after the cause.
+      // A renewal that was in flight may arrive after the cause.
       const watch = setInterval(() => {
         if (lease.valid) {
           deadline = Math.max(deadline, awake() + lease.remaining);
@@ -151,12 +156,12 @@ for (const kind of clients) {
 
     timed("the event loop stands still", async (t) => {
       const up = await held(t);
-      // Late by as much as it stood still beyond the deadline, and the lease says so itself.
+      // It is as late as the process stalled beyond the deadline, and the lease itself says so.
       const until = up.lease.remaining + 300;
       const begin = performance.now();
       const seen = aborted(up.lease.signal).then((reason) => ({ reason, at: awake() }));
       while (performance.now() - begin < until) {
-        // On purpose.
+        // Blocks the event loop on purpose.
       }
       assert.equal(up.lease.valid, false);
       const back = awake();

@@ -1,4 +1,4 @@
-// Locker.connectLazily: a program may start while its server is away.
+// Locker.connectLazily: a program may start while its server is down.
 import assert from "node:assert/strict";
 import { LeaseholdError, Locker } from "../../dist/index.js";
 import { freePort, startRedis } from "../support/redis.mjs";
@@ -6,7 +6,7 @@ import { test } from "../support/test.mjs";
 import { awake, waitFor } from "../support/wait.mjs";
 
 test("a server that comes later is used once it is there", async (t) => {
-  // Catches a locker that gives up on a server that comes later.
+  // Catches a locker that gives up on a server that starts later.
   const server = await startRedis();
   t.after(() => server.stop());
   await server.kill();
@@ -38,7 +38,7 @@ test("calls right after it wait for the first connection", async (t) => {
   await memory.shutdown();
 });
 
-test("what is wrong with a server fails the calls, and with a URL the call itself", async (t) => {
+test("a bad server fails later calls, and a bad URL fails connectLazily itself", async (t) => {
   const server = await startRedis({ password: "s3cret" });
   t.after(() => server.stop());
   const locker = await Locker.connectLazily(`redis://:wr0ng@127.0.0.1:${server.port}`, { patience: 2_000 });

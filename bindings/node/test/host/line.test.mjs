@@ -1,11 +1,11 @@
-// Waiting: who asked first is served first, and who gives up is gone.
+// Waiting: first come, first served, and a canceled waiter is gone.
 import assert from "node:assert/strict";
 import { setImmediate as turn } from "node:timers/promises";
 import { forEachStore, lockerOf } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { awake, pause, waitFor } from "../support/wait.mjs";
 
-/** Goes on after so many microtasks, or turns of the event loop. */
+/** Continues after this many microtasks, or turns of the event loop. */
 const delays = [
   ...[0, 1, 2, 3, 5, 8, 13, 21].map((count) => async () => {
     for (let i = 0; i < count; i++) {
@@ -21,7 +21,9 @@ const delays = [
 ];
 
 forEachStore((store) => {
-  /** Has so many wait for a name and says in which order they were served, and stood in line. */
+  /**
+   * Makes this many waiters for a name, and returns the order in which they were served and stood in line.
+   */
   async function serve(lockers, waiters, oneByOne) {
     const name = store.name();
     const holder = await store.admin.lock(name, { owner: "holder" }).acquire();
@@ -75,7 +77,7 @@ forEachStore((store) => {
     assert.ok(grow(tokens), String(tokens));
   });
 
-  test("who comes when the lock is free does not overtake who waits", async () => {
+  test("a newcomer to a free lock does not overtake a waiter", async () => {
     const name = store.name();
     const holder = await store.admin.lock(name).acquire();
     const first = (await store.hearing()).lock(name).acquire();
@@ -91,16 +93,16 @@ forEachStore((store) => {
     await (await first).release();
   });
 
-  test("a timeout says who was in the way, in time, and leaves the line", async () => {
+  test("a timeout comes in time, gives the reason, and leaves the line", async () => {
     const name = store.name();
     const holder = await store.admin.lock(name).acquire();
     const locker = await store.locker();
     for (const timeout of [0, 150]) {
       const [begin, beginAwake] = [performance.now(), awake()];
       const failed = locker.lock(name).acquire({ timeout });
-      await assert.rejects(failed, { code: "timeout", message: /somebody else held it/ });
+      await assert.rejects(failed, { code: "timeout", message: /another holder kept it/ });
       const [took, tookAwake] = [performance.now() - begin, awake() - beginAwake];
-      // A timer may be a little early by another clock.
+      // By another clock, a timer may be slightly early.
       assert.ok(took > timeout - 2 && tookAwake < timeout + 1_000, `${took} ms of ${timeout}`);
       await store.inLine(name, 0);
     }
@@ -127,24 +129,24 @@ forEachStore((store) => {
     stop.abort(reason);
     await failed;
     await store.nothingLeft(lock.name);
-    // The control: one that is not aborted changes nothing.
+    // The control: a signal that is not aborted changes nothing.
     await (await lock.tryAcquire({ signal: new AbortController().signal })).release();
   });
 
-  test("an infinite timeout is none", async () => {
+  test("an infinite timeout never ends", async () => {
     const locker = await store.locker();
     const name = store.name();
     const held = await locker.lock(name).acquire({ timeout: Infinity });
     const waiting = locker.lock(name).acquire({ timeout: Infinity });
     await store.inLine(name, 1);
-    // The control: a timeout that is a number ends.
+    // The control: a finite timeout ends.
     await assert.rejects(locker.lock(name).acquire({ timeout: 20 }), { code: "timeout" });
     await held.release();
     await (await waiting).release();
   });
 
   test("an acquisition that is aborted after any time leaves no lock behind", async () => {
-    // Catches: a lock that is granted to a call that nobody waits for any more, for 30 s.
+    // Catches: a lock that is granted for 30 s to a canceled call.
     const locker = await store.locker();
     const name = store.name();
     let abortions = 0;
@@ -161,7 +163,7 @@ forEachStore((store) => {
       }
       await store.nothingLeft(name);
     }
-    // In memory all is done before the call returns.
+    // In memory everything is done before the call returns.
     assert.ok(abortions > 0 || store.isMemory);
   });
 
@@ -187,12 +189,12 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 
-  test("a waiter that is aborted about the moment of the grant leaves no lock behind", async () => {
-    // Catches: a grant that crosses the abortion, and is kept until it expires.
+  test("a waiter that is aborted around the moment of the grant leaves no lock behind", async () => {
+    // Catches: a grant that crosses the abort, and is kept until it expires.
     const [one, two] = [await store.hearing(), await store.hearing()];
     const name = store.name();
     const outcomes = { granted: 0, aborted: 0 };
-    // The last is surely granted, however busy the machine is.
+    // The last call is surely granted, however busy the machine is.
     for (const delay of [...delays, ...delays, (granted) => granted]) {
       const holder = await one.lock(name).acquire();
       const stop = new AbortController();
@@ -216,8 +218,8 @@ forEachStore((store) => {
     assert.ok(outcomes.aborted > 0 || store.isMemory, JSON.stringify(outcomes));
   });
 
-  test("listeners of ours do not stay at a signal that lives long", async () => {
-    // Catches: a leak for each acquisition that takes the program's own signal.
+  test("a long-lived signal keeps no listeners", async () => {
+    // Catches: a leak for each acquisition with the program's own signal.
     const { signal } = new AbortController();
     let listeners = 0;
     const counting = (method, by) => {
@@ -241,12 +243,12 @@ forEachStore((store) => {
   });
 
   test("visitors that come and go at random leave nothing", async () => {
-    // Catches: places that stay behind, locks that nobody has, and a line that stops.
+    // Catches: places that stay behind, locks without a holder, and a line that stops.
     const lockers = await Promise.all(Array.from({ length: 4 }, () => store.hearing()));
     const names = [store.name(), store.name()];
     const rooms = new Map(names.map((name) => [name, { inside: 0, tokens: [], gaveUp: 0 }]));
     const until = performance.now() + 1_500;
-    // So long, and until there is enough to look at.
+    // At least this long, and until there is enough to check.
     const few = () => [...rooms.values()].some(({ tokens, gaveUp }) => tokens.length <= 20 || gaveUp <= 20);
     const visit = async (locker) => {
       while (performance.now() < until || few()) {
@@ -281,8 +283,8 @@ forEachStore((store) => {
     return;
   }
 
-  test("what the checks above see if a waiter does not leave", async () => {
-    // The negative control of `nothingLeft`: a place of a client that is gone stays for seconds.
+  test("the checks above notice a waiter that does not leave", async () => {
+    // The negative control of `nothingLeft`: the place of a vanished client stays for seconds.
     const name = store.name();
     const holder = await store.admin.lock(name).acquire();
     const settings = { commandTimeout: 1_000, patience: 3_000 };
@@ -306,7 +308,7 @@ forEachStore((store) => {
       await lease.release();
       await store.server.command("FLUSHALL");
     }
-    // The negative control: dense ones cannot.
+    // The negative control: dense tokens cannot.
     const dense = (await store.locker()).lock(store.name(), { denseTokens: true });
     for (let i = 0; i < 2; i++) {
       const lease = await dense.acquire();

@@ -1,11 +1,11 @@
-// Looking, freeing by force, and shutting down.
+// Inspecting, forced releases, and shutting down.
 import assert from "node:assert/strict";
 import { aborted, collect, forEachStore } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { awake, pause, waitFor, within } from "../support/wait.mjs";
 
 forEachStore((store) => {
-  test("inspect tells of a free name, of the holder and of the line", async () => {
+  test("inspect shows a free name, the holder and the line", async () => {
     const name = store.name();
     const locker = await store.locker();
     assert.deepEqual(await locker.inspect(name), { holder: null, lastToken: null, waiting: 0, line: [] });
@@ -62,7 +62,7 @@ forEachStore((store) => {
     const many = Array.from({ length: 1_500 }, (_, i) => `many/${String(i).padStart(4, "0")}`);
     const all = await Promise.all(many.map((name) => locker.lock(name).acquire()));
     assert.deepEqual(await names("many/*"), many);
-    // A walk may be left.
+    // A scan may be left early.
     for await (const name of locker.list("*")) {
       assert.ok(name.startsWith("many/"));
       break;
@@ -70,8 +70,8 @@ forEachStore((store) => {
     await Promise.all(all.map((lease) => lease.release()));
   });
 
-  test("who is freed by force is told at once, and the next gets the lock", async () => {
-    // Catches: a forced release that is not pushed: the holder would hear of it after up to 10 s.
+  test("a forced release is reported at once, and the next waiter gets the lock", async () => {
+    // Catches: a forced release without a push: the holder would learn of it after up to 10 s.
     const name = store.name();
     const [one, two] = [await store.hearing(), await store.hearing()];
     assert.equal(await one.forceRelease(name), undefined);
@@ -98,8 +98,8 @@ forEachStore((store) => {
     assert.equal(await store.admin.forceRelease(name), undefined);
   });
 
-  test("a forced release of a token spares whoever has another", async () => {
-    // Catches: a program that looked who has a lock, and frees the next one's.
+  test("a forced release of a token spares a holder with another token", async () => {
+    // Catches: a program that inspects the holder, and frees the lock of the next one.
     const name = store.name();
     const locker = await store.hearing();
     const first = await locker.lock(name).acquire();
@@ -118,7 +118,7 @@ forEachStore((store) => {
     }
   });
 
-  test("a shutdown ends everything, tells everyone, and frees what is held", async () => {
+  test("a shutdown ends everything, reports it, and frees all held locks", async () => {
     const locker = await store.hearing();
     const [held, wanted] = [store.name(), store.name()];
     const rival = await store.admin.lock(wanted).acquire();
@@ -142,7 +142,7 @@ forEachStore((store) => {
     await within(Promise.all([ofLock.ended, ofAll.ended]), 10_000, "the end of the events");
     assert.ok(ofAll.some((event) => event.type === "lost" && event.reason === "shutdown"));
     while (!(await stream.read()).done) {
-      // It ends, too.
+      // The stream of events ends, too.
     }
     await store.inLine(wanted, 0);
     assert.equal((await store.admin.inspect(held)).holder, null, "it is freed, and does not expire");
@@ -168,7 +168,7 @@ forEachStore((store) => {
   });
 
   test("a shutdown right after everything began leaves nothing", async () => {
-    // Catches: a grant that comes after the end.
+    // Catches: a grant that arrives after the end.
     const name = store.name();
     for (let turns = 0; turns < 12; turns++) {
       const locker = await store.locker();

@@ -1,22 +1,22 @@
-// What a locker costs in WebAssembly's memory, and how deep the engine's small stack is used.
+// The cost of a locker in WebAssembly memory, and how deep the engine uses its small stack.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "../support/test.mjs";
 
-/** As xtask/src/package.rs sets it. */
+/** The size that xtask/src/package.rs sets. */
 const STACK = 64 * 1024;
 const PAGE = 64 * 1024;
 
 const memories = spied();
 const { init, Locker, LeaseholdError } = await import("../../dist/index.js");
 
-/** Never asked for anything. */
+/** A client that is never asked for anything. */
 const client = { eval: () => Promise.reject(new Error("there is no server")) };
 
 const bytes = () => memories.reduce((sum, { memory }) => sum + (memory.deref()?.buffer.byteLength ?? 0), 0);
 
 test("a thousand lockers share what a few need", () => {
-  // Catches: an instance of its own, with its stack and heap, for each: 1.1 MiB once.
+  // Catches: an instance for each locker, with its own stack and heap: it was 1.1 MiB once.
   const lockers = [Locker.from(client)];
   const before = bytes();
   for (let i = 0; i < 1_000; i++) {
@@ -24,7 +24,7 @@ test("a thousand lockers share what a few need", () => {
   }
   const each = (bytes() - before) / 1_000;
   assert.ok(each < 8 * 1_024, `${each} bytes each`);
-  // Control: what is measured is there.
+  // The control: something was measured.
   assert.ok(before >= PAGE && lockers.length === 1_001);
 });
 
@@ -55,8 +55,8 @@ test("the engine uses a small part of its stack", async () => {
   }
 });
 
-test("a stack that is too deep traps, since all else is above it", async () => {
-  // Catches: an overflow that writes over the engine's data in silence.
+test("a stack that is too deep traps, because all other data is above it", async () => {
+  // Catches: an overflow that silently overwrites the engine's data.
   await init(await WebAssembly.compile(withStackPointer(readFileSync(new URL("../../src/generated/leasehold.wasm", import.meta.url)))));
   const locker = Locker.inMemory();
   const lease = await locker.lock("x").acquire();
@@ -70,7 +70,7 @@ test("a stack that is too deep traps, since all else is above it", async () => {
   assert.equal(lease.signal.reason.reason, "crashed");
 });
 
-/** Notes the memory of each instance that is made, and the stack's pointer if that is exported. */
+/** Records the memory of each new instance, and the stack pointer if it is exported. */
 function spied() {
   const made = [];
   const { Instance } = WebAssembly;
@@ -83,7 +83,7 @@ function spied() {
   return made;
 }
 
-/** The module with its first global exported, which is the stack's pointer. */
+/** Returns the module with its first global exported, which is the stack pointer. */
 function withStackPointer(module) {
   const EXPORTS = 7;
   const GLOBAL = 3;
@@ -107,7 +107,7 @@ function withStackPointer(module) {
   throw new Error("the module has no exports");
 }
 
-/** A number of the binary format, and where it ends. */
+/** Reads a number of the binary format, and where it ends. */
 function number(bytes, at) {
   let value = 0;
   for (let shift = 0; ; shift += 7, at++) {

@@ -1,10 +1,10 @@
-// What goes wrong with a program's way of calling, or with the platform, is said in words of this package.
+// Wrong calls, and platforms that lack something, give errors in this package's own words.
 import assert from "node:assert/strict";
 import { LeaseholdError, Locker } from "../../dist/index.js";
 import { startProgram } from "../support/program.mjs";
 import { test } from "../support/test.mjs";
 
-test("a method that was taken off its object says so", async (t) => {
+test("a method that was detached from its object says so", async (t) => {
   // Catches: a TypeError about a private name, from deep inside.
   const locker = Locker.inMemory();
   t.after(() => locker.shutdown());
@@ -19,7 +19,7 @@ test("a method that was taken off its object says so", async (t) => {
   for (const [name, object] of Object.entries(objects)) {
     for (const method of methods[name]) {
       const detached = object[method];
-      // As of `const { acquire } = lock`, and as of `setTimeout(lease.release)`.
+      // As with `const { acquire } = lock`, and as with `setTimeout(lease.release)`.
       for (const other of [undefined, {}, setTimeout]) {
         const call = async () => {
           const made = detached.call(other, async () => {});
@@ -32,7 +32,8 @@ test("a method that was taken off its object says so", async (t) => {
           return true;
         });
       }
-      // Catches: a TypeError about a private name, or about a proxy that nobody sees in the program's own code.
+      // Catches: a TypeError about a private name, or about a proxy that the program's own code does not
+      // show.
       const { proxy, revoke } = Proxy.revocable(object, {});
       revoke();
       for (const other of [new Proxy(object, {}), Object.create(object), proxy]) {
@@ -45,7 +46,7 @@ test("a method that was taken off its object says so", async (t) => {
       }
     }
   }
-  // All of them are in the list.
+  // The list has all of them.
   for (const [name, object] of Object.entries(objects)) {
     const own = Object.entries(Object.getOwnPropertyDescriptors(Object.getPrototypeOf(object)));
     const callable = own.filter(([, { value }]) => typeof value === "function").map(([method]) => method);

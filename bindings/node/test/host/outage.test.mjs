@@ -1,4 +1,4 @@
-// Stores in memory that a program cuts off and clears.
+// In-memory stores that a program cuts off and clears.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { describe } from "node:test";
@@ -13,7 +13,7 @@ const OPTIONS = { commandTimeout: 100, patience: 200 };
 
 let count = 0;
 
-/** A store of its own; each second one by way of another copy of the package. */
+/** Returns a new store. Every second one comes from another copy of the package. */
 function store() {
   const name = `outage ${(count += 1)}`;
   const control = (count % 2 === 0 ? MemoryStore : cjs.MemoryStore).named(name);
@@ -48,7 +48,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     await Promise.all([locker, other, later].map((made) => made.shutdown()));
   });
 
-  test("for too long loses its leases", async () => {
+  test("loses its leases if that lasts too long", async () => {
     const { control, url } = store();
     const locker = await Locker.connect(url, OPTIONS);
     const lease = await locker.lock("x", { ttl: TTL }).acquire();
@@ -58,7 +58,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     await locker.shutdown();
   });
 
-  test("and cleared comes back as one that lost its data", async () => {
+  test("comes back as a server that lost its data, if it was cleared", async () => {
     const { control, url } = store();
     const locker = await Locker.connect(url, OPTIONS);
     const lock = locker.lock("x", { ttl: TTL });
@@ -71,7 +71,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     await locker.shutdown();
   });
 
-  test("is one of five that a quorum goes on without", async () => {
+  test("is one of five servers, and the quorum goes on without it", async () => {
     const stores = Array.from({ length: 5 }, store);
     const urls = stores.map(({ url }) => url);
     const locker = await Locker.quorum(urls);
@@ -84,7 +84,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     const before = of(events, "renewed");
     await waitFor(() => of(events, "renewed") > before, 5_000, "a renewal");
     assert.ok(lease.valid);
-    // Two that are away at the start are taken in later.
+    // Two servers that are down at the start join later.
     const other = await Locker.quorum(urls, OPTIONS);
     await lease.release();
     const next = await other.lock("x", { ttl: TTL }).acquire();

@@ -1,4 +1,4 @@
-// A client without subscriptions: the locker says that it polls, and waiters are served all the same.
+// On a client without subscriptions, the locker says that it polls, and waiters are served anyway.
 import assert from "node:assert/strict";
 import Redis from "ioredis";
 import { Locker } from "../../dist/index.js";
@@ -23,7 +23,7 @@ test("a client with eval alone is polled", async (t) => {
   const begin = awake();
   await held.release();
   const lease = await waiting;
-  // Catches a waiter that trusts a push which cannot come: it would ask at its heartbeat, after 5 s.
+  // Catches a waiter that relies on a push which cannot come: it would ask at its heartbeat, after 5 s.
   const took = awake() - begin;
   assert.ok(took < 3_000, `served after ${took} ms`);
   assert.ok(lease.token > held.token);

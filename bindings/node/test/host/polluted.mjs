@@ -1,16 +1,21 @@
-// A process in which the prototype of all objects has properties, one after the other, under every name that this
-// package uses. Prints, as JSON, what went wrong with the calls that are made meanwhile.
+// A process in which `Object.prototype` has properties, one after the other, under every name that this
+// package uses. It prints as JSON what went wrong with the calls made meanwhile.
 import { readdirSync, readFileSync } from "node:fs";
 import { LeaseholdError, Locker, MemoryStore } from "../../dist/index.js";
 
 const SRC = new URL("../../src/", import.meta.url);
 
-/** By these the language describes properties: an inherited one breaks what any program defines. */
+/**
+ * The language describes properties by these names: an inherited one breaks everything that a program
+ * defines.
+ */
 const DESCRIPTORS = ["get", "set", "value", "writable", "enumerable", "configurable"];
-/** This the language looks up in everything that a promise is resolved to. */
+/** The language looks this up in everything that a promise is resolved to. */
 const THEN = "then";
 
-/** The names of what may be missing from an object: optional members, and what objects are asked for by name. */
+/**
+ * Returns the names of possibly missing members: optional ones, and ones that objects are asked for by name.
+ */
 function namesIn(folder) {
   const texts = readdirSync(folder, { recursive: true })
     .filter((file) => file.endsWith(".ts") && !/^(fence|generated)\//.test(file))
@@ -26,12 +31,12 @@ function namesIn(folder) {
 const boom = () => {
   throw new RangeError("boom");
 };
-/** Each puts a property on the prototype. */
+/** Ways to put a property on the prototype. */
 const ways = {
   number: (name) => Object.defineProperty(Object.prototype, name, { value: 5, configurable: true, writable: true }),
   text: (name) => Object.defineProperty(Object.prototype, name, { value: "\ud800", configurable: true, writable: true }),
   object: (name) => Object.defineProperty(Object.prototype, name, { value: { x: 1 }, configurable: true, writable: true }),
-  // Not of other names: timers of Node set a property of some.
+  // Only for option names, because Node's timers set properties with some other names.
   throws: (name) => OPTIONS.test(name) && Object.defineProperty(Object.prototype, name, { get: boom, set: boom, configurable: true }),
   enumerable: (name) => Object.defineProperty(Object.prototype, name, { value: NaN, configurable: true, writable: true, enumerable: true }),
 };
@@ -44,7 +49,7 @@ const events = locker.events();
 await events.next();
 let count = 0;
 
-/** The calls that a program makes, with options that are left out, empty, and given. */
+/** The calls that a program makes, with options that are absent, empty, and given. */
 const calls = {
   lock: () => locker.lock("x"),
   "lock {}": () => locker.lock("x", {}),
@@ -75,7 +80,10 @@ const calls = {
   named: () => MemoryStore.named("polluted").clear(),
 };
 
-/** Calls that go on as if nothing had happened, whatever stands there under the name of an option. */
+/**
+ * The names of options. These calls must work as if nothing had happened, whatever the prototype has under an
+ * option's name.
+ */
 const OPTIONS = /^(signal|timeout|ttl|fixed|owner|reentrant|denseTokens|replicas|replicasTimeout|fsynced|namespace|connectTimeout|commandTimeout|patience|driftMargin|tokenRetention|longestTtl|tracking)$/;
 const WORK = ["lock", "lock {}", "acquire and release", "acquire {}", "acquire of a class", "using", "renew", "renew {}", "inMemory", "inMemory {}", "connect", "quorum"];
 

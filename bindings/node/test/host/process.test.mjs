@@ -1,4 +1,4 @@
-// What keeps a process alive, what it leaves behind, and how it stands its own event loop.
+// The tests of what keeps a process alive, what it leaves behind, and how it copes with a blocked event loop.
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -27,7 +27,7 @@ describe("a process", { concurrency: 3 }, () => {
   for (const how of ["memory", ...clients, ...ours]) {
     for (const what of ["idle", "released"]) {
       test(`${how}: ends by itself, ${what}`, async () => {
-        // Catches: a timer or socket of ours that keeps a script from ending.
+        // Catches: a timer or socket of this package that keeps a script from ending.
         const program = start(how, what);
         await program.says("done");
         const begin = awake();
@@ -53,7 +53,7 @@ describe("a process", { concurrency: 3 }, () => {
 
   for (const how of ["memory", ...ours]) {
     test(`${how}: stays for a lease`, async () => {
-      // The negative control of those that end; catches a holder whose process ends under it.
+      // The negative control of the tests that end; catches a holder whose process ends too early.
       const program = start(how, "hold");
       await program.says("held");
       await pause(4_500);
@@ -64,17 +64,17 @@ describe("a process", { concurrency: 3 }, () => {
   }
 
   for (const how of ["memory", ...ours]) {
-    test(`${how}: is warned of a lease that nothing else keeps it alive for`, async () => {
+    test(`${how}: is warned of a lease that alone keeps it alive`, async () => {
       // Catches a script that hangs at its end, and does not say why.
       const [program, busy] = [start(how, "hold"), start(how, "busy")];
       const token = await program.says("held");
       await busy.says("held");
       const warned = () => program.output().match(/LeaseholdWarning: .*/g) ?? [];
       await waitFor(() => warned().length > 0, 20_000, "the warning");
-      // Until it was renewed again.
+      // Until the lease was renewed again.
       await pause(2_000);
       assert.equal(warned().length, 1, program.output());
-      const words = `nothing but the lease on ${JSON.stringify(program.name)} with token ${token} seems to keep this process alive; `;
+      const words = `only the lease on ${JSON.stringify(program.name)} with token ${token} seems to keep this process alive; `;
       assert.ok(warned()[0].includes(words), program.output());
       assert.ok(program.running && busy.running);
       assert.doesNotMatch(busy.output(), /Warning/);
@@ -118,7 +118,7 @@ describe("a process", { concurrency: 3 }, () => {
 
   for (const how of [...clients, ...ours]) {
     test(`${how}: ends after a shutdown whose release was not confirmed`, async (t) => {
-      // Catches a process that lives on until the lease would have been over.
+      // Catches a process that lives until its lease would have expired.
       const lone = await startRedis();
       t.after(() => lone.stop());
       const program = start(how, "unconfirmed", { url: lone.url, name: "x" });
@@ -131,7 +131,7 @@ describe("a process", { concurrency: 3 }, () => {
   }
 
   for (const how of clients) {
-    test(`${how}: that exits with a lease leaves it to its time to live`, async () => {
+    test(`${how}: leaves its lease to its time to live if it exits`, async () => {
       const program = start(how, "exit");
       await program.says("held");
       assert.equal(await program.end(), 3);
@@ -139,7 +139,7 @@ describe("a process", { concurrency: 3 }, () => {
       await free(program.name, 8_000);
     });
 
-    test(`${how}: that shuts down at SIGTERM frees its lease at once`, async () => {
+    test(`${how}: frees its lease at once if it shuts down at SIGTERM`, async () => {
       const program = start(how, "sigterm");
       await program.says("held");
       program.kill("SIGTERM");
@@ -149,7 +149,7 @@ describe("a process", { concurrency: 3 }, () => {
     });
 
     test(`${how}: no rejection is unhandled in any failure`, async (t) => {
-      // Such a rejection would end the process with a code.
+      // Such a rejection would end the process with an exit code.
       const lone = await startRedis();
       t.after(() => lone.stop());
       const program = start(how, "failures", { url: lone.url, name: "x" });
@@ -174,7 +174,7 @@ describe("a process", { concurrency: 3 }, () => {
 
 forEachStore((store) => {
   test("an event loop that stands still for longer than the lease", async () => {
-    // Catches: a holder that goes on after the pause as if nothing had been.
+    // Catches: a holder that continues after the pause as if nothing had happened.
     const lock = (await store.hearing()).lock(store.name(), { ttl: 2_000 });
     const lease = await lock.acquire();
     const { signal } = lease;
@@ -223,7 +223,7 @@ forEachStore((store) => {
   });
 });
 
-/** Runs nothing else. */
+/** Blocks the event loop. */
 function stall(milliseconds) {
   const until = performance.now() + milliseconds;
   while (performance.now() < until) {

@@ -1,4 +1,4 @@
-// One lock at several servers, of which a majority decides.
+// One lock on several servers, a majority of which decides.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { statSync } from "node:fs";
@@ -13,7 +13,7 @@ import { test } from "../support/test.mjs";
 import { awake, steady, waitFor } from "../support/wait.mjs";
 
 const TTL = 3_000;
-/** A server that says nothing is waited for this long before the others decide alone. */
+/** How long a silent server is awaited before the others decide alone. */
 const OPTIONS = { commandTimeout: 400, patience: 4_000 };
 
 async function start(t, count, options) {
@@ -24,13 +24,13 @@ async function start(t, count, options) {
 
 const urlsOf = (servers) => servers.map(({ url }) => url);
 
-/** At how many of the servers somebody has the lock. */
+/** Returns at how many of the servers the lock is held. */
 async function heldAt(servers, name = "x") {
   const held = await Promise.all(servers.map((server) => isHeld(server, key(name))));
   return held.filter(Boolean).length;
 }
 
-/** What a locker of a quorum is made of: URLs, or clients that the program has. */
+/** The sources of a quorum's locker: URLs, or clients of the program. */
 const sources = {
   urls: async (_, servers) => urlsOf(servers),
   ...Object.fromEntries(
@@ -46,7 +46,7 @@ const sources = {
   ),
 };
 
-/** Lockers on the servers, which end with the test. */
+/** Makes lockers on the servers, which are shut down with the test. */
 async function quorum(t, source, servers, options = OPTIONS) {
   const locker = await Locker.quorum(await sources[source](t, servers), options);
   t.after(() => locker.shutdown());
@@ -63,8 +63,8 @@ const FAULTS = {
 describe("a quorum of real servers", { concurrency: 2 }, () => {
   for (const source of Object.keys(sources)) {
     for (const [fault, fail] of Object.entries(FAULTS)) {
-      // Catches a minority that holds up, or takes along, what the majority does.
-      // A machine that stands still for longer than a lease lives is no fault of theirs.
+      // Catches a minority that delays or breaks the majority's work. A machine that stalls for longer than a
+      // lease lives is not its fault.
       test(`of ${source}: two of five may be ${fault}`, (t) => steady(t, () => goesOn(t, source, fail), 3));
     }
   }
@@ -75,7 +75,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     const lock = one.lock("x", { ttl: TTL });
     const events = collect(lock.events());
     const first = await lock.acquire();
-    // Of any two of five, waiters may stand in line at none, one or both.
+    // Waiters may queue at none, one or both of any two of the five servers.
     await Promise.all(servers.slice(0, 2).map(fail));
     const of = (type) => events.filter((event) => event.type === type).length;
     const before = of("renewed");
@@ -92,8 +92,8 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     servers.slice(0, 2).forEach((server) => server.resume());
   }
 
-  // Catches a call that waits for all, and a lease that stays at a server that is late.
-  test("two of five that are slow hold up each call for a time-out, and keep nothing", (t) =>
+  // Catches a call that waits for all, and a lease that stays on a slow server.
+  test("two of five that are slow delay each call by a timeout, and keep nothing", (t) =>
     steady(t, async () => {
       const servers = await start(t, 5);
       const proxies = await Promise.all(servers.map(({ port }) => startProxy(port)));
@@ -120,7 +120,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
       }
     }, 3));
 
-  test("without three of five it says which are missing, in time, and keeps nothing", async (t) => {
+  test("without three of five it names the missing ones in time, and keeps nothing", async (t) => {
     const servers = await start(t, 5);
     const locker = await quorum(t, "urls", servers);
     await Promise.all([0, 2, 4].map((at) => servers[at].kill()));
@@ -163,7 +163,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
       await storage.stop();
     });
     const fenced = new FencedRedis(client);
-    // A server that went before all knew it would not vote at once when it comes back.
+    // A server that went down before all knew it would not vote at once when it comes back.
     await locker.lock("x").using(() => waitFor(async () => (await heldAt(servers)) === 3, 5_000, "it is held everywhere"));
     let last = 0;
     for (let round = 0; round < 12; round++) {
@@ -181,10 +181,10 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     }
   });
 
-  test("a server that is away at the start is taken in when it comes", async (t) => {
+  test("a server that is down at the start joins when it comes up", async (t) => {
     const servers = await start(t, 3);
     await servers[1].kill();
-    // The second time it is known to the others, and does not vote at once.
+    // The second time the others know it, so it does not vote at once.
     const options = { ...OPTIONS, longestTtl: TTL };
     for (const source of ["urls", "ioredis"]) {
       const given = source === "urls" ? urlsOf(servers) : await ioredis(t, servers);
@@ -200,7 +200,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     }
   });
 
-  test("a locker with another longestTtl is refused, and hears both", async (t) => {
+  test("a locker with another longestTtl is refused, and the error has both", async (t) => {
     const urls = urlsOf(await start(t, 3));
     const first = await Locker.quorum(urls, { ...OPTIONS, longestTtl: 60_000 });
     await first.lock("x").using(() => {});
@@ -217,7 +217,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     const servers = await start(t, 3);
     await servers[0].kill();
     await servers[2].kill();
-    // A client of the program's stays connected.
+    // A client of the program stays connected.
     for (const [given, left] of [[urlsOf(servers), 0], [await ioredis(t, servers), 1]]) {
       const error = await Locker.quorum(given, OPTIONS).catch((error) => error);
       assert.equal(error.code, "unavailable", error.stack);
@@ -239,7 +239,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     await locker.shutdown();
   });
 
-  test("what is found at each is told, and a shutdown closes all connections but the program's", async (t) => {
+  test("the findings of all servers are reported, and a shutdown closes all connections except the program's", async (t) => {
     const [first, second] = await start(t, 2);
     const [third] = await start(t, 1, { config: ["maxmemory 100mb", "maxmemory-policy allkeys-lru"] });
     const servers = [first, second, third];
@@ -257,7 +257,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     assert.deepEqual(await Promise.all(given.map((client) => client.ping())), ["PONG", "PONG", "PONG"]);
   });
 
-  test("what is no quorum is refused, by the number of the server", async (t) => {
+  test("a bad quorum is refused, with the server's place in the list", async (t) => {
     const servers = await start(t, 3);
     const [closed] = await start(t, 1, { password: "s3cret" });
     const cluster = await startCluster();
@@ -267,12 +267,12 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     const with_ = (at, server) => good.map((url, i) => (i === at ? server : url));
     const locker = await Locker.quorum(others);
     const cases = [
-      ["redis://127.0.0.1", "config", /the servers are an array/],
+      ["redis://127.0.0.1", "config", /the servers must be an array/],
       [[], "config", /not 0$/],
       [good.slice(1), "config", /^quorum has 3, 5 or 7 servers, not 2$/],
       [[...good, closed.url], "config", /not 4$/],
       [with_(2, good[0]), "config", /server 3 of the quorum is server 1/],
-      // The same server by another name.
+      // One server, under another name.
       [with_(2, good[0].replace("127.0.0.1", "localhost")), "config", /server 3 of the quorum is server 1/],
       [[others[0], good[1], good[0]], "config", /server 3 of the quorum is server 1/],
       [with_(1, "memory://m"), "config", /all Redis, or all in memory/],
@@ -313,7 +313,7 @@ describe("a quorum in memory", () => {
     assert.equal(await other.lock("x").tryAcquire(), undefined);
     const waiting = other.lock("x").acquire();
     await waitFor(async () => (await one.inspect("x")).waiting === 1, 5_000, "one in line");
-    // Its token is what those say who answer first, and each server has one of its own.
+    // Its token combines the servers that answer first, and each server has its own.
     assert.ok((await other.inspect("x")).holder.remaining > 0);
     await lease.release();
     const next = await waiting;
@@ -357,8 +357,8 @@ describe("a quorum in memory", () => {
     await locker.shutdown();
   });
 
-  // Catches a lease that goes by the deadline it had before, which timers and the engine cannot correct meanwhile.
-  test("a lease is not valid from a sooner deadline on, even while the event loop stands still", async (t) => {
+  // Catches a lease that uses its old deadline, which timers and the engine cannot correct meanwhile.
+  test("a lease is not valid from an earlier deadline on, even while the event loop is blocked", async (t) => {
     await steady(t, async () => {
       const servers = [1, 2, 3].map((server) => `sooner-${performance.now()}-${server}`);
       const urls = servers.map((name) => `memory://${name}`);
@@ -374,14 +374,14 @@ describe("a quorum in memory", () => {
       await events.next();
       await second.forceRelease("x");
       const { value } = await events.next();
-      // An event counts whole milliseconds, of which a part more may remain.
+      // An event has whole milliseconds, so slightly more may remain.
       const remaining = value.remaining + 1;
       const announced = performance.now() + remaining;
       assert.equal(value.type, "atRisk");
       assert.ok(value.remaining <= 1_500, `${value.remaining} ms`);
       assert.ok(lease.valid && lease.remaining < remaining, `${lease.remaining} ms of ${remaining} ms`);
       while (performance.now() < announced) {
-        // On purpose.
+        // Blocks the event loop on purpose.
       }
       assert.deepEqual([lease.valid, lease.remaining], [false, 0]);
       MemoryStore.named(servers[2]).reconnect();
@@ -390,7 +390,7 @@ describe("a quorum in memory", () => {
   });
 
   test("is a module that nobody else loads", () => {
-    // Catches a program that pays for quorums and has none.
+    // Catches a program that pays for quorums without using one.
     const program = (make) => `
       const compiled = [];
       const { Module } = WebAssembly;
@@ -415,7 +415,7 @@ describe("a quorum in memory", () => {
   });
 });
 
-/** Clients of ioredis, of which some may be of servers that are away. */
+/** Makes ioredis clients, some of which may have servers that are down. */
 async function ioredis(t, servers) {
   const { Redis } = await import("ioredis");
   const made = servers.map(({ url }) => new Redis(url, { lazyConnect: true, retryStrategy: () => 50, maxRetriesPerRequest: 0 }));

@@ -21,7 +21,7 @@ for (const kind of [...clients, "connect"]) {
       return server;
     }
 
-    /** A locker that is shut down with the test. */
+    /** Makes a locker that is shut down with the test. */
     async function from(t, url) {
       const made =
         kind === "connect"
@@ -37,8 +37,8 @@ for (const kind of [...clients, "connect"]) {
     const waits = (locker, name, waiting) =>
       waitFor(async () => (await locker.inspect(name)).waiting === waiting, 10_000, `${waiting} in line`);
 
-    test("a server that restarts without its data: leases are told lost, and waiters go on", async (t) => {
-      // Catches: a holder that believes in a lock that its store has forgotten, for 60 s.
+    test("a server that restarts without its data: leases are reported lost, and waiters go on", async (t) => {
+      // Catches: a holder that believes for 60 s in a lock that its store has forgotten.
       const server = await started(t);
       const [one, two] = [await from(t, server.url), await from(t, server.url)];
       const lease = await one.lock("x", { ttl: 60_000 }).acquire();
@@ -99,8 +99,8 @@ for (const kind of [...clients, "connect"]) {
       await next.release();
     });
 
-    test("who cannot hear is heard of again", async (t) => {
-      // Catches: a subscription that is not made anew on the new connection.
+    test("a lost subscription is made again", async (t) => {
+      // Catches: a subscription that is not renewed on the new connection.
       const server = await started(t);
       const [one, two] = [await from(t, server.url), await from(t, server.url)];
       const lease = await heard(server, () => one.lock("x").acquire());
@@ -133,7 +133,7 @@ for (const kind of [...clients, "connect"]) {
       });
       for (const act of ["cut", "reset", "cut", "reset"]) {
         await pause(250);
-        // A client of node-redis 5 may be stuck for ever after a RST, also without a locker; and a cut is one
+        // A client of node-redis 5 may hang forever after an RST, even without a locker. A cut sends an RST
         // if something was not read.
         proxy[kind === "node-redis" ? "finish" : act]();
       }
@@ -164,7 +164,7 @@ for (const kind of [...clients, "connect"]) {
 
 for (const kind of clients) {
   test(`${kind}: a connection of ours that is half-open from its first moment is replaced`, async (t) => {
-    // Catches: a locker that waits for ever for the first answer on a new connection.
+    // Catches: a locker that waits forever for the first answer on a new connection.
     const server = await startRedis();
     const proxy = await startProxy(server.port);
     const program = startNode(child, `connect:${kind}`, proxy.url, "ask");
@@ -197,7 +197,7 @@ describe("a connection of ours", { concurrency: 2 }, () => {
   }
 
   test("is replaced if it is half-open", async (t) => {
-    // Catches: one that is kept though nothing comes back on it, for as long as TCP takes to notice.
+    // Catches: a connection that is kept although nothing comes back on it, until TCP notices.
     const { locker, proxy } = await connected(t);
     await locker.inspect("x");
     proxy.freeze();
@@ -207,7 +207,7 @@ describe("a connection of ours", { concurrency: 2 }, () => {
   });
 
   test("is replaced if its server was demoted", async (t) => {
-    // Catches: one that is kept since it answers, though its name leads to another server by now.
+    // Catches: a connection that is kept because it answers, although its name leads to another server now.
     const { locker, server, proxy } = await connected(t);
     const primary = await startRedis();
     t.after(() => primary.stop());

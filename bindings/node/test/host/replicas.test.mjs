@@ -1,4 +1,4 @@
-// Locks that count only once replicas have them, or the disk has.
+// Locks that count only once replicas or the disk have them.
 import assert from "node:assert/strict";
 import { after, describe } from "node:test";
 import { Locker } from "../../dist/index.js";
@@ -7,12 +7,12 @@ import { startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
 import { waitFor } from "../support/wait.mjs";
 
-/** Long enough for a replica that is well, on a machine that is busy. */
+/** A timeout in milliseconds that is long enough for a healthy replica on a busy machine. */
 const ENOUGH = 3_000;
-/** For one that is not. */
+/** A timeout in milliseconds for a replica that does not confirm. */
 const SHORT = 200;
 
-/** A primary and its replica. */
+/** Starts a primary and its replica. */
 async function started() {
   const primary = await startRedis({ config: ["repl-diskless-sync-delay 0"] });
   const replica = await startRedis({ config: [`replicaof 127.0.0.1 ${primary.port}`] });
@@ -60,7 +60,7 @@ describe("a lock counts once its replicas have it", { concurrency: 1 }, async ()
         await assert.rejects(hopeless.acquire(), { code: "notReplicated", message, transient: true });
         await isFree(primary, "x");
       }
-      // All else goes on.
+      // Everything else works.
       await (await locker.lock("y").acquire()).release();
     });
   }
@@ -84,7 +84,7 @@ describe("a lock counts once its replicas have it", { concurrency: 1 }, async ()
   });
 });
 
-test("what cannot be waited for is told", async (t) => {
+test("unsupported waits are reported", async (t) => {
   const server = await startRedis({ persistent: true });
   t.after(() => server.stop());
   const version = /redis_version:(\S+)/.exec(await server.info("server"))?.[1] ?? "";
@@ -119,7 +119,7 @@ test("options are shown, and keep locks apart", async (t) => {
   const { replicas, replicasTimeout, fsynced } = locker.lock("x", { replicas: 2 }).toJSON();
   assert.deepEqual({ replicas, replicasTimeout, fsynced }, { replicas: 2, replicasTimeout: 1_000, fsynced: false });
   assert.equal("replicas" in locker.lock("x").toJSON(), false);
-  // One handle is not taken for another of the same name.
+  // One handle is not taken for another one of the same name.
   await (await locker.lock("x").acquire()).release();
   await assert.rejects(locker.lock("x", { replicas: 2 }).acquire(), { code: "unsupported" });
   await (await locker.lock("x").acquire()).release();

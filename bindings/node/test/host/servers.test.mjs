@@ -1,4 +1,4 @@
-// The servers of a cluster, as the engine is told of them.
+// The servers of a cluster, as the engine learns of them.
 import assert from "node:assert/strict";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { describe } from "node:test";
@@ -26,7 +26,7 @@ const options = { external: ["ioredis", "redis"], plugins: [wasm], loader: { ".j
 const file = await bundleParts("servers", parts, options);
 const { adapt, Host, newInstance, RedisStore, Servers } = await import(pathToFileURL(file));
 
-/** A map of a cluster's slots: each address with the first that it serves, and how it is asked. */
+/** Makes a slot map of a cluster: each address with its first slot, and how it is asked. */
 function mapOf(...bounds) {
   const map = Array.from({ length: 16_384 }, (_, slot) => bounds.findLast(([first]) => slot >= first)?.[1]);
   return { map, serverOf: (slot) => map[slot] };
@@ -43,7 +43,7 @@ function logOf(...methods) {
 describe("the servers of a cluster", () => {
   const link = () => logOf("slots", "connected");
 
-  test("all that serve slots are told, each by a number of its own", () => {
+  test("the engine learns of all servers with slots, each by its own number", () => {
     const { serverOf } = mapOf([0, "a:1"], [10, "b:1"], [20, "a:1"], [30, undefined], [40, "b:1"]);
     const servers = new Servers(serverOf);
     const { engine, taken } = link();
@@ -62,8 +62,8 @@ describe("the servers of a cluster", () => {
     assert.deepEqual(taken(), told, "a second link is told in the same way, as a new engine needs it");
   });
 
-  test("an answer is of the server that serves its slot now", () => {
-    // Catches: the clock of one server taken for another's, after a slot has moved.
+  test("a reply is attributed to the server that serves its slot now", () => {
+    // Catches: the clock of one server that is taken for another's, after a slot has moved.
     const { map, serverOf } = mapOf([0, "a:1"], [8_192, "b:1"]);
     const servers = new Servers(serverOf);
     const { engine, taken } = link();
@@ -85,8 +85,8 @@ describe("the servers of a cluster", () => {
     assert.deepEqual([...servers.numbers], [1, 2, 3]);
   });
 
-  test("numbers stay, and those of servers that have left are given again", () => {
-    // Catches: an engine that keeps something of each address there ever was.
+  test("numbers stay, and those of servers that left are reused", () => {
+    // Catches: an engine that keeps state for each address that ever existed.
     const { map, serverOf } = mapOf([0, "a:1"], [10, "b:1"]);
     const servers = new Servers(serverOf);
     const { engine, taken } = link();
@@ -98,7 +98,7 @@ describe("the servers of a cluster", () => {
     }
   });
 
-  test("of a store that cannot tell there is one", () => {
+  test("a store that cannot tell its servers apart has one", () => {
     for (const servers of [new Servers(), new Servers(() => undefined)]) {
       const { engine, taken } = link();
       servers.connected(engine, 0);
@@ -109,7 +109,7 @@ describe("the servers of a cluster", () => {
   });
 });
 
-/** A store on one server, whose client says that it is a cluster; and what its engine is told. */
+/** A store on one server, whose client claims to be a cluster. It records what its engine is told. */
 class Told extends RedisStore {
   log = [];
 
@@ -127,7 +127,7 @@ class Told extends RedisStore {
   }
 }
 
-test("a locker of a cluster: what happens is told of the server that it is of", async (t) => {
+test("a locker of a cluster: each event is attributed to its server", async (t) => {
   const server = await startRedis();
   const client = new Redis(server.url, { lazyConnect: true });
   client.on("error", () => {});
@@ -169,7 +169,7 @@ test("a locker of a cluster: what happens is told of the server that it is of", 
     assert.ok(of("slots") >= 0 && of("slots") < of("reply"), "which the engine hears of first");
   }
 
-  // One subscription, for all that are known.
+  // One subscription serves all known servers.
   await acquire("held");
   store.log.length = 0;
   await waitFor(async () => (await server.command("PUBSUB", "CHANNELS", "leasehold:servers:*")).length === 1);

@@ -1,4 +1,4 @@
-// What logs and other threads get of a locker, lock, lease or error: what one needs, and no secret.
+// Logs and other threads get the useful parts of a locker, lock, lease or error, and no secret.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { describe } from "node:test";
@@ -11,9 +11,9 @@ import { test } from "../support/test.mjs";
 const PASSWORD = "s3cret";
 const parsed = (value) => JSON.parse(JSON.stringify(value));
 
-describe("what is shown", () => {
-  // Catches consoles and logs that show `Lease {}`, and ones that show the URL or the client.
-  test("of a locker, a lock and a lease, with consoles and as JSON", async (t) => {
+describe("logs and threads", () => {
+  // Catches consoles and logs that show `Lease {}`, or that show the URL or the client.
+  test("consoles and JSON show a locker, a lock and a lease", async (t) => {
     const server = await startRedis({ password: PASSWORD });
     t.after(() => server.stop());
     const { Redis } = createRequire(import.meta.url)("ioredis");
@@ -47,7 +47,7 @@ describe("what is shown", () => {
     }
   });
 
-  test("of what is read with `for await`", async () => {
+  test("consoles and JSON show objects that are read with `for await`", async () => {
     // Catches consoles that show `Tenures2 {}`.
     const locker = Locker.inMemory();
     const lock = locker.lock("orders/42");
@@ -62,12 +62,12 @@ describe("what is shown", () => {
     await locker.shutdown();
   });
 
-  test("an owner that nobody gave is none of the options", () => {
+  test("a default owner is not among the options", () => {
     const locker = Locker.inMemory();
     assert.ok(!("owner" in parsed(locker)) && !("owner" in parsed(locker.lock("x"))));
   });
 
-  test("of errors, as JSON", async () => {
+  test("JSON shows errors", async () => {
     const locker = Locker.inMemory();
     const lease = await locker.lock("x").acquire();
     await locker.shutdown();
@@ -81,13 +81,13 @@ describe("what is shown", () => {
     assert.deepEqual(parsed(stale), { name: "StaleTokenError", code: "staleToken", message: why, resource: "r", offered: 1, highest: 2 });
   });
 
-  test("to other threads goes what the platform lets through", async () => {
+  test("other threads get the parts that the platform copies", async () => {
     const locker = Locker.inMemory();
     const lease = await locker.lock("x").acquire();
     const { name, token, waited } = lease;
     const clone = structuredClone(lease);
     assert.deepEqual(clone, { name, token, waited });
-    // It can still be shown to a guard there.
+    // A guard there can still read it.
     assert.equal(withToken(clone).headers.get("Fencing-Token"), String(token));
     const error = new LeaseholdError("config", "a message");
     assert.equal(structuredClone(error).message, "a message");

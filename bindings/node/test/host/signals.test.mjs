@@ -1,4 +1,4 @@
-// One signal of the program under which many calls wait.
+// Many calls that wait under one signal of the program.
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { Locker } from "../../dist/index.js";
@@ -10,7 +10,7 @@ const MANY = 1_000;
 
 const listeners = (signal) => getEventListeners(signal, "abort").length;
 
-/** What Node warns of while the test runs. */
+/** Collects Node's warnings during the test. */
 function warnings(t) {
   const told = [];
   const hear = (warning) => told.push(warning);
@@ -53,7 +53,7 @@ forEachStore((store) => {
   });
 
   test("calls that end by themselves leave the others under their signal, and no listener behind", async () => {
-    // Catches: a listener that goes with the first call, so that the signal ends nothing any more.
+    // Catches: a listener that goes with the first call, so that the signal no longer ends any call.
     const locker = await store.locker();
     const name = store.name();
     const stop = new AbortController();
@@ -73,7 +73,7 @@ forEachStore((store) => {
   });
 
   test("an abort in the turn of the call or of its answer leaves no lock", async () => {
-    // Catches: a lock that is granted to a call that is gone, and renewed for as long as the process lives.
+    // Catches: a lock that is granted to a canceled call, and renewed for the life of the process.
     const locker = await store.locker();
     for (const turns of [0, 1, 2, 3, 5, 8, 13]) {
       for (const method of ["acquire", "tryAcquire"]) {
@@ -94,8 +94,8 @@ forEachStore((store) => {
     }
   });
 
-  test("what is asked for and ended while a signal is aborted has its answer", async () => {
-    // Catches: a call that waits for ever, since it came while those before it were being ended.
+  test("a call that is made and canceled while a signal is aborted ends", async () => {
+    // Catches: a call that waits forever, because it began while earlier calls were being ended.
     const locker = await store.locker();
     const name = store.name();
     const holder = await store.admin.lock(name).acquire();
@@ -121,7 +121,7 @@ forEachStore((store) => {
 
 forEachStore((store) => {
   test("an abort in any turn after the store's answer leaves no lock", async (t) => {
-    // Catches: a grant that the engine has told of and nobody has taken when the call is ended.
+    // Catches: a grant that the engine has reported and nobody has taken when the call is ended.
     const { Redis } = await import("ioredis");
     const client = new Redis(store.server.url);
     t.after(() => client.disconnect());

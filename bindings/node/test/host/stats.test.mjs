@@ -1,4 +1,4 @@
-// What a locker counts.
+// The numbers that a locker counts.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { Locker } from "../../dist/index.js";
@@ -8,14 +8,14 @@ import { waitFor } from "../support/wait.mjs";
 
 const NONE = { expired: 0, deleted: 0, superseded: 0, revoked: 0, shutdown: 0, crashed: 0 };
 
-/** Every number of a snapshot but the gauges and the bounds, by its way in it. */
+/** Yields every number of a snapshot except gauges and bounds, by its path. */
 function counters(value, way = "") {
   if (typeof value === "number") return ["held", "waiting"].includes(way) ? [] : [[way, value]];
   const fields = Object.entries(value).filter(([name]) => name !== "bounds");
   return fields.flatMap(([name, field]) => counters(field, way === "" ? name : `${way}.${name}`));
 }
 
-/** Takes snapshots of a locker, none of whose counters may fall. */
+/** Takes snapshots of a locker, whose counters must never fall. */
 function watched(locker) {
   let before = [];
   return () => {
@@ -50,7 +50,7 @@ forEachStore((store) => {
   test("losses are counted by reason, renewals, pushes and failures, too", async () => {
     const locker = await store.hearing();
     const stats = watched(locker);
-    // On a server it acquired something, so as to hear.
+    // On a server, it acquired something in order to subscribe.
     const { acquired } = stats();
     const name = store.name();
     const expired = await locker.lock(name, { ttl: 50, fixed: true }).acquire();

@@ -1,4 +1,4 @@
-// A holder hears at once that somebody else has changed its lock.
+// A holder learns at once that another client has changed its lock.
 import assert from "node:assert/strict";
 import { describe } from "node:test";
 import { Locker } from "../../dist/index.js";
@@ -9,7 +9,7 @@ import { waitFor } from "../support/wait.mjs";
 
 const KEY = "{leasehold:x}";
 
-/** On a machine that does nothing else it takes a few milliseconds; the next renewal is 8 s away. */
+/** On an idle machine it takes a few milliseconds; the next renewal is 8 s away. */
 const AT_ONCE = 1_000;
 
 async function started(t) {
@@ -22,7 +22,7 @@ async function count(server, field) {
   return Number(new RegExp(`${field}:(\\d+)`).exec(await server.info("stats"))?.[1]);
 }
 
-/** A lock of 30 s, once the server says what is changed. */
+/** Acquires a lock of 30 s, and waits until the server reports its changes. */
 async function tracked(server, locker) {
   const lease = await locker.lock("x").acquire();
   await waitFor(async () => (await count(server, "tracking_total_keys")) === 1, 10_000, "the key is read");
@@ -44,7 +44,7 @@ async function lockerOf(t, made, options) {
 
 const tracking = given.filter(({ name }) => !name.includes("pool"));
 
-describe("a loss is heard at once", { concurrency: 2 }, () => {
+describe("a loss is reported at once", { concurrency: 2 }, () => {
   for (const { name, make, end } of tracking) {
     test(`with ${name}`, async (t) => {
       const server = await started(t);
@@ -61,7 +61,7 @@ describe("a loss is heard at once", { concurrency: 2 }, () => {
         await server.command(...command);
         t.diagnostic(`${command[0]}: ${(await lostAtOnce(lease, reason)).toFixed(1)} ms`);
       }
-      // A connection that was replaced, of either kind.
+      // A replaced connection, of either kind.
       for (const kind of ["normal", "pubsub"]) {
         const lease = await tracked(server, locker);
         await server.command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes");
@@ -89,7 +89,7 @@ describe("a loss is heard at once", { concurrency: 2 }, () => {
 });
 
 // The negative control.
-test("without tracking it is not heard", async (t) => {
+test("without tracking a loss is not reported at once", async (t) => {
   const server = await started(t);
   const locker = await lockerOf(t, (options) => Locker.connect(server.url, options), { tracking: false });
   const lease = await locker.lock("x").acquire();
@@ -100,7 +100,7 @@ test("without tracking it is not heard", async (t) => {
   assert.equal(await count(server, "tracking_total_keys"), 0);
 });
 
-/** The connection for commands of a client, as the server sees it. */
+/** Returns a client's connection for commands, as the server sees it. */
 async function tracks(server) {
   const list = await server.command("CLIENT", "LIST");
   return [...list.matchAll(/\bredir=(-?\d+)/g)].some(([, id]) => id !== "-1");
@@ -108,7 +108,7 @@ async function tracks(server) {
 
 describe("lockers that share a client", { concurrency: 2 }, () => {
   for (const { name, make, end } of tracking) {
-    /** A server, a client of it, and two lockers on that which both hear of changes. */
+    /** Makes a server, a client, and two lockers on it which both learn of changes. */
     const shared = async (t) => {
       const server = await started(t);
       const client = await make(server.url);
@@ -117,12 +117,12 @@ describe("lockers that share a client", { concurrency: 2 }, () => {
       t.after(() => Promise.all(lockers.map((locker) => locker.shutdown())));
       return { server, lockers };
     };
-    /** A lease of each, once the server says of all of them what is changed. */
+    /** Acquires a lease for each locker, and waits until the server reports changes of all. */
     const held = async (server, lockers) => {
       const leases = await Promise.all(lockers.map((locker) => locker.lock("x").acquire()));
       const read = async () => (await count(server, "tracking_total_keys")) === lockers.length;
       await waitFor(read, 10_000, "the keys are read");
-      // What is read last has its reply by then.
+      // The last read has its reply by then.
       await new Promise((resolve) => setTimeout(resolve, 100));
       return leases;
     };
@@ -181,7 +181,7 @@ describe("lockers that share a client", { concurrency: 2 }, () => {
   }
 });
 
-describe("what is refused is found", { concurrency: 2 }, () => {
+describe("a refusal becomes a finding", { concurrency: 2 }, () => {
   const without = ["-client|tracking", "-client|id", "-client|getredir", "-client|caching"];
   for (const { name, make, end } of tracking) {
     for (const right of without) {

@@ -1,4 +1,4 @@
-// Rust, Node and the command on one store: they exclude one another, and hand over to one another in order.
+// Rust, Node and the command on one store: they exclude each other, and hand over to each other in order.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ function built(name, crate) {
   return path;
 }
 
-/** A program of the crate leasehold-tests. */
+/** Starts a program of the crate leasehold-tests. */
 function rust(name, ...args) {
   return startProgram(built(name, "leasehold-tests"), args.map(String));
 }
@@ -38,7 +38,7 @@ function script(url, name, file, rounds) {
   return startProgram("sh", ["-c", loop, "sh", name], { env });
 }
 
-/** A Rust process in which several wait, and what it says of them. */
+/** Starts a Rust process with several waiters, and reads what it prints of them. */
 async function waiters(t, server) {
   const program = rust("waiters", server.url, 2);
   t.after(() => program.kill());
@@ -50,7 +50,7 @@ async function waiters(t, server) {
       asked += 1;
       program.write(`ask ${label} ${name} ${ttl} ${then}`);
     },
-    /** The token of the grant to this label. */
+    /** Resolves to the token of the grant to this label. */
     async granted(label, limit = 10_000) {
       const find = () => program.lines.find((line) => line.startsWith(`granted ${label} `));
       const line = await waitFor(find, limit, () => `a grant to ${label} of ${asked}: ${program.output()}`);
@@ -71,7 +71,7 @@ describe("a mixed fleet", { concurrency: 2 }, () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  /** Two processes of each go in and out; how often two were inside. */
+  /** Two processes of each language go in and out. Returns how often two were inside. */
   async function overlaps(url, how, rounds, disturb = async () => {}) {
     const args = [url, how, join(folder, `${how} ${Math.random()}`), rounds, how];
     const programs = [
@@ -88,8 +88,9 @@ describe("a mixed fleet", { concurrency: 2 }, () => {
     assert.ok((await overlaps(server.url, "bare", 120)) > 0, "without the lock they meet");
   });
 
-  test("processes of Rust, of Node and commands contend for one name, and get it by turns", async () => {
-    // Catches: a lock that one of the three takes for another's, and a token of one that is lower than the last.
+  test("processes of Rust, of Node and commands contend for one name, and get it in turn", async () => {
+    // Catches: a lock that one of the three takes for another's, and a token of one that is lower than the
+    // last.
     const file = join(folder, "all three");
     const args = [server.url, "all three", file];
     const rounds = { rust: 40, node: 40, commands: 15 };
@@ -123,14 +124,17 @@ describe("a mixed fleet", { concurrency: 2 }, () => {
   });
 
   for (const kind of clients) {
-    /** Of its own: `heard` would take the subscription of another test for the one that it waits for. */
+    /**
+     * Starts a new server, because `heard` would take another test's subscription for the one that it waits
+     * for.
+     */
     async function started(t) {
       const own = await startRedis();
       t.after(() => own.stop());
       return own;
     }
 
-    /** A Node locker on this kind of client, which hears what it is told. */
+    /** Makes a Node locker on this kind of client, which hears its pushes. */
     async function node(t, own) {
       const { locker, end } = await lockerOf(kind, own.url);
       t.after(async () => {
@@ -195,7 +199,7 @@ describe("a mixed fleet", { concurrency: 2 }, () => {
       assert.ok(awake() - begin < 8_000, "and not at the next renewal");
     });
 
-    test(`${kind}: each frees the other's lock by force, and the holder is told`, async (t) => {
+    test(`${kind}: each frees the other's lock by force, and the holder learns so`, async (t) => {
       const name = `force-${kind}`;
       const own = await started(t);
       const [locker, fleet] = [await node(t, own), await waiters(t, own)];

@@ -1,4 +1,5 @@
-// The same as the program `holder visit` of the Rust tests: node visitor.mjs "URL …" NAME FILE ROUNDS lock|bare
+// The Node counterpart of the program `holder visit` of the Rust tests: node visitor.mjs "URL …" NAME FILE
+// ROUNDS lock|bare
 import { appendFile, open, rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Locker } from "../../dist/index.js";
@@ -14,7 +15,7 @@ for (let round = 0; round < Number(rounds); round++) {
 await locker.shutdown();
 console.log("done");
 
-/** Creates a file that must not be there, stays a moment, notes its token, and removes it. */
+/** Creates a file that must not exist, stays a moment, records its token, and removes the file. */
 async function visit(token) {
   const entered = await open(file, "wx").catch((error) => {
     if (error.code !== "EEXIST") {

@@ -1,5 +1,5 @@
-// Catches: what only Node has; a module that a page cannot load without a bundler; compiling at once
-// what a browser's main thread refuses.
+// Catches: APIs that only Node has; a module that a page cannot load without a bundler; synchronous
+// compiling, which a browser's main thread refuses.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
@@ -46,7 +46,7 @@ describe("a page takes a lock", () => {
     server?.close();
   });
 
-  /** Evaluates in a new page; what is logged as an error there is a failure. */
+  /** Evaluates a script in a new page. An error logged there is a failure. */
   async function evaluate(script) {
     const errors = [];
     const failed = (error) => errors.push(String(error.stack ?? error));

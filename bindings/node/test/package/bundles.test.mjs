@@ -11,7 +11,7 @@ import { test } from "../support/test.mjs";
 import { WORKER } from "./programs.mjs";
 import { SOURCE, installed, put, run } from "./support.mjs";
 
-/** How each engine begins as text: WebAssembly's magic number. */
+/** The beginning of each engine in base64: WebAssembly's magic number. */
 const ENGINE = /AGFzbQ/g;
 const enginesIn = (text) => text.match(ENGINE)?.length ?? 0;
 
@@ -19,7 +19,7 @@ const ERRORS = (entry) => `
 import { LeaseholdError } from "${entry}";
 console.log(new LeaseholdError("config", "it is one").code);
 `;
-/** Takes a lock at a server and then, if it is to, one of a quorum. */
+/** Takes a lock on a server and then, if asked to, one of a quorum. */
 const LOCKS = `
 import { Locker } from "leasehold";
 async function main(url, quorum) {
@@ -51,7 +51,7 @@ describe("a bundle", () => {
   const bundled = (options) => build({ absWorkingDir: folder, ...NODE, ...options });
 
   for (const entry of ["leasehold", "leasehold/errors"]) {
-    test(`of the errors of ${entry} alone has no engine in it`, async () => {
+    test(`a bundle with only the errors of ${entry} has no engine in it`, async () => {
       const input = `${entry.replace("/", "-")}.mjs`;
       await bundled({ entryPoints: [input], outfile: "errors.cjs", minify: true });
       const text = await readFile(join(folder, "errors.cjs"), "utf8");
@@ -66,7 +66,7 @@ describe("a bundle", () => {
         input: join(folder, input),
         external: ["ioredis", "redis"],
         plugins: [{ name: "packages", resolveId }],
-        // As the package.json of the package says.
+        // As in the package's package.json.
         treeshake: { moduleSideEffects: false },
       });
       const { output } = await made.generate({ format: "es" });
@@ -74,7 +74,7 @@ describe("a bundle", () => {
     });
   }
 
-  test("that is split loads one engine, and the others when they are needed", async () => {
+  test("a split bundle loads one engine, and the others when they are needed", async () => {
     await bundled({ entryPoints: ["program.mjs"], outdir: "split", splitting: true, format: "esm", external: ["ioredis", "redis"] });
     const files = await readdir(join(folder, "split"));
     const texts = await Promise.all(files.map((file) => readFile(join(folder, "split", file), "utf8")));
@@ -87,13 +87,13 @@ describe("a bundle", () => {
   });
 
   for (const format of ["esm", "cjs"]) {
-    test(`in one file, as ${format}, can be made without the engines that it does not use`, async () => {
+    test(`a bundle in one file, as ${format}, can be made without the engines that it does not use`, async () => {
       const outfile = format === "esm" ? "one.mjs" : "one.cjs";
       await bundled({ entryPoints: ["program.mjs"], outfile, format, external: ["ioredis", "redis", ...PARTS] });
       assert.equal(enginesIn(await readFile(join(folder, outfile), "utf8")), 1);
       const printed = await run(process.execPath, [outfile, server.url, "too"], folder);
-      assert.match(printed, /^held true\nconfig: the engine with quorums could not be loaded: .*leasehold-quorum\.js/);
-      // Control: with all of them.
+      assert.match(printed, /^held true\nconfig: the quorum engine could not be loaded: .*leasehold-quorum\.js/);
+      // The control: with all of them.
       await bundled({ entryPoints: ["program.mjs"], outfile, format, external: ["ioredis", "redis"] });
       assert.equal(enginesIn(await readFile(join(folder, outfile), "utf8")), 3);
     });
@@ -118,7 +118,7 @@ describe("a bundle", () => {
     assert.equal(enginesIn(await readFile(join(folder, "worker/worker.js"), "utf8")), 0);
   });
 
-  test("that is made otherwise says what to do instead", async () => {
+  test("a bundle that is made in another way says what to do instead", async () => {
     await bundled({ entryPoints: ["program.mjs"], outfile: "page.cjs", platform: "browser" });
     const browser = await run(process.execPath, ["page.cjs", server.url], folder);
     assert.match(browser, /^config: .*the build for browsers: bundle the program for Node \(esbuild: --platform=node\)/);

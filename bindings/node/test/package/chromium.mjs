@@ -1,4 +1,4 @@
-// Debian's Chromium, without a head.
+// Debian's Chromium, headless.
 import { chromium } from "playwright-core";
 import { folderOf } from "./support.mjs";
 
@@ -15,7 +15,7 @@ const FLAGS = [
   "--disable-sync",
 ];
 
-/** Starts it with a profile of its own; resolves to what opens pages. */
+/** Starts Chromium with a new profile. Resolves to a function that opens pages. */
 export async function startChromium() {
   const options = { executablePath: CHROMIUM, args: FLAGS, timeout: LIMIT };
   const context = await chromium.launchPersistentContext(await folderOf(), options);

@@ -1,5 +1,4 @@
-// The clients that a program has installed beside the package: how they are found, and what is said of
-// one that is not.
+// The client packages that a program has installed: how they are found, and the error for a missing one.
 import assert from "node:assert/strict";
 import { mkdir, symlink } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,7 +18,7 @@ test("a lock by URL", async () => {
 });
 `;
 
-/** Prints what Locker.connect says. */
+/** Prints the error of Locker.connect. */
 const TELL = `
 const told = async ({ Locker }) => {
   await Locker.connect("redis://me:s3cret@127.0.0.1:1").catch(({ code, message }) => console.log(code + ": " + message));
@@ -30,7 +29,7 @@ const PROGRAMS = {
   "tell.cjs": `${TELL} told(require("leasehold"));\n`,
 };
 
-/** A package of this name that does this as it is loaded. */
+/** Adds a package of this name, with this code. */
 async function add(folder, name, does) {
   const at = join(folder, "node_modules", name);
   await mkdir(at);
@@ -39,7 +38,7 @@ async function add(folder, name, does) {
 
 describe("the packed package and the clients beside it", () => {
   for (const client of ["ioredis", "redis"]) {
-    // Catches: an import() in what require() gives, which there is none of in Jest's contexts.
+    // Catches: an import() in the CommonJS files, which Jest's contexts do not support.
     test(`Jest in CommonJS connects through ${client}`, async (t) => {
       const server = await startRedis();
       t.after(() => server.stop());
@@ -51,7 +50,7 @@ describe("the packed package and the clients beside it", () => {
   }
 
   for (const file of Object.keys(PROGRAMS)) {
-    test(`${file}: one that does not load is told from one that is not there`, async () => {
+    test(`${file}: a client that does not load is told from a missing one`, async () => {
       const { folder } = await installed();
       await put(folder, PROGRAMS);
       const told = () => run(process.execPath, [file], folder);
@@ -61,7 +60,7 @@ describe("the packed package and the clients beside it", () => {
       assert.match(await told(), /^config: no client for redis:\/\/127\.0\.0\.1:1 could be loaded: ioredis: built for another machine;/);
       await add(folder, "redis", 'require("no-such-part");');
       assert.match(await told(), /could be loaded: ioredis: built for another machine;/);
-      // Also one that lacks a package that it needs itself.
+      // Also a client that lacks a package that it needs itself.
       await put(join(folder, "node_modules/ioredis"), { "index.js": 'require("no-such-part");' });
       assert.match(await told(), /could be loaded: ioredis: Cannot find module 'no-such-part'/);
     });

@@ -1,4 +1,4 @@
-// What is in the tarball, and what its files ask of a platform.
+// The content of the tarball, and what its files need from a platform.
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { homedir } from "node:os";
@@ -9,12 +9,12 @@ import { test } from "../support/test.mjs";
 import { installed, run, SOURCE } from "./support.mjs";
 
 /**
- * Four tenths are the copies of the three blobs as text, for `import` and for `require`; a quarter of all is for quorums.
- * What `require` gets in a browser, or in Jest's jsdom, is a fourteenth.
+ * Four tenths are the copies of the three blobs in base64, for `import` and for `require`. A quarter of all
+ * is for quorums. The files that `require` gets in a browser, or in Jest's jsdom, are a fourteenth.
  */
 const TARBALL_LIMIT = 2_000_000;
 const OPTIONAL = ["ioredis", "redis"];
-/** Prints the stack of a refusal. */
+/** Prints the stack trace of a refusal. */
 const FAILS = "require('leasehold').Locker.connect(1).catch(({ stack }) => console.log(stack))";
 
 describe("the tarball", () => {
@@ -35,7 +35,7 @@ describe("the tarball", () => {
     assert.equal(manifest.optionalDependencies, undefined);
     assert.deepEqual(Object.keys(manifest.peerDependencies).sort(), OPTIONAL);
     for (const name of OPTIONAL) assert.equal(manifest.peerDependenciesMeta[name].optional, true, name);
-    // A script of these would run on the machine of whoever installs it.
+    // Such a script would run on the machine of whoever installs the package.
     for (const name of ["preinstall", "install", "postinstall"]) assert.equal(manifest.scripts?.[name], undefined);
   });
 
@@ -52,13 +52,13 @@ describe("the tarball", () => {
   });
 
   test("has a map of each script, whose sources are there", async () => {
-    // Catches: a stack trace that leads nowhere; a map that the renaming of classes left behind.
+    // Catches: a stack trace that leads nowhere; a map that is wrong after the renaming of classes.
     const has = new Set(account.files.map((file) => file.path));
     for (const file of [...(await files(".js")), ...(await files(".cjs"))]) {
       const text = await readFile(join(root, "dist", file), "utf8");
       assert.match(text, new RegExp(`\\n//# sourceMappingURL=${file}\\.map\\n?$`), file);
       const { sources } = JSON.parse(await readFile(join(root, "dist", `${file}.map`), "utf8"));
-      // Texts that were put in; no line of the script comes of them.
+      // Inlined texts, which no line of the script comes from.
       const code = sources.filter((source) => !/\.(lua|sql|txt|jsonc|wasm)$/.test(source));
       assert.deepEqual(code.filter((source) => !has.has(posix.join("dist", source))), [], file);
     }
@@ -66,7 +66,7 @@ describe("the tarball", () => {
     assert.match(error, /at \S*checkText .*src.common.check\.ts:\d+:\d+\)\n +at .*connect .*src.api.locker\.ts:/);
   });
 
-  test("tells nothing of the machine that made it", async () => {
+  test("reveals nothing of the machine that made it", async () => {
     const places = [join(SOURCE, "../.."), homedir(), process.env.CARGO_HOME].filter((place) => place?.length > 1);
     for (const { path } of account.files) {
       const text = await readFile(join(root, path), "latin1");
@@ -75,7 +75,7 @@ describe("the tarball", () => {
   });
 
   test("says of the project what Cargo.toml says", async () => {
-    // Catches: a publisher who filled it in for one of the two registries.
+    // Catches: a publisher who filled it in for only one of the two registries.
     const cargo = await readFile(join(SOURCE, "../../Cargo.toml"), "utf8");
     const said = (key) => cargo.match(new RegExp(`^${key} = \\[?"(.+?)"`, "m"))[1];
     const { version, license, author, homepage, repository, bugs } = manifest;
@@ -90,7 +90,7 @@ describe("the tarball", () => {
     );
   });
 
-  // Catches: a client or a module of Node that got into what pages and workers load.
+  // Catches: a client or a Node module in the files that pages and workers load.
   test("imports nothing but itself and, when asked for, a client", async () => {
     for (const file of await files(".js")) {
       const { metafile } = await build({
@@ -114,11 +114,11 @@ describe("the tarball", () => {
   test("waits for nothing and looks for no file while it loads", async () => {
     for (const file of await files(".js")) {
       const text = await readFile(join(root, "dist", file), "utf8");
-      // CommonJS cannot wait while it loads, and esbuild says so.
+      // CommonJS cannot wait while it loads, and esbuild reports that.
       await transform(text, { format: "cjs", logLevel: "silent" });
       assert.doesNotMatch(text, /import\.meta|new URL\([^)]*import|\b__dirname\b|readFileSync/, file);
     }
-    // Control: that esbuild does say so.
+    // The control: esbuild does report it.
     await assert.rejects(transform("await 0; export {}", { format: "cjs", logLevel: "silent" }), /await/);
   });
 });

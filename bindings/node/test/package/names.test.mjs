@@ -1,4 +1,4 @@
-// What consoles and logs show of the package's classes and errors: the bundler renames classes.
+// The names of the package's classes and errors in consoles and logs: the bundler renames classes.
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { before, describe } from "node:test";
 import { test } from "../support/test.mjs";
 import { installed, put, run } from "./support.mjs";
 
-/** Prints each exported class whose name is another one, and what the errors are called that it throws. */
+/** Prints each exported class with a wrong name, and the names of the errors that it throws. */
 const PROGRAM = `
 async function main(entries) {
   const classes = Object.entries(Object.assign({}, ...entries)).filter(([, value]) => /^class\\b/.test(String(value)));
@@ -47,7 +47,7 @@ describe("classes and errors have their names", () => {
     test(file, async () => {
       const { classes, wrong, made, thrown } = JSON.parse(await run(process.execPath, [file], folder));
       assert.deepEqual(wrong, []);
-      // Catches a look that finds less than there is.
+      // Catches a search that finds less than there is.
       for (const name of ["Locker", "LeaseholdError", "LeaseLostError", "Gate", "StaleTokenError"]) {
         assert.ok(classes.includes(name), `${name} in ${classes}`);
       }

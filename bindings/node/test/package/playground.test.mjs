@@ -1,5 +1,5 @@
-// Catches, in examples/browser: a pause that stops no engine, so that nothing can be shown; a late write that
-// a guard lets pass; a page that breaks its own rules of what it may load, or that jumps.
+// Catches, in examples/browser: a pause that stops no engine, so that it shows nothing; a late write that a
+// guard lets pass; a page that breaks its own rules for what it may load, or whose layout jumps.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { request } from "node:http";
@@ -26,7 +26,7 @@ describe("the paused writer", () => {
     server?.close();
   });
 
-  /** Plays on a new page; what it logs, or asks of anybody else, is a failure. */
+  /** Plays on a new page. Logged messages and requests to other hosts are failures. */
   async function play(act, { width = 1200, scheme = "light" } = {}) {
     const page = await context.newPage();
     const wrong = [];
@@ -64,16 +64,16 @@ describe("the paused writer", () => {
       assert.equal(await visitor.page.locator(".destroyed").count(), 0);
     }));
 
-  test("one that is cut off stops by itself, but its network may bring a write late", () =>
+  test("a client that is cut off stops by itself, but its network may deliver a write late", () =>
     play(async (visitor) => {
       await visitor.holds("A");
       await visitor.press("A", "Cut off");
-      // The reading that a write begins with is held up, and so is what follows.
+      // The read at the beginning of a write is delayed, and so is the rest.
       await visitor.press("A", "Write");
       await visitor.writes("B");
       await visitor.press("A", "Reconnect");
       await visitor.reads("#log", /A looked before it wrote: its lease with token 1 is over, so it sent nothing/);
-      // What it had sent already comes late.
+      // Its earlier requests arrive late.
       await visitor.press("B", "Release");
       await visitor.holds("A");
       await visitor.press("A", "Write");
@@ -116,7 +116,7 @@ describe("the paused writer", () => {
         if (at === 1) {
           await page.keyboard.press("Enter");
           await visitor.reads(".client[data-name=A] .status", /holds token 1/);
-          // It has nothing to do now, but the next Tab goes on from here.
+          // It has nothing to do now, but the next Tab continues from here.
           assert.equal(await focused(), "Acquire");
         }
       }
@@ -157,13 +157,13 @@ describe("the paused writer", () => {
   });
 });
 
-/** Who presses the buttons, and reads the page. */
+/** A user who presses the buttons and reads the page. */
 class Visitor {
   constructor(page) {
     this.page = page;
   }
 
-  /** Waits until the client can be asked for that. */
+  /** Waits until the client's button is enabled, and presses it. */
   press(client, label) {
     return this.page.locator(`.client[data-name=${client}]`).getByRole("button", { name: label }).click();
   }
@@ -177,14 +177,14 @@ class Visitor {
     await this.reads(`.client[data-name=${client}] .status`, /holds token/);
   }
 
-  /** Acquires and writes, and waits until that is accepted. */
+  /** Acquires and writes, and waits until the write is accepted. */
   async writes(client) {
     await this.holds(client);
     await this.press(client, "Write");
     await this.reads("#log", new RegExp(`Accepted token \\d+ from ${client}\\.`));
   }
 
-  /** Leaves a client paused between its look at the lease and its write; on a slow machine that may be missed. */
+  /** Leaves a client paused between its check of the lease and its write; on a slow machine that may fail. */
   async pauseInTheMiddle(client) {
     const status = `.client[data-name=${client}] .status`;
     await this.holds(client);
@@ -193,7 +193,7 @@ class Visitor {
       await this.reads(status, /looked/);
       await this.press(client, "Pause");
       await this.reads(status, /paused/);
-      // A report that was under way may come yet.
+      // A report that was pending may still arrive.
       await this.page.waitForTimeout(300);
       if (/looked/.test(await this.page.locator(status).textContent())) return;
       await this.press(client, "Resume");
@@ -201,7 +201,7 @@ class Visitor {
     throw new Error("the pause always came too late");
   }
 
-  /** Where everything is. */
+  /** Returns the positions of all elements. */
   places() {
     const boxes = () =>
       [...document.querySelectorAll("button, section, figure, #guard, footer")].map((element) => {

@@ -1,4 +1,5 @@
-// What each runtime is to do: take a lock in memory, and see that it excludes; the same of a quorum.
+// Programs for each runtime: they take a lock in memory and check that it excludes, and the same with a
+// quorum.
 
 const WORK = `
 async function work({ Locker, LeaseholdError }, fence, errors = fence) {
@@ -21,7 +22,7 @@ async function excludes(locker) {
 }
 `;
 
-/** What a program prints that got its locks. */
+/** The output of a program that got its locks. */
 export const HELD = /^held \d+, then \d+\n$/;
 
 /** A program that loads the package with `import`. */
@@ -42,7 +43,7 @@ ${WORK}
 work(leasehold, fence, errors).then(console.log);
 `;
 
-/** A test of Jest in a page of jsdom. */
+/** A Jest test in a jsdom page. */
 export const JEST = `
 const leasehold = require("leasehold");
 const slim = require("leasehold/slim");
@@ -88,7 +89,7 @@ export default {
 };
 `;
 
-/** A function for a page: what `work` returned. */
+/** A function for a page. It returns the result of `work`. */
 export const PAGE = (entry) => `(async () => {
   ${WORK}
   const leasehold = await import("${entry}");
@@ -98,7 +99,7 @@ export const PAGE = (entry) => `(async () => {
   return await work(leasehold, await import("leasehold/fence")) + "\\n";
 })()`;
 
-/** A program to be bundled for a page. */
+/** A program to bundle for a page. */
 export const BUNDLED_PAGE = `
 import * as leasehold from "leasehold";
 import * as fence from "leasehold/fence";

@@ -1,5 +1,5 @@
-// Catches: an entry, condition or file that is missing in the tarball; glue or blob that a runtime
-// does not take; something that keeps the process alive at its end.
+// Catches: an entry, condition or file that is missing in the tarball; glue or a blob that a runtime does not
+// take; something that keeps the process alive at its end.
 import assert from "node:assert/strict";
 import { before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -32,7 +32,7 @@ describe("the packed package takes a lock", () => {
     ["Node, import", process.execPath, ["program.mjs"]],
     ["Node, require", process.execPath, ["program.cjs"]],
     ["Node, with a module of the program's own", process.execPath, ["slim.mjs"]],
-    // Of the npm package `node`, which comes before the one that runs this.
+    // From the npm package `node`, whose program comes before the Node that runs this.
     ["a newer Node, import", "node", ["program.mjs"]],
     ["a newer Node, require", "node", ["program.cjs"]],
     // Without any permission.
@@ -44,7 +44,8 @@ describe("the packed package takes a lock", () => {
     test(name, async () => assert.match(await run(program, args, folder), HELD));
   }
 
-  // Catches: no file for `require` under the condition `browser`; a global that jsdom lacks, such as TextEncoder.
+  // Catches: no file for `require` under the condition `browser`; a global that jsdom lacks, such as
+  // TextEncoder.
   test("Jest with jsdom", async () => {
     await put(folder, { "jsdom.test.js": JEST });
     const environment = fileURLToPath(import.meta.resolve("jest-environment-jsdom"));
@@ -57,14 +58,15 @@ describe("the packed package takes a lock", () => {
     assert.match(await run("workerd", ["test", "config.capnp"], out), HELD);
   });
 
-  // Control: that workerd refuses what all others take, or the condition `workerd` would prove nothing.
+  // The control: workerd refuses the file that all other runtimes take. Otherwise the condition `workerd`
+  // would prove nothing.
   test("workerd, without its condition, refuses to compile", async () => {
     const out = await worker(folder, ["worker", "browser"]);
     await assert.rejects(run("workerd", ["test", "config.capnp"], out), /code generation disallowed/i);
   });
 });
 
-/** Bundles the worker as its tools do: WebAssembly stays a file of its own. */
+/** Bundles the worker as its tools do: WebAssembly stays in a separate file. */
 async function worker(folder, conditions) {
   const out = await folderOf({ "config.capnp": CONFIG });
   await build({
@@ -78,7 +80,7 @@ async function worker(folder, conditions) {
     assetNames: "[name]",
     logLevel: "error",
   });
-  // That of the control imports none.
+  // The control's worker imports none.
   for (const wasm of ["leasehold.wasm", "memory.wasm", "quorum.wasm"]) {
     await run("cp", [`${folder}/node_modules/leasehold/dist/${wasm}`, `${out}/${wasm}`], out);
   }

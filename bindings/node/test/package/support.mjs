@@ -1,4 +1,4 @@
-// The packed package, installed where nothing of the repository is near, and programs run on it.
+// The packed package, installed far from the repository's files, and programs that run on it.
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,16 +11,16 @@ const execute = promisify(execFile);
 
 /** The npm package in the repository. */
 export const SOURCE = fileURLToPath(new URL("../..", import.meta.url));
-/** The programs of one of the folders with npm packages. */
+/** The folders with the programs of npm packages. */
 const PROGRAMS = [new URL("node_modules/.bin", import.meta.url), new URL("../../node_modules/.bin", import.meta.url)];
-/** Far more than any of them takes; one that does not end has failed. */
+/** Far more than any of them takes. A program that does not end has failed. */
 const LIMIT = 120_000;
 
-/** Runs a program to its end and returns what it printed; the error of one that fails shows all of that. */
+/** Runs a program to its end and returns its output. The error of a failed program contains all of it. */
 export async function run(program, args, folder) {
   const path = [...PROGRAMS.map(fileURLToPath), process.env.PATH].join(delimiter);
   const quiet = { NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1", DO_NOT_TRACK: "1", DENO_DIR: join(folder, ".deno") };
-  // Node's test runner tells its children by this that they are test files.
+  // This variable tells children of Node's test runner that they are test files.
   const { NODE_TEST_CONTEXT: _, NODE_OPTIONS: __, ...environment } = process.env;
   const options = { cwd: folder, timeout: LIMIT, env: { ...environment, ...quiet, PATH: path } };
   try {
@@ -35,7 +35,7 @@ export async function run(program, args, folder) {
 const folders = [];
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
-/** A folder of its own with the files; removed when the tests of this file are over. */
+/** Makes a folder with these files. It is removed when the tests of this file are over. */
 export async function folderOf(files = {}) {
   const folder = await mkdtemp(join(tmpdir(), "leasehold-package-"));
   folders.push(folder);
@@ -48,18 +48,18 @@ export async function put(folder, files) {
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
 }
 
-/** Packs the package as for publishing: the tarball, and npm's account of what is in it. */
+/** Packs the package as for publishing. Returns the tarball, and npm's account of its content. */
 export async function pack(folder) {
   const printed = await run("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder, SOURCE], folder);
   const [account] = JSON.parse(printed);
   return { tarball: join(folder, account.filename), account };
 }
 
-/** A folder in which the packed package is installed, and nothing else. */
+/** Returns a folder in which only the packed package is installed. */
 export async function installed() {
   const folder = await folderOf({ "package.json": '{ "name": "consumer", "private": true }\n' });
   const { tarball, account } = await pack(folder);
-  // Offline: it has no dependency, so nothing is to be fetched.
+  // Offline, because it has no dependency to fetch.
   await run("npm", ["install", "--no-save", "--offline", "--no-audit", "--no-fund", tarball], folder);
   return { folder, tarball, account };
 }

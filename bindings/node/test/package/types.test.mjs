@@ -1,6 +1,6 @@
-// Catches: types that cannot be found under a condition, that need what a program has not got, a newer
-// TypeScript than the README says, or that say less than they should. Errors that must be there are
-// marked in the program.
+// Catches: types that cannot be found under a condition; that need something a program does not have, or a
+// newer TypeScript than the README says; or that say less than they should. Expected errors are marked in the
+// program.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -91,7 +91,7 @@ fence.fenceFastify({ resource: (request) => request.url.length });
 export { main, code, redis, express, hono };
 `;
 
-/** What a program puts in the place of a lock in its own tests: whole objects, no casts, no mocks. */
+/** Stubs that a program uses instead of a lock in its tests: whole objects, without casts and mocks. */
 const STUBS = `
 import type { AcquireOptions, Inspection, Lease, LeaseEvent, LeaseEvents, Lock, Locker, Stats, Tenures } from "leasehold";
 
@@ -199,14 +199,14 @@ describe("types", () => {
   const nodeNext = { module: "NodeNext", lib: ["ES2022", "ESNext.Disposable"], ...NODE };
   for (const [version, compiler] of Object.entries(COMPILERS)) {
     describe(`with TypeScript ${version}`, () => {
-      test("of import, in Node", () => check(compiler, "esm.mts", nodeNext));
-      test("of require, in Node", () => check(compiler, "cjs.cts", nodeNext));
-      test("for a bundler, without Node", () =>
+      test("the types for import, in Node", () => check(compiler, "esm.mts", nodeNext));
+      test("the types for require, in Node", () => check(compiler, "cjs.cts", nodeNext));
+      test("the types for a bundler, without Node", () =>
         check(compiler, "bundled.ts", { module: "ESNext", moduleResolution: "bundler", lib: ["ES2022", "DOM"] }));
       // Catches: a private member, which no other object can have.
       test("a stub of each class", () => check(compiler, "stubs.ts", nodeNext));
 
-      // Control: that a mistake fails.
+      // The control: a mistake fails.
       test("a mistake is an error", async () => {
         await put(folder, { "wrong.mts": 'import { Locker } from "leasehold";\nLocker.inMemory().lock(1);\n' });
         await assert.rejects(check(compiler, "wrong.mts", nodeNext), /TS2345/);
@@ -214,8 +214,8 @@ describe("types", () => {
     });
   }
 
-  // The newest TypeScript no longer has this resolution, which knows no exports.
-  test("of each entry, with the resolution node10", () =>
+  // The newest TypeScript does not have this resolution, which ignores `exports`.
+  test("the types of each entry, with the resolution node10", () =>
     check(COMPILERS["5.6"], "bundled.ts", { ...nodeNext, module: "CommonJS", moduleResolution: "node10" }));
 
   test("the README names the least version", async () => {

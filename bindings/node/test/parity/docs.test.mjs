@@ -1,5 +1,5 @@
-// Every call that the documentation names exists, in the language that the page names it for. Blocks of code are
-// not read here: they are programs, and run as tests of their own.
+// Every call that the documentation names exists, in the language that the page names it for. Blocks of code
+// are not read here: they are programs that run as tests of their own.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "../support/test.mjs";
@@ -11,7 +11,7 @@ const DOCS = readdirSync(new URL("docs/book/src/", ROOT), { recursive: true }).f
 const READMES = ["", "bindings/", "bindings/cli/", "bindings/node/", "examples/"];
 const PAGES = [...READMES.map((folder) => `${folder}README.md`), ...DOCS.map((file) => `docs/book/src/${file}`)];
 
-/** Names that are not Leasehold's, and whose they are. */
+/** Names that are not Leasehold's, and their owners. */
 const OTHERS = new Map([
   ["signal.reason", "AbortSignal"],
   ["performance.now", "the platform"],
@@ -24,14 +24,17 @@ const OTHERS = new Map([
   ["mutex.release", "redis-semaphore"],
 ]);
 
-/** The types of variables that examples use. */
+/** The types of variables in examples. */
 const TYPES = { locker: "Locker", lock: "Lock", lease: "Lease", error: "LeaseholdError" };
 const BOTH = ["rust", "javascript"];
 const ITEMS = { rust: [...rustItems()], javascript: [...javascriptItems()] };
 
 const page = (path) => readFileSync(new URL(path, ROOT), "utf8");
 
-/** Whether a language has an item of this name. One that begins with a dot may be a member of anything. */
+/**
+ * Returns true if a language has an item of this name. A name that begins with a dot may be a member of
+ * anything.
+ */
 function has(language, name) {
   const dot = language === "rust" ? "::" : ".";
   const text = name.replaceAll(".", dot);
@@ -40,13 +43,13 @@ function has(language, name) {
   );
 }
 
-/** The languages that a heading, or the head of a column, is about; both if it does not say. */
+/** Returns the languages of a heading, or of a column's head; both if it names none. */
 function spokenOf(heading = "") {
   const found = [/\bRust\b/, /\b(JavaScript|Node)\b/].map((language) => language.test(heading));
   return found[0] === found[1] ? BOTH : BOTH.filter((_, at) => found[at]);
 }
 
-/** The code within the lines of a page, each piece with the languages that it may be of. */
+/** Yields the inline code of a page, each piece with the languages that it may be in. */
 function* inline(path, text) {
   let [section, head] = [BOTH];
   for (const part of text.replace(/^```[^]*?^```/gm, "").split(/\n\n|\n(?=[|#])/)) {
@@ -56,7 +59,8 @@ function* inline(path, text) {
     if (part.startsWith("#")) {
       section = path.startsWith("bindings/node/") ? ["javascript"] : spokenOf(part);
     }
-    // Another test reads the table of both languages. Beside Leasehold's columns the first one is another lock's.
+    // Another test reads the parity tables. In the tables of `coming-from`, the first column has another
+    // lock's calls.
     const isParity = isRow && path === "bindings/README.md";
     const peers = isRow && /^ *Leasehold/.test(head[1]) ? 1 : 0;
     for (const [at, cell] of isParity ? [] : [...cells.entries()].slice(peers)) {
@@ -68,7 +72,7 @@ function* inline(path, text) {
   }
 }
 
-/** The names in a piece of code, each with the languages that it may be of. */
+/** Yields the names in a piece of code, each with the languages that it may be in. */
 function* names(code, languages) {
   const text = code.replace(/\w[\w-]*:\/\/\S*|\b[\w.-]+\.(md|mjs|js|json|wasm|conf|timer|fence)\b/g, "");
   for (const [path] of text.matchAll(/\b\w+(?:::\w+)+/g)) {
@@ -89,7 +93,7 @@ function* names(code, languages) {
   }
 }
 
-/** The names of a page that are neither Leasehold's nor known to be another's; and all that were looked up. */
+/** Returns all names that were looked up on a page, and those that no known language or owner has. */
 function lookUp(path, text) {
   const all = [...inline(path, text)].flatMap(([code, languages]) => [...names(code, languages)]);
   const unknown = all.filter(([name, languages]) => !languages.some((language) => has(language, name)));
@@ -113,7 +117,7 @@ test("the names are found, and each exception is needed", () => {
   assert.deepEqual([...OTHERS.keys()].filter((name) => !unknown.includes(name)), []);
 });
 
-// The negative controls: what does not exist is noticed, wherever it stands.
+// The negative controls: a call that does not exist is noticed, wherever it is.
 const column = "| Redisson | Leasehold in Rust | in JavaScript |\n|---|---|---|\n";
 for (const [text, name] of [
   ["Call `Locker::invented`.", "Locker.invented"],

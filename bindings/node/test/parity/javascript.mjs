@@ -4,10 +4,10 @@ import ts from "typescript";
 
 const DIST = fileURLToPath(new URL("../../dist/", import.meta.url));
 
-/** The files of TypeScript itself: large, and always the same. */
+/** Parsed files of TypeScript itself, which are large and never change. */
 const PARSED = new Map();
 
-/** Names such as `Locker.connect`, `LeaseEvent.lost.reason`, `fence.Gate.check`. */
+/** Returns names such as `Locker.connect`, `LeaseEvent.lost.reason`, `fence.Gate.check`. */
 export function javascriptItems(change = (_file, text) => text) {
   const host = ts.createCompilerHost({});
   const { getSourceFile, readFile } = host;
@@ -35,7 +35,7 @@ export function javascriptItems(change = (_file, text) => text) {
   for (const [prefix, file] of entries) {
     const module = checker.getSymbolAtLocation(program.getSourceFile(file));
     for (const symbol of checker.getExportsOfModule(module)) {
-      // What both entries have is one thing.
+      // An item that both entries have counts once.
       if (!items.has(symbol.name)) {
         itemsOf(checker, symbol, prefix).forEach((item) => items.add(prefix + item));
       }
@@ -51,7 +51,7 @@ function itemsOf(checker, exported, prefix) {
   const isClass = (symbol.flags & ts.SymbolFlags.Class) !== 0;
   const isInterface = (symbol.flags & ts.SymbolFlags.Interface) !== 0;
   const type = checker.getDeclaredTypeOfSymbol(symbol);
-  // Most interfaces of the guards are the shapes of other people's objects.
+  // Most interfaces of the guards describe other packages' objects.
   if (isClass || (isInterface && (prefix === "" || name.endsWith("Options")))) {
     const statics = isClass ? checker.getTypeOfSymbol(symbol).getProperties() : [];
     const members = [...statics, ...type.getProperties()].filter((member) => isOwn(member, symbol));
@@ -63,7 +63,7 @@ function itemsOf(checker, exported, prefix) {
   return [name];
 }
 
-/** A text, or an object that says by its `type` what it is. */
+/** Returns the names of a variant: its text, or the `type` and the other properties of an object. */
 function variant(checker, type) {
   if (type.isStringLiteral()) {
     return [type.value];
@@ -77,7 +77,7 @@ function variant(checker, type) {
   return [value, ...properties.filter((one) => one !== tag).map(({ name }) => `${value}.${name}`)];
 }
 
-/** Neither inherited nor private. */
+/** True for a member that is neither inherited nor private. */
 function isOwn(member, symbol) {
   const declared = (member.declarations ?? []).some(({ parent }) => symbol.declarations.includes(parent));
   return declared && !/^(prototype|constructor|.*#private)$/.test(member.name);

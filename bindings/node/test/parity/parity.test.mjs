@@ -1,4 +1,4 @@
-// Whatever one language gains, the other gains too, or the table in bindings/README.md says why not.
+// Every item of one language is in the other language, too, or the table in bindings/README.md says why not.
 import assert from "node:assert/strict";
 import { test } from "../support/test.mjs";
 import { javascriptItems } from "./javascript.mjs";
@@ -13,7 +13,7 @@ test("every public item of both is in the table, and nothing else", () => {
 });
 
 test("the items are found", () => {
-  // Catches a parse that finds less than there is, against which every table would be complete.
+  // Catches a parse that finds too little: every table would be complete against it.
   for (const item of [
     "Locker::with_fred",
     "Lock::DEFAULT_TTL",
@@ -41,7 +41,7 @@ test("the items are found", () => {
   assert.deepEqual(ofHosts, []);
 });
 
-// The negative controls: what one side gains is noticed, wherever it is.
+// The negative controls: a new item on one side is noticed, wherever it is.
 const gains = [
   ["client/lock.rs", "impl Lock {\n", "    pub async fn invented<T>(&self) {}\n", "Lock::invented"],
   ["client/builder.rs", "impl Builder {\n", "    pub const fn invented(self) {}\n", "Builder::invented"],
@@ -75,7 +75,7 @@ for (const [path, before, line, item] of changes) {
   });
 }
 
-test("what a side loses is noticed, and a row that says nothing", () => {
+test("a lost item is noticed, and so is a row without a reason", () => {
   const without = (items, lost) => new Set([...items].filter((item) => item !== lost));
   const lost = problems(without(rust, "Lease::renew"), without(javascript, "Lease.renew"), rows());
   assert.deepEqual(lost, ["rust: there is no Lease::renew", "javascript: there is no Lease.renew"]);

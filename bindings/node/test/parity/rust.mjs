@@ -1,17 +1,17 @@
-// The public items of the Rust crate `leasehold`, read from its source. rustfmt gives that a shape
-// which lines tell: what a module has begins in its line, what a type has after 4 spaces, the fields
-// of a variant after 8.
+// The public items of the Rust crate `leasehold`, read from its source. rustfmt's indentation shows the
+// structure: a module's items begin in the first column, a type's after 4 spaces, the fields of a variant
+// after 8.
 import { existsSync, readFileSync } from "node:fs";
 
 const ROOT = new URL("../../../../core/src/", import.meta.url);
 
-/** The crate for hosts, not for programs. What `leasehold` re-exports from it counts. */
+/** The crate for hosts, not for programs. Items that `leasehold` re-exports from it count. */
 const ENGINE = "../engine/src/lib.rs";
 
-/** The source of a file, from the crate's folder. */
+/** Returns the source of a file, by its path in the crate's folder. */
 export const rustSource = (path) => readFileSync(new URL(path, ROOT), "utf8");
 
-/** Names such as `Locker::connect`, `LeaseEvent::Lost.reason`, `fence::sql::begin`. */
+/** Returns names such as `Locker::connect`, `LeaseEvent::Lost.reason`, `fence::sql::begin`. */
 export function rustItems(source = rustSource) {
   const items = new Set();
   walk({ source, path: "lib.rs", prefix: "", isPublic: () => true, types: () => false, items });
@@ -19,13 +19,13 @@ export function rustItems(source = rustSource) {
 }
 
 /**
- * Adds what a module has. `isPublic` tells whether an item of it by this name is, and `types` whether
- * a type of an outer module is: it may have methods here.
+ * Adds the items of a module. `isPublic` tells if an item of this name is public. `types` tells if an outer
+ * module has a type of this name, which may have methods here.
  */
 function walk({ source, path, prefix, isPublic, types, items }) {
   const text = source(path);
   const has = itemsOf(text, isPublic, types);
-  // What a module adds to a type of the crate's root is that type's.
+  // Items that a module adds to a type of the crate's root belong to that type.
   const ofRoot = (item) => new RegExp(`^use crate::\\w+::(\\{[^}]*\\b)?${item.split("::")[0]}\\b`, "m").test(text);
   has.items.forEach((item) => items.add(ofRoot(item) ? item : prefix + item));
   for (const [, open, name] of text.matchAll(/^(pub )?mod (\w+);/gm)) {
@@ -47,7 +47,7 @@ function walk({ source, path, prefix, isPublic, types, items }) {
   }
 }
 
-/** The names that a module re-exports from another one. */
+/** Returns the names that a module re-exports from another one. */
 function takenFrom(text, module) {
   const uses = [...text.matchAll(/^pub use (\w+)::(\{[^}]*\}|\w+);/gm)].filter(([, from]) => from === module);
   return new Set(uses.flatMap(([, , names]) => names.match(/\w+/g)));
@@ -66,7 +66,7 @@ const VARIANT = /^ {4}([A-Z]\w*)(?=[,({ ])/;
 const OF_VARIANT = /^ {8}(\w+):/;
 const HIDDEN = /^ {4}#\[doc\(hidden\)\]/;
 
-/** The public items of one file, and those among them that are types. */
+/** Returns the public items of one file, and which of them are types. */
 function itemsOf(text, isPublic, types) {
   const items = [];
   const own = new Set();

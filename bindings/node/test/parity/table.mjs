@@ -1,9 +1,9 @@
-// The table in bindings/README.md of what is the same in Rust and in JavaScript.
+// The parity tables of Rust and JavaScript in bindings/README.md.
 import { readFileSync } from "node:fs";
 
 export const README = readFileSync(new URL("../../../README.md", import.meta.url), "utf8");
 
-/** Its rows: the items on both sides, and the note. */
+/** Returns the rows: the items on both sides, and the note. */
 export function rows(text = README) {
   const [, section] = text.split("\n## The same in Rust and in JavaScript\n");
   const lines = section.split("\n## ")[0].split("\n").filter((line) => /^\| *(`|\|)/.test(line));
@@ -13,7 +13,7 @@ export function rows(text = README) {
   });
 }
 
-/** What keeps the table from being true, in words; nothing if it is. */
+/** Returns the errors in the table, in words; an empty list if there are none. */
 export function problems(rustItems, javascriptItems, table) {
   const found = [];
   for (const [side, items] of [["rust", rustItems], ["javascript", javascriptItems]]) {
@@ -36,7 +36,7 @@ export function problems(rustItems, javascriptItems, table) {
   return found;
 }
 
-/** What is in backticks, with `a{,.b}` for `a` and `a.b`. */
+/** Returns the items in backticks. `a{,.b}` stands for `a` and `a.b`. */
 function items(cell) {
   return [...cell.matchAll(/`([^`{]+)(?:\{([^}]*)\})?`/g)].flatMap(([, head, ends]) =>
     ends === undefined ? [head] : ends.split(",").map((end) => head + end),

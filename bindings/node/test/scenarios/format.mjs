@@ -1,4 +1,4 @@
-// The scenarios as they stand in the files: see tests/vectors/README.md.
+// The format of the scenario files: see tests/vectors/README.md.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 
@@ -6,7 +6,7 @@ export const VECTORS = new URL("../../../../tests/vectors/", import.meta.url);
 
 export const readJson = (path) => JSON.parse(readFileSync(new URL(path, VECTORS), "utf8"));
 
-/** Every scenario that is to pass, by name; or the one that SCENARIO names. */
+/** Returns every scenario that should pass, by name; or only the one that SCENARIO names. */
 export function scenarios() {
   const only = process.env.SCENARIO;
   return readdirSync(new URL("scenarios", VECTORS))
@@ -18,7 +18,7 @@ export function scenarios() {
     .filter(([name]) => only === undefined || only === name);
 }
 
-/** Checks a scenario; throws if there is something in it that this interpreter does not know. */
+/** Checks a scenario. Throws if it contains anything that this interpreter does not know. */
 export function read(scenario) {
   SCENARIO(scenario);
   const { stores = ["redis", "memory"], limit = 10_000 } = scenario;
@@ -46,9 +46,9 @@ const range = (value) => {
 };
 const nullable = (kind) => (value) => value === null || kind(value);
 const map = (kind) => (value) => Object.values(value).forEach(kind);
-/** A number, or numbers by their names. */
+/** A number, or an object of numbers by name. */
 const numbers = (value) => (typeof value === "object" ? map(count)(value) : count(value));
-/** An object with these fields and no others; `fields` with a question mark may be left out. */
+/** An object with these fields and no others. A field with a question mark is optional. */
 const object = (fields) => (value) => {
   assert.equal(typeof value, "object");
   const known = Object.entries(fields).map(([field, kind]) => [field.replace("?", ""), field.endsWith("?"), kind]);

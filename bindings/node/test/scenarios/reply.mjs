@@ -1,7 +1,7 @@
-// What the server answers to a command of the scenario's own.
+// The reply of a server to a scenario's own command.
 import assert from "node:assert/strict";
 
-/** Checks that it is the reply that the scenario gives; without one, that it is no refusal. */
+/** Checks that the reply is the expected one; if none is given, that it is not an error. */
 export function expectReply(kept, is, expected) {
   if (expected === undefined) {
     assert.ok(!(is instanceof Error), `the server refused: ${is}`);

@@ -10,7 +10,7 @@ import { run } from "./world.mjs";
 const all = scenarios();
 
 for (const store of STORES) {
-  // More at once disturb one another.
+  // More at once would disturb each other.
   describe(`scenarios on ${store.name}`, { concurrency: 4 }, () => {
     for (const [name, scenario] of all) {
       if (scenario.stores.includes(store.kind)) {
@@ -22,7 +22,7 @@ for (const store of STORES) {
 
 test("there are scenarios", () => assert.ok(all.length > 0));
 
-// The negative control: each kind of expectation can fail, and fails where it is wrong.
+// The negative control: each kind of expectation can fail, and fails at the wrong step.
 describe("wrong scenarios fail where they are wrong", { concurrency: 4 }, () => {
   for (const { name, fails, ...wrong } of readJson("wrong_scenarios.json")) {
     if (fails === 0) {
@@ -39,8 +39,8 @@ describe("wrong scenarios fail where they are wrong", { concurrency: 4 }, () => 
   }
 });
 
-test("the steps are those that are described", () => {
-  // Catches a step that one host knows and another does not: the description has them all.
+test("the steps are those of the description", () => {
+  // Catches a step that one host knows and another does not: the description lists all of them.
   const [, steps] = readFileSync(new URL("README.md", VECTORS), "utf8").split("\n## Steps\n");
   const rows = steps.split("\n## ")[0].matchAll(/^\| `(\w+)`/gm);
   assert.deepEqual([...rows].map(([, step]) => step).sort(), Object.keys(STEPS).sort());

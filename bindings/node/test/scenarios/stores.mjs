@@ -1,11 +1,11 @@
-// The stores and the clients that the scenarios are run on.
+// The stores and clients on which the scenarios run.
 import { once } from "node:events";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { Locker, MemoryStore } from "../../dist/index.js";
 import { startRedis } from "../support/redis.mjs";
 
-/** `open()` resolves to a store of its own: `locker(options)` makes a locker with a connection. */
+/** The stores. `open()` resolves to a new store, whose `locker(options)` makes a locker with a connection. */
 export const STORES = [
   { name: "ioredis", kind: "redis", open: () => onRedis(byIoredis) },
   { name: "node-redis", kind: "redis", open: () => onRedis(byNodeRedis) },
@@ -51,7 +51,7 @@ async function onRedis(connect) {
 async function byIoredis(url) {
   const client = new Redis(url);
   client.on("error", () => {});
-  // Until then a `tryAcquire` fails: it does not wait for a connection.
+  // Until then a `tryAcquire` fails, because it does not wait for a connection.
   await once(client, "ready");
   return { client, end: () => client.disconnect() };
 }

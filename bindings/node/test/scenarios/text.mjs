@@ -1,11 +1,11 @@
-// Texts with items in them, such as `<token first>`.
+// Texts with placeholders in them, such as `<token first>`.
 import assert from "node:assert/strict";
 
 const ITEM = /<([^>]*)>/;
 
-/** What texts may refer to. */
+/** The values that placeholders may refer to. */
 export class Kept {
-  /** The tokens of all leases that there were, by the lease's name in the scenario. */
+  /** The tokens of all leases so far, by the lease's name in the scenario. */
   #tokens = new Map();
   #texts = new Map();
 
@@ -18,15 +18,15 @@ export class Kept {
     return this.#tokens.get(lease);
   }
 
-  /** The text with every item replaced. */
+  /** Returns the text with every placeholder replaced. */
   fill(pattern) {
     return pattern.replace(new RegExp(ITEM, "g"), (_, item) => this.#value(item));
   }
 
-  /** Checks that the text is as the pattern says; keeps what it says to keep. */
+  /** Checks that the text matches the pattern, and keeps the values that the pattern names. */
   match(text, pattern) {
     const names = [];
-    // Literals and items take turns.
+    // Literals and placeholders alternate.
     const parts = pattern.split(ITEM).map((part, at) => {
       if (at % 2 === 0) {
         return quoted(part);

@@ -5,7 +5,7 @@ import { awake, pause, within } from "../support/wait.mjs";
 import { expectReply } from "./reply.mjs";
 import { Kept } from "./text.mjs";
 
-/** Runs a scenario on a store of its own; rejects with the `step` that failed, from 1, and why. */
+/** Runs a scenario on a new store. Rejects with the `step` that failed, counted from 1, and the reason. */
 export async function run(scenario, { open }) {
   const store = await open();
   const world = new World(store, scenario.limit);
@@ -29,7 +29,7 @@ export async function run(scenario, { open }) {
   }
 }
 
-/** All that the steps of one scenario made so far, by the names that they gave it. */
+/** All objects that the steps of one scenario have made so far, by their names in the scenario. */
 class World {
   lockers = new Named("locker");
   locks = new Named("lock");
@@ -53,7 +53,7 @@ class World {
   async step({ do: act, error: code, says = [], ...fields }) {
     let refused;
     try {
-      // The acts have the limit too, and say more when they reach it.
+      // The acts have the time limit, too, and say more when they reach it.
       await this.within(this[act](fields), `the end of ${act}`, this.#limit + 2_000);
     } catch (error) {
       if (code === undefined || !(error instanceof LeaseholdError)) {
@@ -71,7 +71,7 @@ class World {
     for (const call of this.calls) {
       call.giveUp();
     }
-    // What a scenario leaves must not keep the process alive.
+    // Leftovers of a scenario must not keep the process alive.
     await Promise.all([...this.lockers].map((locker) => locker.shutdown()));
   }
 
@@ -245,7 +245,7 @@ class World {
   }
 
   async subscribed({ count }) {
-    // In memory that is part of the first acquisition.
+    // In memory this is part of the first acquisition.
     if (this.#store.command !== undefined) {
       await this.#until(async () => {
         const channels = await this.#store.command(["PUBSUB", "CHANNELS", "leasehold:*"]);
@@ -272,12 +272,12 @@ class World {
     await (READS.has(words[0]) ? this.#until(ask) : ask().then((check) => check()));
   }
 
-  /** What comes of it, if it comes in time. */
+  /** Resolves to the promise's result, within the time limit. */
   async within(promise, what, limit = this.#limit) {
     return within(promise, limit, what);
   }
 
-  /** Asks until what is answered passes the check. */
+  /** Asks until the answer passes the check. */
   async #until(ask) {
     const end = awake() + this.#limit;
     for (;;) {
@@ -339,7 +339,7 @@ class World {
     }
   }
 
-  /** The next event; without those that come at any time, unless one is expected. */
+  /** Returns the next event. It skips events that may come at any time, unless one of them is expected. */
   async #nextEvent(name, expected) {
     const reader = this.readers.get(name);
     const end = awake() + this.#limit;
@@ -352,7 +352,7 @@ class World {
   }
 }
 
-/** What a scenario calls by a name. */
+/** Objects that a scenario refers to by name. */
 class Named {
   #what;
   #all = new Map();
@@ -387,12 +387,12 @@ const AT_ANY_TIME = new Set(["renewed", "atRisk"]);
 
 const READS = new Set(["EXISTS", "HGET", "HGETALL", "KEYS", "PTTL", "PUBSUB", "TYPE", "ZRANGE"]);
 
-/** Acquires; undefined if somebody else had it for all of the time. */
+/** Acquires a lock. Resolves to `undefined` if another holder kept it for the whole timeout. */
 async function acquire(lock, options) {
   try {
     return await lock.acquire(options);
   } catch (error) {
-    const busy = error.code === "timeout" && error.message.includes("somebody else held it");
+    const busy = error.code === "timeout" && error.message.includes("another holder kept it");
     if (busy) {
       return undefined;
     }
@@ -404,7 +404,7 @@ function expectWithin(what, is, [least, most]) {
   assert.ok(is !== null && least <= is && is <= most, `${what} is ${is}, not within ${least} to ${most}`);
 }
 
-/** Whether numbers are these; those that are not named do not matter. */
+/** Checks these numbers. Numbers that are not named do not matter. */
 function has(numbers, expected, what) {
   if (typeof expected === "number") {
     assert.equal(numbers, expected, what);

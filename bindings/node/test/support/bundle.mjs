@@ -6,9 +6,9 @@ import { atExit } from "./wait.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 
-/** Bundles parts of src/ that the package does not export by themselves, and returns the file. */
+/** Bundles parts of src/ that the package does not export separately, and returns the file. */
 export async function bundleParts(name, contents, options = {}) {
-  // There, so that what it imports is found.
+  // In this folder, so that imports are found.
   const cache = join(root, "node_modules/.cache");
   mkdirSync(cache, { recursive: true });
   const folder = mkdtempSync(join(cache, `${name}-`));

@@ -6,7 +6,7 @@ import { DatabaseServer } from "./server.mjs";
 const INSTALL = "install it: apt-get install --no-install-recommends mariadb-server";
 const PASSWORD = "a-secret-of-mariadb";
 
-/** Starts a MariaDB server that syncs nothing to the disk. */
+/** Starts a MariaDB server that does not sync to disk. */
 export async function startMariaDb() {
   const server = new DatabaseServer("mariadb", "mysql");
   server.give();
@@ -40,13 +40,13 @@ export async function startMariaDb() {
   return {
     options: { user: "fence", password: PASSWORD, database: "fences", socketPath },
     password: PASSWORD,
-    /** With the password; for Rust. */
+    /** With the password, for Rust. */
     url: `mysql://fence:${PASSWORD}@localhost/fences?socket=${socketPath}`,
     stop: () => server.stop("SIGKILL"),
   };
 }
 
-/** It is not in every user's PATH. */
+/** Finds mariadbd, which is not in every user's PATH. */
 function daemon() {
   return existsSync("/usr/sbin/mariadbd") ? "/usr/sbin/mariadbd" : "mariadbd";
 }

@@ -6,7 +6,7 @@ import { DatabaseServer } from "./server.mjs";
 const INSTALL = "install it: apt-get install --no-install-recommends postgresql";
 const PASSWORD = "a-secret-of-postgres";
 
-/** Starts a Postgres server that syncs nothing to the disk. */
+/** Starts a Postgres server that does not sync to disk. */
 export async function startPostgres() {
   const server = new DatabaseServer("postgres", "postgres");
   const { folder } = server;
@@ -37,14 +37,14 @@ export async function startPostgres() {
   return {
     options,
     password: PASSWORD,
-    /** With the password; for Rust. */
+    /** With the password, for Rust. */
     url: `postgres://postgres:${PASSWORD}@localhost/postgres?host=${folder}`,
-    // A kill would leave its child processes and their shared memory behind.
+    // SIGKILL would leave its child processes and their shared memory behind.
     stop: () => server.stop("SIGINT"),
   };
 }
 
-/** The folder of the newest version's programs. */
+/** Returns the folder with the newest version's programs. */
 function programs() {
   const root = "/usr/lib/postgresql";
   const versions = existsSync(root) ? readdirSync(root).map(Number).filter(Boolean) : [];

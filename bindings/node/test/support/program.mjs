@@ -2,8 +2,8 @@ import { spawn } from "node:child_process";
 import { atExit, waitFor, within } from "./wait.mjs";
 
 /**
- * Starts a program of its own, whose lines can be waited for. It is gone at the end of the process at
- * the latest, and does not keep this one from ending if a test failed before it ended it.
+ * Starts a separate program, whose lines can be awaited. It is killed at the end of this process at the
+ * latest. It does not keep this process alive if a test failed before it ended the program.
  */
 export function startProgram(command, args, options) {
   const child = spawn(command, args, options);
@@ -45,7 +45,7 @@ export function startProgram(command, args, options) {
     },
     kill: (signal = "SIGKILL") => child.kill(signal),
     write: (line) => child.stdin.write(`${line}\n`),
-    /** Its exit code, or the signal that ended it; it must end by itself within the limit. */
+    /** Resolves to its exit code, or to the signal that ended it. It must end by itself within the limit. */
     async end(limit = 60_000) {
       try {
         return await within(ended, limit, () => `the end of the program: ${all()}`);
@@ -54,7 +54,7 @@ export function startProgram(command, args, options) {
         throw error;
       }
     },
-    /** The rest of the next line that begins with this. */
+    /** Resolves to the rest of the next line that begins with this word. */
     async says(word, limit = 60_000) {
       const find = () => {
         const at = lines.findIndex((line, i) => i >= read && line.startsWith(word));
@@ -70,7 +70,7 @@ export function startProgram(command, args, options) {
   };
 }
 
-/** Starts a module of Node with these arguments; an unhandled rejection ends it with a code. */
+/** Starts a Node module with these arguments. An unhandled rejection ends it with an exit code. */
 export function startNode(file, ...args) {
   return startProgram(process.execPath, ["--unhandled-rejections=strict", file, ...args.map(String)]);
 }

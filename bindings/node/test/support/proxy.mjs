@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "./redis.mjs";
 import { atExit } from "./wait.mjs";
 
-/** Starts a proxy on a free port before the server on that port, which can fail in many ways. */
+/** Starts a proxy on a free port, in front of the server on the target port. It can fail in many ways. */
 export async function startProxy(target) {
   const proxy = new Proxy(target);
   await proxy.listen(await freePort());
@@ -18,7 +18,7 @@ class Proxy {
   #delay = 0;
   #frozen = new WeakSet();
   #forget;
-  /** How many connections there ever were. */
+  /** The number of connections so far. */
   joined = 0;
 
   constructor(target) {
@@ -29,7 +29,7 @@ class Proxy {
     return `redis://127.0.0.1:${this.port}`;
   }
 
-  /** How many connections there are through it. */
+  /** The number of open connections. */
   get connections() {
     return this.#pairs.size;
   }
@@ -47,17 +47,17 @@ class Proxy {
     });
   }
 
-  /** Keeps all connections, takes new ones, and lets nothing through in either direction. */
+  /** Keeps all connections and accepts new ones, but passes nothing in either direction. */
   blackHole() {
     this.#silent = true;
   }
 
-  /** What comes from now on arrives so many milliseconds later, in either direction. */
+  /** Delays everything by this many milliseconds from now on, in either direction. */
   slow(millis) {
     this.#delay = millis;
   }
 
-  /** As a black hole, for the connections that there are; new ones work. */
+  /** Passes nothing on existing connections; new ones work. */
   freeze() {
     for (const pair of this.#pairs) {
       this.#frozen.add(pair);
@@ -65,18 +65,21 @@ class Proxy {
     this.#silent = false;
   }
 
-  /** What was swallowed is lost; connections of that time are ended, as by a router that is back. */
+  /**
+   * Ends the black hole. Swallowed data is lost, and the connections of that time are closed, as by a router
+   * that is back.
+   */
   heal() {
     this.#silent = false;
     this.reset();
   }
 
-  /** Ends all connections with a FIN, or with a RST if something came that was not read; new ones are taken. */
+  /** Closes all connections with a FIN, or with an RST if data was not read. It accepts new ones. */
   cut() {
     this.#each((socket) => socket.destroy());
   }
 
-  /** Ends all connections with a FIN, and takes what still comes without passing it on; new ones are taken. */
+  /** Closes all connections with a FIN, and swallows data that still arrives. It accepts new ones. */
   finish() {
     for (const pair of this.#pairs) {
       this.#frozen.add(pair);
@@ -84,19 +87,19 @@ class Proxy {
     this.#each((socket) => socket.end());
   }
 
-  /** Ends all connections with a RST; new ones are taken. */
+  /** Closes all connections with an RST. It accepts new ones. */
   reset() {
     this.#each((socket) => socket.resetAndDestroy());
   }
 
-  /** Ends all connections and refuses new ones. */
+  /** Closes all connections and refuses new ones. */
   async refuse() {
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.reset();
     await closed;
   }
 
-  /** Takes connections again, on the same port. */
+  /** Accepts connections again, on the same port. */
   accept() {
     return this.listen(this.port);
   }
@@ -132,7 +135,7 @@ class Proxy {
           to.write(data);
           return;
         }
-        // Behind what came before it, also if that was to take longer.
+        // After everything that arrived before, even if that was to take longer.
         waiting += 1;
         before = Promise.all([before, sleep(this.#delay)]).then(() => {
           waiting -= 1;

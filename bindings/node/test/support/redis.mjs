@@ -7,8 +7,8 @@ import { Resp } from "./resp.mjs";
 import { atExit, waitFor } from "./wait.mjs";
 
 /**
- * Starts a redis-server, or what LEASEHOLD_REDIS_SERVER names instead, on a free port of the loopback, in
- * a folder of its own. `config` is of lines such as "maxclients 10". The server is gone at the end of the process at the latest.
+ * Starts a redis-server, or the program in LEASEHOLD_REDIS_SERVER, on a free loopback port, in a new folder.
+ * `config` has lines such as "maxclients 10". The server is killed at the end of the process at the latest.
  */
 export async function startRedis(options = {}) {
   for (let tries = 0; ; tries++) {
@@ -26,7 +26,7 @@ export async function startRedis(options = {}) {
   }
 }
 
-/** Three masters, each with a third of the slots. */
+/** Starts a cluster of three masters, each with a third of the slots. */
 export async function startCluster({ config = [] } = {}) {
   const bus = () => freePort();
   const servers = [];
@@ -53,7 +53,7 @@ export async function startCluster({ config = [] } = {}) {
   };
 }
 
-/** A primary, a replica, and a sentinel that watches them as `mymaster`. */
+/** Starts a primary, a replica, and a sentinel that watches them as `mymaster`. */
 export async function startSentinel() {
   const primary = await startRedis();
   const replica = await startRedis({ config: [`replicaof 127.0.0.1 ${primary.port}`, "repl-diskless-sync-delay 0"] });
@@ -62,7 +62,7 @@ export async function startSentinel() {
     sentinel: true,
     config: [
       `sentinel monitor mymaster 127.0.0.1 ${primary.port} 1`,
-      // Until it is lost on purpose: a machine that stands still is no reason for a failover.
+      // Until the primary is lost on purpose, because a machine that stalls is no reason for a failover.
       "sentinel down-after-milliseconds mymaster 60000",
       "sentinel failover-timeout mymaster 3000",
     ],
@@ -109,7 +109,10 @@ class RedisServer {
     return `redis://${user}127.0.0.1:${this.port}`;
   }
 
-  /** Starts it, on the same port and with the same configuration as before; data are kept if it is `persistent`. */
+  /**
+   * Starts it, on the same port and with the same configuration as before. Data is kept if it is
+   * `persistent`.
+   */
   async start() {
     const { sentinel = false, config = [], password, persistent = false } = this.#options;
     const file = join(this.#dir, "redis.conf");
@@ -142,7 +145,7 @@ class RedisServer {
       }
       try {
         await this.command("PING");
-        // Somebody else's server may have taken the port.
+        // Another program's server may have taken the port.
         return (await this.info("server")).includes(`config_file:${file}\r\n`);
       } catch {
         return false;
@@ -151,7 +154,7 @@ class RedisServer {
     await waitFor(answers, 20_000, "redis-server answers");
   }
 
-  /** A command over the tests' own connection, which is made again if it was closed. */
+  /** Runs a command on the tests' own connection, which is made again if it was closed. */
   async command(...args) {
     for (let tries = 0; ; tries++) {
       this.#asked ??= Resp.connect(this.port, this.#options);
@@ -173,13 +176,13 @@ class RedisServer {
     return this.command("INFO", section);
   }
 
-  /** How often each command was called, by its name in lower case. */
+  /** Returns how often each command was called, by its name in lower case. */
   async commandStats() {
     const stats = (await this.info("commandstats")).matchAll(/cmdstat_([^:]+):calls=(\d+)/g);
     return Object.fromEntries([...stats].map(([, name, calls]) => [name, Number(calls)]));
   }
 
-  /** The connections other than the tests' own, as maps of the fields of CLIENT LIST. */
+  /** Returns all connections except the tests' own, as objects with the fields of CLIENT LIST. */
   async clients() {
     const own = await this.command("CLIENT", "ID");
     const lines = (await this.command("CLIENT", "LIST")).trim().split("\n");
@@ -188,7 +191,7 @@ class RedisServer {
       .filter(({ id }) => Number(id) !== own);
   }
 
-  /** SIGSTOP: it keeps its connections and answers nothing. */
+  /** Sends SIGSTOP: the server keeps its connections and answers nothing. */
   pause() {
     this.#child.kill("SIGSTOP");
   }
@@ -197,7 +200,7 @@ class RedisServer {
     this.#child.kill("SIGCONT");
   }
 
-  /** SIGKILL, and waits until it is gone. */
+  /** Sends SIGKILL, and waits until the server is gone. */
   async kill() {
     const child = this.#child;
     if (child && child.exitCode === null && child.signalCode === null) {
@@ -222,7 +225,7 @@ class RedisServer {
     this.remove();
   }
 
-  /** The same at once, for the end of the process. */
+  /** Kills it and removes its folder synchronously, for the end of the process. */
   remove() {
     this.#child?.kill("SIGKILL");
     rmSync(this.#dir, { recursive: true, force: true, maxRetries: 3 });
@@ -230,8 +233,8 @@ class RedisServer {
 }
 
 /**
- * A port that is free now: below those that the system gives to connections, or one of them may have
- * it while a server is down, and a client may even connect to itself.
+ * Returns a port that is free now. It is below the ports that the system gives to connections: one of those
+ * might take it while a server is down, and a client may even connect to itself.
  */
 export async function freePort() {
   for (let tries = 0; tries < 100; tries++) {

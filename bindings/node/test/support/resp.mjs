@@ -2,7 +2,7 @@ import net from "node:net";
 
 const CLOSED = "the tests' own connection closed";
 
-/** A Redis client of the tests' own, so that none that is under test is asked about itself. */
+/** The tests' own Redis client, so that no client under test is asked about itself. */
 export class Resp {
   #socket;
   #waiting = [];
@@ -65,7 +65,7 @@ export class Resp {
   }
 }
 
-/** One reply of RESP2 from there on, or undefined if it is not all there. */
+/** Parses one RESP2 reply from this position; `undefined` if it is incomplete. */
 function parse(data, from) {
   const eol = data.indexOf("\r\n", from);
   if (eol < 0) {

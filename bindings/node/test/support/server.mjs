@@ -4,15 +4,15 @@ import { join } from "node:path";
 import { atExit, waitFor, within } from "./wait.mjs";
 
 /**
- * A server of a database that refuses to run as root, in a temporary folder, on a Unix socket in it;
- * it listens on no port. It is gone at the end of the process at the latest.
+ * A database server that refuses to run as root. It has a temporary folder with a Unix socket, and listens on
+ * no port. It is killed at the end of the process at the latest.
  */
 export class DatabaseServer {
   #child;
   #forget;
   #user;
 
-  /** The path is short: that of a socket has at most 107 bytes. */
+  /** The path is short, because a socket's path has at most 107 bytes. */
   constructor(name, user) {
     this.#user = user;
     this.folder = mkdtempSync(`/tmp/${name}-`);
@@ -58,14 +58,14 @@ export class DatabaseServer {
     await waitFor(up, 60_000, `${program} answers`);
   }
 
-  /** Ends it with this signal, and removes its folder. */
+  /** Ends the server with this signal, and removes its folder. */
   async stop(signal) {
     const child = this.#child;
     if (child && child.exitCode === null && child.signalCode === null) {
       const gone = new Promise((resolve) => child.once("exit", resolve));
       child.ref();
       child.kill(signal);
-      // One that is still at work after that is ended as at the end of the process.
+      // A server that is still running after that is ended as at the end of the process.
       await within(gone, 30_000, "the end of the server").catch(() => this.#kill());
     }
     this.#forget();
@@ -78,11 +78,14 @@ export class DatabaseServer {
   }
 
   #kill() {
-    // Postgres ends its own children at this, even if nobody waits for it.
+    // Postgres ends its own children on this signal, even if nobody waits for it.
     this.#child?.kill(this.#user === "postgres" ? "SIGQUIT" : "SIGKILL");
   }
 
-  /** As the user if this is root; the process is the program itself, not a shell around it. */
+  /**
+   * Returns how to run a program as the user, if this is root. The process is the program itself, without a
+   * shell.
+   */
   #command(program, args) {
     const as = ["setpriv", "--reuid", this.#user, "--regid", this.#user, "--clear-groups", "--"];
     return [...(process.getuid() === 0 ? as : []), program, ...args];

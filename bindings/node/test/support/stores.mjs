@@ -3,15 +3,15 @@ import { Locker } from "../../dist/index.js";
 import { startRedis } from "./redis.mjs";
 import { waitFor, within } from "./wait.mjs";
 
-/** What a locker runs on that all of them have to run on alike. */
+/** The stores and clients on which all lockers must behave alike. */
 export const kinds = ["memory", "ioredis", "node-redis"];
 
 /** The two that are clients of a server. */
 export const clients = ["ioredis", "node-redis"];
 
 /**
- * The same suite for each of the stores. `suite` gets a store that is there once its tests run; names
- * are best taken from its `name()`, since all tests of a suite share it.
+ * Runs a suite for each of the stores. `suite` gets a store that is ready once its tests run. Take names from
+ * its `name()`, because all tests of a suite share the store.
  */
 export function forEachStore(suite, { only = kinds, concurrency = 1, config } = {}) {
   for (const kind of only) {
@@ -40,7 +40,7 @@ class Store {
     if (!this.isMemory) {
       this.server = await startRedis({ config });
     }
-    // A store in memory lives as long as somebody uses it.
+    // An in-memory store lives as long as somebody uses it.
     this.admin = await this.locker();
   }
 
@@ -51,12 +51,12 @@ class Store {
     await this.server?.stop();
   }
 
-  /** A name that no other test has. */
+  /** Returns a name that no other test uses. */
   name() {
     return `name ${(this.#names += 1)}`;
   }
 
-  /** One more locker, each with a client of its own. */
+  /** Makes another locker, with a new client. */
   async locker(options) {
     const made = this.isMemory
       ? { locker: await Locker.connect(`memory://${this.#memory}`, options), end: async () => {} }
@@ -68,13 +68,13 @@ class Store {
     return made.locker;
   }
 
-  /** Waits until so many wait for the name. */
+  /** Waits until this many wait for the name. */
   async inLine(name, waiting) {
     const is = async () => (await this.admin.inspect(name)).waiting === waiting;
     await waitFor(is, 10_000, `${waiting} in line`);
   }
 
-  /** Waits until nobody has the name, and nobody waits for it: at once, not by its expiry. */
+  /** Waits until the name has neither a holder nor waiters: at once, not by expiry. */
   async nothingLeft(name, limit = 5_000) {
     const is = async () => {
       const { holder, waiting } = await this.admin.inspect(name);
@@ -83,7 +83,7 @@ class Store {
     await waitFor(is, limit, "no lock and no place in line is left");
   }
 
-  /** A locker that hears what the store tells it: that begins with its first lease. */
+  /** Makes a locker that hears the store's pushes, which begin with its first lease. */
   async hearing(options) {
     const locker = await this.locker(options);
     if (!this.isMemory) {
@@ -94,8 +94,8 @@ class Store {
 }
 
 /**
- * Waits until a client more is subscribed after the act than before; and if the act resolves to a lease,
- * until its holder has looked whether it missed anything before.
+ * Waits until one more client is subscribed than before the act. If the act resolves to a lease, it also
+ * waits until the holder has checked whether it missed anything.
  */
 export async function heard(server, act) {
   const channels = () => server.command("PUBSUB", "CHANNELS", "*");
@@ -110,7 +110,7 @@ export async function heard(server, act) {
   return result;
 }
 
-/** A locker on a client of the program, and what ends that client. */
+/** Makes a locker on a client of the program, and a function that ends the client. */
 export async function lockerOf(kind, url, options) {
   const { client, end } = kind === "ioredis" ? await ioredis(url) : await nodeRedis(url);
   return { locker: Locker.from(client, options), client, end };
@@ -139,12 +139,12 @@ async function nodeRedis(url) {
   };
 }
 
-/** The key of a lock. */
+/** Returns the key of a lock. */
 export function key(name, namespace = "leasehold") {
   return `{${namespace}:${name}}`;
 }
 
-/** Whether somebody has the lock of this key: the value of its tenure begins with when that expires. */
+/** Returns true if the lock of this key is held: the value of its tenure begins with its expiry. */
 export async function isHeld(server, key) {
   const hash = await server.command("HGETALL", key);
   const [seconds, micros] = await server.command("TIME");
@@ -152,7 +152,7 @@ export async function isHeld(server, key) {
   return hash.some((field, at) => at % 2 === 0 && /^[0-9a-f]{48}$/.test(field) && hash[at + 1].slice(0, 13) >= now);
 }
 
-/** The events of a reader so far, in a list that grows. */
+/** Returns a growing list of a reader's events. */
 export function collect(events) {
   const told = [];
   told.ended = (async () => {
@@ -163,7 +163,7 @@ export function collect(events) {
   return told;
 }
 
-/** A lease of a locker with little patience, which a stall of the machine may use up. */
+/** Acquires a lease for a locker with little patience, which a stall of the machine may use up. */
 export function inTheEnd(lock) {
   let last;
   const acquire = () =>
@@ -173,7 +173,7 @@ export function inTheEnd(lock) {
   return waitFor(acquire, 20_000, () => `a lease: ${last}`);
 }
 
-/** Resolves when the signal is aborted, to the reason. */
+/** Resolves to the reason when the signal is aborted. */
 export function aborted(signal) {
   const reason = new Promise((resolve) => {
     const done = () => resolve(signal.reason);

@@ -1,14 +1,19 @@
-/** A turn of the event loop that takes longer than this is a stall of the machine, or of a test on purpose. */
+/**
+ * A turn of the event loop that takes longer than this many milliseconds is a stall: of the machine, or of a
+ * test on purpose.
+ */
 const LONG_TURN = 50;
-/** What the condition of a `waitFor` may take to be answered, beyond the limit. */
+/** How long the condition of a `waitFor` may take to answer, beyond the limit. */
 const ANSWER = 30_000;
 
 let looked = performance.now();
 let stood = 0;
-// It only looks: a process may end all the same.
+// Unreferenced, because it only watches: the process may end anyway.
 setInterval(stalled, 20).unref();
 
-/** For how many milliseconds in all this process has stood still so far, beyond a long turn for each time. */
+/**
+ * Returns the total milliseconds that this process has stalled so far, beyond one long turn for each stall.
+ */
 export function stalled() {
   const now = performance.now();
   stood += Math.max(0, now - looked - LONG_TURN);
@@ -17,15 +22,15 @@ export function stalled() {
 }
 
 /**
- * A clock in milliseconds that stops while this process stands still: for limits of what must happen
- * soon, which say nothing if nothing could happen.
+ * Returns milliseconds of a clock that stops while this process stalls. Use it to limit what must happen
+ * soon: a limit says nothing if nothing could run.
  */
 export function awake() {
   const stalls = stalled();
   return looked - stalls;
 }
 
-/** Resolves to what the condition returns as soon as that is truthy; rejects after the limit. */
+/** Resolves to the condition's result as soon as that is truthy. Rejects after the limit. */
 export async function waitFor(condition, limit = 30_000, what = () => String(condition)) {
   const end = awake() + limit;
   for (;;) {
@@ -41,7 +46,7 @@ export async function waitFor(condition, limit = 30_000, what = () => String(con
   }
 }
 
-/** What the promise comes to, if it comes within the limit; otherwise it rejects and names what did not come. */
+/** Resolves to the promise's result within the limit. Otherwise it rejects, and names what did not come. */
 export async function within(promise, limit, what) {
   const end = awake() + limit;
   let timer;
@@ -66,8 +71,8 @@ export async function within(promise, limit, what) {
 const shown = (what) => (typeof what === "function" ? what() : what);
 
 /**
- * For what must be on time: an attempt that fails while the machine stood still says nothing, and is
- * made again. One that fails without that has failed.
+ * Repeats an attempt that must be on time if it failed while the machine stalled, because that says nothing.
+ * A failure without a stall counts.
  */
 export async function steady(t, attempt, tries = 5) {
   for (let left = tries - 1; ; left--) {
@@ -84,7 +89,7 @@ export async function steady(t, attempt, tries = 5) {
   }
 }
 
-/** Only to show that something does not happen, or to pace a loop. */
+/** Waits. Use it only to show that something does not happen, or to pace a loop. */
 export function pause(milliseconds) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
@@ -92,8 +97,8 @@ export function pause(milliseconds) {
 const cleanups = new Set();
 
 /**
- * Has something undone when the process ends, however it ends short of SIGKILL; returns a function
- * to call when it was undone earlier. It must be synchronous.
+ * Undoes something when the process ends, except by SIGKILL. Returns a function to call when it was undone
+ * earlier. It must be synchronous.
  */
 export function atExit(undo) {
   if (cleanups.size === 0) {
@@ -111,7 +116,7 @@ function undoAll() {
     try {
       undo();
     } catch (error) {
-      // The others are to be undone all the same.
+      // The others must be undone anyway.
       process.stderr.write(`${error}\n`);
     }
   }

@@ -1,10 +1,10 @@
-//! The batches that were sent, which their answers are read by.
+//! Sent batches, which are needed to decode their replies.
 
 use leasehold_engine::engine::RequestId;
 use leasehold_engine::protocol::{Durability, Op};
 use leasehold_engine::time::Timestamp;
 
-/// What was sent and not answered yet: few batches.
+/// The batches that were sent and have no reply yet. There are only a few.
 #[derive(Default)]
 pub(super) struct Batches(Vec<Sent>);
 
@@ -16,8 +16,8 @@ struct Sent {
 }
 
 impl Batches {
-    /// Keeps a batch that is sent now for twice as long as the engine waits for its answer. It takes
-    /// the place of one that is over, so there are never many more than the engine has under way.
+    /// Keeps a batch that is sent now, for twice as long as the engine waits for its reply. It replaces a
+    /// batch that is over, so there are never many more than the engine has in flight.
     pub(super) fn add(
         &mut self,
         now: Timestamp,
@@ -48,7 +48,7 @@ impl Batches {
 mod tests {
     use super::*;
 
-    /// Catches batches that pile up at a server which never answers.
+    /// Catches batches that pile up at a server which never replies.
     #[test]
     fn a_batch_without_an_answer_is_dropped() {
         let mut batches = Batches::default();

@@ -1,4 +1,4 @@
-//! What the engine wants of its host: numbers in one reused piece of memory, and texts in another.
+//! The engine's outputs for its host: numbers in one reused buffer, and texts in another.
 
 use leasehold_engine::Error;
 use leasehold_engine::LeaseEvent;
@@ -12,34 +12,36 @@ use crate::convert::{id, millis};
 use crate::server::json;
 use crate::wire;
 
-/// What to do.
+/// Tasks for the host.
 #[wasm_bindgen]
 impl Engine {
-    /// Takes all that there is to do, and returns the address of the numbers that say it. They and the
-    /// bytes stay as they are until the engine is used again. The first three are: how many numbers
-    /// there are, these among them; when to come back if nothing happens before, infinity for never;
-    /// and the address of the bytes. Then, one after another, a task's number and what belongs to it:
+    /// Takes all outputs, and returns the address of the numbers that describe them. The numbers and bytes
+    /// stay valid until the engine is used again.
     ///
-    /// | `task` | what | numbers after that |
+    /// The first three numbers are a header: how many numbers there are, including these; when to come back
+    /// if nothing happens before (infinity for never); and the address of the bytes. Then follow the tasks,
+    /// each as its number and its fields:
+    ///
+    /// | `task` | what to do, or what happened | fields |
     /// |---|---|---|
-    /// | `SEND` | execute a batch | request, place, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
+    /// | `SEND` | execute a batch | request, place, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; for texts: the end of each part |
     /// | `ACQUIRED` | a call acquired the lock | call, lease (4), token, deadline, began, waited |
     /// | `DONE` | a call ended | call |
     /// | `BUSY` | an acquisition did not get the lock | call |
-    /// | `ANSWER` | a call is answered by JSON | call, begin, end |
+    /// | `ANSWER` | a call has an answer in JSON | call, begin, end |
     /// | `FAILED` | a call failed with an error in JSON | call, begin, end |
-    /// | `DEADLINE` | a tenure has another deadline, later or sooner | lock, lease (2), deadline |
+    /// | `DEADLINE` | a tenure has another deadline, later or earlier | lock, lease (2), deadline |
     /// | `LOST` | a tenure was lost for a reason | lock, lease (2), begin, end |
     /// | `RELEASED` | a tenure was given up | lock, lease (2) |
-    /// | `SUBSCRIBE` | subscribe to the channel, so that a server is heard | server |
-    /// | `WAKE` | there is something for a reader | reader |
+    /// | `SUBSCRIBE` | subscribe to the channel, for the pushes of a server | server |
+    /// | `WAKE` | a reader has an event | reader |
     /// | `SILENT` | the connection may be half-open | server |
-    /// | `DEMOTED` | the server is a replica by now | server |
-    /// | `WATCH` | keys of which changes are to be heard | server, count, and of each begin, end |
+    /// | `DEMOTED` | the server has become a replica | server |
+    /// | `WATCH` | watch keys for changes | server, count, and begin and end of each key |
     ///
-    /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of
-    /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch its texts or its command;
-    /// a place is that of a slot of a cluster, or else a server.
+    /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of an
+    /// engine share. `begin` to `end` are the bytes of a text; for a batch, of its texts or its command. A
+    /// place is a slot on a cluster, and otherwise a server.
     pub fn drain(&mut self) -> *const f64 {
         self.outputs.clear();
         loop {
@@ -54,11 +56,11 @@ impl Engine {
     }
 }
 
-/// What was counted.
+/// Counters.
 #[wasm_bindgen]
 impl Engine {
-    /// The address of its counters, one number for each, in the order of `Counts`. They stay as they are
-    /// until the engine is used again, and what was drained before is gone.
+    /// Returns the address of the engine's counters: one number for each, in the order of `Counts`. They stay
+    /// valid until the engine is used again. Earlier outputs are gone.
     pub fn counts(&mut self) -> *const f64 {
         let numbers = &mut self.outputs.numbers;
         numbers.clear();
@@ -68,14 +70,14 @@ impl Engine {
     }
 }
 
-/// What was drained last.
+/// The outputs of the last drain.
 #[derive(Default)]
 pub(super) struct Outputs {
     numbers: Vec<f64>,
     bytes: Vec<u8>,
 }
 
-/// Above this capacity, memory is given back after a burst.
+/// Buffers above this capacity are freed after a burst.
 const SMALL: usize = 16 * 1024;
 
 impl Outputs {
@@ -95,7 +97,7 @@ impl Outputs {
         self.numbers.extend_from_slice(numbers);
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     fn end(&self) -> f64 {
         size(self.bytes.len())
     }
@@ -125,7 +127,7 @@ fn size(bytes: usize) -> f64 {
     bytes as f64
 }
 
-/// What there is to do; the numbers are an interface, which `bindings/node/src/host/task.ts` has, too.
+/// The numbers of the tasks. They are an interface: `bindings/node/src/host/task.ts` has the same.
 mod task {
     pub(super) const SEND: f64 = 1.0;
     pub(super) const ACQUIRED: f64 = 2.0;
@@ -208,7 +210,7 @@ impl Engine {
         let call = encode(batch);
         let place = if self.clustered {
             let key = batch.first().and_then(|op| op.command.key());
-            // A slot past the last one says nothing.
+            // A slot past the last one stands for no slot.
             u32::from(key.map_or(LockKey::SLOTS, LockKey::slot))
         } else {
             server.0
@@ -301,7 +303,7 @@ impl Engine {
                 self.outputs.push_text(reason.code());
             }
             LeaseEvent::Released { .. } => self.outputs.push(&about(task::RELEASED)),
-            // It was renewed; or a server that it counts on has taken it away, and it ends sooner.
+            // The lease was renewed; or a server that it counts on took it away, so it ends earlier.
             LeaseEvent::Renewed { .. } | LeaseEvent::AtRisk { .. } => {
                 if let Some(deadline) = deadline {
                     self.outputs.push(&about(task::DEADLINE));
@@ -317,7 +319,7 @@ impl Engine {
 mod tests {
     use std::collections::BTreeMap;
 
-    /// Reads names and numbers off the lines that begin so: `const SEND: f64 = 1.0;` or `Send = 1,`.
+    /// Reads names and numbers from lines that begin with `begin`: `const SEND: f64 = 1.0;` or `Send = 1,`.
     fn numbers(source: &str, begin: &str) -> BTreeMap<String, String> {
         let lines = source.lines().filter_map(|line| {
             let (name, number) = line.trim().strip_prefix(begin)?.split_once(" = ")?;

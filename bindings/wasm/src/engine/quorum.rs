@@ -6,8 +6,8 @@ use crate::server::{Thrown, thrown};
 
 #[wasm_bindgen]
 impl Engine {
-    /// As the constructor, of an engine on so many independent servers, of which a majority decides. They
-    /// are numbers from 0 on.
+    /// Makes an engine on this many independent servers, a majority of which decides. They have the numbers
+    /// from 0. The other arguments are those of the constructor.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments)]
     pub fn quorum(

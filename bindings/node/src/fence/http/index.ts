@@ -27,35 +27,33 @@ export { FENCING_TOKEN, type FenceOptions, writtenPath } from "./admit.js";
 export { type Problem, problemOf, refusal } from "./problem.js";
 export type * from "./shapes.js";
 
-/** Milliseconds that a handler keeps its resource after its client has gone. */
+/** Milliseconds that a handler keeps its resource after its client has disconnected. */
 const ABANDONED = 30_000;
 
 /**
- * Middleware for Express, and for all that takes `(req, res, next)`: refuses requests with a stale
- * token, with 409 and a problem document, and lets one request at a time write to a resource.
+ * Makes a middleware for Express, and for anything that takes `(req, res, next)`. It refuses requests with a
+ * stale token with 409 and a problem document, and lets one request at a time write to a resource.
  *
  * ```ts
  * const fence = fenceExpress({ resource: (req) => `account/${req.params.id}` });
  * app.put("/account/:id", fence, (req, res) => { … });
  * ```
  *
- * The resource is held until the handler answers with `res.end()`: what it does afterwards is not
- * guarded. If the client goes and the handler does not answer, the resource is free 30 s later, so give
- * handlers a time limit below that. A newer request waits for an older one that is being handled, and an
- * older one that waits is refused as soon as a newer one comes.
- *
- * A guarded request is not handled at all if its client goes, or something else answers it, before its
- * turn.
+ * The resource is held until the handler calls `res.end()`; what it does afterwards is not guarded. If the
+ * client disconnects and the handler does not answer, the resource is released 30 s later. So give handlers a
+ * time limit below 30 s. A newer request waits while an older one is handled. An older request that waits is
+ * refused as soon as a newer one arrives. A guarded request is not handled at all if its client disconnects,
+ * or something else answers it, before its turn.
  *
  * **Authentication must come first**: register it before the fence, on the same routes, and let each client
- * write only to the resources that it has a right to. The gate believes every token that it sees. One request
- * with the greatest token, 2^53 - 1, for a resource blocks all later writes to that resource, and many such
- * requests for made-up resources fill the gate's table: its floor rises, and it blocks every resource. Put the
- * fence on the routes that write, not in front of the whole service.
+ * write only to its own resources. The gate believes every token that it sees. One request with the greatest
+ * token, 2^53 - 1, blocks all later writes to its resource. Many such requests for made-up resources fill the
+ * gate: its floor rises, and it blocks every resource. Put the fence on the routes that write, not in front
+ * of the whole service.
  *
- * A request that is answered with 401, 403, 404, 405 or 410 was not carried out. So if the gate did not
- * remember the resource before, it does not remember it for this request: a handler that gives such an answer
- * must not have written. With `checkOnly` every token counts, because the fence does not wait for the answer.
+ * A request that is answered with 401, 403, 404, 405 or 410 was not carried out. The gate does not remember a
+ * new resource for it, so a handler that gives such an answer must not have written. With `checkOnly` every
+ * token counts, because the fence does not wait for the answer.
  */
 export function fenceExpress(
   options?: Omit<FenceOptions<never>, "resource"> & { readonly resource?: never },
@@ -86,11 +84,11 @@ export function fenceExpress<R extends NodeRequest>(
 }
 
 /**
- * A hook for Fastify that guarantees what {@link fenceExpress} does. As a `preHandler` it runs when the
- * body has been read, so that a slow client does not hold the resource.
+ * Makes a hook for Fastify with the guarantees of {@link fenceExpress}. As a `preHandler` it runs after the
+ * body was read, so a slow client does not hold the resource.
  *
- * **Authentication must come first**, and a request that was not carried out leaves no token behind: see
- * {@link fenceExpress}.
+ * **Authentication must come first.** A request that was not carried out leaves no token behind: see {@link
+ * fenceExpress}.
  *
  * ```ts
  * fastify.addHook("preHandler", fenceFastify());
@@ -120,11 +118,11 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
 }
 
 /**
- * Middleware for Hono: as {@link fenceExpress}, but the resource is held until the handler's promise
- * is settled, and only the request's `signal` shows that the client has gone.
+ * Makes a middleware for Hono. It works as {@link fenceExpress} does, except that the resource is held until
+ * the handler's promise settles, and only the request's `signal` shows that the client has disconnected.
  *
- * **Authentication must come first**, and a request that was not carried out leaves no token behind: see
- * {@link fenceExpress}.
+ * **Authentication must come first.** A request that was not carried out leaves no token behind: see {@link
+ * fenceExpress}.
  *
  * ```ts
  * app.use("/account/*", fenceHono());
@@ -146,14 +144,15 @@ export function fenceHono<C extends HonoContext = HonoRouteContext>(
 }
 
 /**
- * Puts a fence around a handler of plain `Request`s: of Deno, Bun, workers. The resource is held
- * until its promise is settled; what a stream in the response does later is not guarded. If the
- * request's `signal` is aborted and the promise is still not settled 30 s later, the resource is free.
- * If it is aborted before the request's turn, the handler does not run and the call rejects with the
- * signal's reason.
+ * Puts a fence around a handler of plain `Request`s, as in Deno, Bun and workers.
  *
- * **Authentication must come first**, and a request that was not carried out leaves no token behind: see
- * {@link fenceExpress}.
+ * The resource is held until the handler's promise settles; what a stream in the response does later is not
+ * guarded. If the request's `signal` is aborted and the promise has not settled 30 s later, the resource is
+ * released. If the signal is aborted before the request's turn, the handler does not run and the call rejects
+ * with the signal's reason.
+ *
+ * **Authentication must come first.** A request that was not carried out leaves no token behind: see {@link
+ * fenceExpress}.
  *
  * ```ts
  * Deno.serve(fenceFetch((request) => new Response("written")));
@@ -173,9 +172,11 @@ export function fenceFetch<A extends unknown[]>(
 }
 
 /**
- * Sets the header `Fencing-Token` on a copy of the options of a `fetch`, or of a `Request`, in place of
- * any that is there. It does not check whether the lease is still held: the server does. Throws code
- * `config` if there is no token, or if `fetch` could not read the options.
+ * Returns a copy of the options of a `fetch`, or of a `Request`, with the header `Fencing-Token` set. It
+ * replaces any such header.
+ *
+ * It does not check that the lease is still held: the server does. Throws a `LeaseholdError` with the code
+ * `config` if there is no valid token, or if the options cannot be read.
  *
  * ```ts
  * await fetch(url, withToken(lease, { method: "PUT", body: "…" }));
@@ -189,7 +190,7 @@ export function withToken(
 ): Request | (RequestInit & { headers: Headers }) {
   const token = String(tokenOf(lease));
   if (typeof what !== "object" || what === null) {
-    throw config(`withToken: the options of fetch are an object, not ${shown(what)}`);
+    throw config(`withToken: the options of fetch must be an object; got ${shown(what)}`);
   }
   return attempt("withToken: the options of fetch cannot be read", () => {
     const headers = new Headers(what.headers);
@@ -212,7 +213,9 @@ function seenOf({ method, url, headers, signal }: Request): Seen {
   return { method, url, header: headers.get(FENCING_TOKEN), signal };
 }
 
-/** Decides until the client goes. `undefined` if it went before its turn: there is nobody to answer. */
+/**
+ * Decides, unless the client disconnects first. Resolves to `undefined` if it did: there is nobody to answer.
+ */
 async function unlessGone(
   req: NodeRequest | undefined,
   res: NodeResponse,
@@ -220,7 +223,8 @@ async function unlessGone(
 ): Promise<Outcome | undefined> {
   const controller = new AbortController();
   const gone = controller.signal;
-  // If it has gone, no event comes any more. A response that waits behind others on its connection gets none when that ends.
+  // If the client has disconnected already, no event will come. A response that waits behind others on its
+  // connection gets no event when the connection ends.
   if (res.writableEnded || res.destroyed || res.closed || req?.socket?.destroyed) {
     controller.abort();
   } else {
@@ -236,7 +240,7 @@ async function unlessGone(
     return decided;
   }
   if (!isProblem(decided)) {
-    // It is not handled, so it writes nothing.
+    // The request is not handled, so it writes nothing.
     (decided.withdraw ?? decided.release)();
   }
   return undefined;
@@ -251,8 +255,8 @@ function send(res: NodeResponse, { status, headers, body }: Problem): void {
 }
 
 /**
- * Releases when the handler answers, because it has written by then. That the client goes does not stop
- * a handler, so it gets some time to end.
+ * Releases the resource when the handler answers, because it has written by then. A client that disconnects
+ * does not stop a handler, which therefore gets some time to end.
  */
 function releaseAtEnd(res: NodeResponse, entered: Entered): void {
   const end = res.end;
@@ -271,7 +275,7 @@ function releaseAtEnd(res: NodeResponse, entered: Entered): void {
   });
 }
 
-/** As {@link releaseAtEnd}, for work that ends when its promise is settled. */
+/** Holds the resource until the promise of the work settles. */
 async function heldDuring<T>(
   entered: Entered,
   gone: AbortSignal,
@@ -293,7 +297,7 @@ async function heldDuring<T>(
   }
 }
 
-/** A resource that is released when its handler ends, or some time after its client has gone. */
+/** A held resource. It is released when its handler ends, or some time after its client has disconnected. */
 class Held {
   #timer: ReturnType<typeof setTimeout> | undefined;
 

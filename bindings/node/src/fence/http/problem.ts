@@ -2,23 +2,28 @@ import { LeaseholdError } from "../../common/errors.js";
 import { StaleTokenError } from "../stale.js";
 import { tokenOf } from "../token.js";
 
-/** Names, not addresses: RFC 9457 recommends absolute URIs, which need not lead anywhere. */
+/**
+ * The types of problem documents. They are names, not addresses: RFC 9457 recommends absolute URIs, which
+ * need not resolve.
+ */
 const STALE = "urn:leasehold:stale-token";
 const REQUIRED = "urn:leasehold:token-required";
 const BAD = "urn:leasehold:bad-request";
 const OVERLOADED = "urn:leasehold:overloaded";
 
-/** A refusal as a problem document (RFC 9457): what Rust's `FenceLayer` answers. */
+/** A refusal as a problem document (RFC 9457), as Rust's `FenceLayer` sends it. */
 export interface Problem {
+  /** The HTTP status. */
   readonly status: number;
+  /** The HTTP headers, with names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
-  /** JSON. */
+  /** The document as JSON. */
   readonly body: string;
 }
 
 /**
- * The answer to an error of a guard: 409 to a stale token, 503 if too many wait, and 400 to what is
- * wrong with the resource.
+ * Returns the answer to a guard's error: 409 for a stale token, 503 if too many writes wait, and 400 for a
+ * bad resource.
  */
 export function problemOf(error: LeaseholdError): Problem {
   if (error instanceof StaleTokenError) {
@@ -31,13 +36,13 @@ export function problemOf(error: LeaseholdError): Problem {
     : problem(400, BAD, "Bad resource", error.message);
 }
 
-/** The refusal of a request without a token. */
+/** Returns the refusal of a request without a token. */
 export function required(): Problem {
   const detail = "a write here needs the header Fencing-Token, with the token of your lease";
   return problem(428, REQUIRED, "No fencing token", detail);
 }
 
-/** The refusal of a malformed token, or of several. */
+/** Returns the refusal of a malformed token, or of several tokens. */
 export function badToken(detail: string): Problem {
   return problem(400, BAD, "Bad fencing token", detail);
 }
@@ -53,17 +58,20 @@ function problem(status: number, type: string, title: string, detail: string, mo
   };
 }
 
-/** The same as a `Response`, for fetch handlers. */
+/** Returns a problem document as a `Response`, for fetch handlers. */
 export function responseOf({ status, headers, body }: Problem): Response {
   return new Response(body, { status, headers });
 }
 
 /**
- * Reads an answer of a fenced service, this one's or Rust's, back into the error that it stands for;
- * undefined if it is not one of its refusals. The body is JSON, as text or parsed.
+ * Converts an answer of a fenced service back into the error that it stands for; `undefined` if it is not a
+ * refusal of a fence. The body is JSON, as text or parsed.
  *
- * 409 gives {@link StaleTokenError}, 428 and 400 a {@link LeaseholdError} of code `config`, 503 of
- * code `overloaded`.
+ * - 409 gives a {@link StaleTokenError}.
+ * - 428 and 400 give a {@link LeaseholdError} with the code `config`.
+ * - 503 gives a {@link LeaseholdError} with the code `overloaded`.
+ *
+ * It reads answers of this package and of Rust's layer.
  *
  * ```ts
  * const response = await fetch(url, withToken(lease, { method: "PUT", body }));

@@ -1,4 +1,4 @@
-/** What is needed of a request of Express, or of Node's own servers. */
+/** A request of Express or of Node's own servers: the parts that the fence needs. */
 export interface NodeRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
@@ -6,19 +6,19 @@ export interface NodeRequest {
   readonly socket?: { readonly destroyed?: boolean } | null | undefined;
 }
 
-/** What is needed of a response of Express, or of Node's own servers. */
+/** A response of Express or of Node's own servers: the parts that the fence needs. */
 export interface NodeResponse {
   statusCode: number;
   readonly writableEnded: boolean;
   readonly destroyed?: boolean;
   readonly closed?: boolean;
   setHeader(name: string, value: string): unknown;
-  // It has many signatures, and all arguments are passed on.
+  // `any`, because it has many signatures, and all arguments are passed on.
   end(...args: any[]): unknown;
   once(event: "close", listener: () => void): unknown;
 }
 
-/** What is needed of a request of Fastify. */
+/** A Fastify request: the parts that the fence needs. */
 export interface FastifyRequest {
   readonly method: string;
   readonly url: string;
@@ -26,7 +26,7 @@ export interface FastifyRequest {
   readonly raw?: NodeRequest;
 }
 
-/** What is needed of a reply of Fastify. */
+/** A Fastify reply: the parts that the fence needs. */
 export interface FastifyReply {
   readonly raw: NodeResponse;
   code(status: number): unknown;
@@ -35,17 +35,18 @@ export interface FastifyReply {
   hijack(): unknown;
 }
 
-/** What is needed of a context of Hono. */
+/** A Hono context: the parts that the fence needs. */
 export interface HonoContext {
   readonly req: { readonly raw: Request };
   /** The answer, once there is one. */
   readonly res?: { readonly status: number };
 }
 
-// What each framework passes to `resource`, where that does not declare a type of its own. Declared here,
-// so that no framework has to be installed for the types. What depends on the route is `any`.
+// The arguments that frameworks pass to `resource`, for functions that do not declare a type. They are
+// declared here so that no framework must be installed for the types. Parts that depend on the route are
+// `any`.
 
-/** A request of Express. */
+/** An Express request, as `resource` gets it. */
 export interface ExpressRequest extends NodeRequest {
   readonly method: string;
   readonly url: string;
@@ -59,7 +60,7 @@ export interface ExpressRequest extends NodeRequest {
   get(name: string): string | undefined;
 }
 
-/** A request of Fastify, on its way to a handler. */
+/** A Fastify request, as `resource` gets it. */
 export interface FastifyRouteRequest extends FastifyRequest {
   readonly id: string;
   readonly originalUrl: string;
@@ -69,7 +70,7 @@ export interface FastifyRouteRequest extends FastifyRequest {
   readonly body: any;
 }
 
-/** A context of Hono, on its way to a handler. */
+/** A Hono context, as `resource` gets it. */
 export interface HonoRouteContext extends HonoContext {
   readonly req: {
     readonly raw: Request;

@@ -6,16 +6,19 @@ import { config } from "../../common/check.js";
 /** One argument of a script, as clients take it. */
 export type Argument = string | Uint8Array;
 
-/** Runs scripts; replies and errors are the client's own. */
+/** Runs scripts. Replies and errors are the client's own. */
 export interface Runner {
   readonly clustered: boolean;
   readonly secrets: readonly string[];
-  /** By its hash; rejects with `NOSCRIPT` if the server has not got it. */
+  /** Runs a script by its hash. Rejects with `NOSCRIPT` if the server does not have it. */
   evalsha?(sha: string, keys: string[], args: Argument[]): Promise<unknown>;
   eval(script: string, keys: string[], args: Argument[]): Promise<unknown>;
 }
 
-/** Throws a `LeaseholdError` of code `config` if it is no Redis client, or has a key prefix. */
+/**
+ * Makes a runner for a client. Throws a `LeaseholdError` with the code `config` if it is not a Redis client,
+ * or has a key prefix.
+ */
 export function runnerOf(client: RedisClient): Runner {
   const adapter = adapt(client);
   const { clustered, secrets } = adapter;
@@ -23,7 +26,7 @@ export function runnerOf(client: RedisClient): Runner {
 }
 
 function runsOf(client: RedisClient, adapter: Adapter): Pick<Runner, "evalsha" | "eval"> {
-  // Their types say strings, but they take bytes as well, in a Buffer.
+  // The clients' types say strings, but they also take bytes, in a Buffer.
   const texts = (args: Argument[]) => args.map(buffered) as string[];
   if (isIoredis(client)) {
     return {
@@ -55,7 +58,7 @@ function buffered(argument: Argument): Argument {
 function onlyTexts(args: Argument[]): string[] {
   return args.map((argument) => {
     if (typeof argument !== "string") {
-      throw config("this Redis client takes strings and numbers, but no bytes");
+      throw config("this Redis client cannot send bytes; give a string or a number");
     }
     return argument;
   });

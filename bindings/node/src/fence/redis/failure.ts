@@ -6,16 +6,16 @@ import { printable } from "../../common/printable.js";
 import { rowsOf } from "../rows.js";
 import { quoted, StaleTokenError } from "../stale.js";
 
-/** A guarded write, as its errors name it. */
+/** A guarded write, as its errors describe it. */
 export interface Attempt {
   readonly resource: string;
   readonly fence: string;
   readonly token: number;
-  /** What must not be shown. */
+  /** Passwords that messages must not show. */
   readonly secrets: readonly string[];
 }
 
-/** What an error of a guarded write means. */
+/** Returns the meaning of an error of a guarded write. */
 export function failed(attempt: Attempt, error: unknown): LeaseholdError {
   if (error instanceof LeaseholdError) {
     return error;
@@ -46,12 +46,12 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     return make(meaning(said), `the server answered: ${shown}`);
   }
   const unknown = judged.code === "timeout" || judged.code === "unavailable";
-  return make(judged.code, unknown ? `no answer, so whether it was done is unknown: ${shown}` : shown);
+  return make(judged.code, unknown ? `no answer, so it is unknown whether the write was done: ${shown}` : shown);
 }
 
 /**
- * A copy of an error that may be shown. Clients put the command on their errors, as a property or at the
- * end of the message, and with it the script and the values to be written.
+ * Returns a copy of an error that may be shown. Clients put the command on their errors, as a property or at
+ * the end of the message. The command contains the script and the values to write.
  */
 function bare(error: unknown, said: string): Error {
   const copy = new Error(said);

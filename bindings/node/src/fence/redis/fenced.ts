@@ -8,19 +8,20 @@ import { type Attempt, failed } from "./failure.js";
 import { fenceKey, slotOf } from "./key.js";
 import { COMMAND, partsOf, Script } from "./script.js";
 
-/** What can be written: text, a number, or bytes. Clients over HTTP take no bytes. */
+/** A value that can be written: text, a number, or bytes. Clients over HTTP cannot send bytes. */
 export type Value = string | number | bigint | Uint8Array;
 
-/** The longest time to live, 2^53 ms: Redis adds it to its clock. */
+/** The longest time to live, in milliseconds. Redis adds it to its clock. */
 const LONGEST_TTL = 2 ** 53;
 
 /**
  * Writes to one resource under one token, from {@link FencedRedis.resource}.
  *
- * Every call rejects with {@link StaleTokenError} if a greater token was seen. The codes of other errors
- * are `wrongType` if a key holds something else than the command needs, or the fence's key no token;
- * `config` if an argument is not valid, or a key is on another cluster slot; `timeout` and `unavailable`
- * if there was no reply: then it is *unknown* whether the write was done.
+ * Every call rejects with {@link StaleTokenError} if a greater token was seen. Other errors have these codes:
+ *
+ * - `wrongType` if a key has another type than the command needs, or the fence's key has no token
+ * - `config` if an argument is not valid, or a key is on another cluster slot
+ * - `timeout` and `unavailable` if there was no reply: it is then *unknown* whether the write was done
  *
  * ```ts
  * const order = redis.resource("{orders/42}", lease);
@@ -43,53 +44,57 @@ export class Fenced {
     this.#attempt = { resource, fence: fenceKey(resource), token, secrets: runner.secrets };
   }
 
-  /** `SET`: gives a key a value and no expiry, or one after `ttl` milliseconds, rounded up. */
+  /**
+   * Sets a key to a value (`SET`). The key does not expire, unless `ttl` gives a time in milliseconds, which
+   * is rounded up.
+   */
   async set(key: string, value: Value, options: { readonly ttl?: number } = {}): Promise<void> {
     const { ttl } = readOptions("the options of set", options, { ttl: "any" });
     const expiry = ttl === undefined ? [] : ["PX", String(milliseconds(ttl))];
     await this.#command("SET", key, argument(value), ...expiry);
   }
 
-  /** `DEL`: deletes a key, and resolves to whether there was one. */
+  /** Deletes a key (`DEL`). Resolves to true if it existed. */
   async del(key: string): Promise<boolean> {
     return Number(await this.#command("DEL", key)) > 0;
   }
 
-  /** `HSET`: gives a field of a hash a value, and resolves to whether the field is new. */
+  /** Sets a field of a hash (`HSET`). Resolves to true if the field is new. */
   async hset(key: string, field: Value, value: Value): Promise<boolean> {
     return Number(await this.#command("HSET", key, argument(field), argument(value))) > 0;
   }
 
-  /** `HDEL`: deletes a field of a hash, and resolves to whether there was one. */
+  /** Deletes a field of a hash (`HDEL`). Resolves to true if it existed. */
   async hdel(key: string, field: Value): Promise<boolean> {
     return Number(await this.#command("HDEL", key, argument(field))) > 0;
   }
 
   /**
-   * `INCRBY`: adds a whole number to a number, 0 if there is none, and resolves to the sum, which is
-   * exact up to 2^53. A repetition after a time-out may add twice.
+   * Adds a whole number to a key's number (`INCRBY`), or to 0 if the key does not exist. Resolves to the sum,
+   * which is exact up to 2^53. If you repeat the call after a timeout, it may add twice.
    */
   async incrBy(key: string, by: number | bigint): Promise<number> {
     if (typeof by !== "bigint" && !Number.isSafeInteger(by)) {
-      throw config(`incrBy adds a whole number, not ${shown(by)}`);
+      throw config(`incrBy: the amount must be a whole number; got ${shown(by)}`);
     }
     return Number(await this.#command("INCRBY", key, String(by)));
   }
 
   /**
-   * `RPUSH`: puts a value at the end of a list, and resolves to the list's new length. A repetition
-   * after a time-out may put it there twice.
+   * Appends a value to a list (`RPUSH`). Resolves to the list's new length. If you repeat the call after a
+   * timeout, it may append the value twice.
    */
   async push(key: string, value: Value): Promise<number> {
     return Number(await this.#command("RPUSH", key, argument(value)));
   }
 
   /**
-   * Runs a {@link Script}, or the text of one, after the check, in one call: `EVALSHA`, and `EVAL` if
-   * the server does not have the script yet. Resolves to the script's reply as the client gives it.
+   * Runs a {@link Script}, or a script's text, right after the check of the token, in one call. Resolves to
+   * the script's reply as the client gives it.
    *
-   * If the script does not compile, the code is `config` and nothing was written. If it fails, the code is
-   * that of its error, most often `store`, and what it wrote before stays.
+   * It sends `EVALSHA`, and `EVAL` if the server does not have the script yet. If the script does not
+   * compile, the code is `config` and nothing was written. If the script fails, the code is that of its
+   * error, usually `store`, and its earlier writes stay.
    *
    * ```ts
    * const left = await redis.resource("stock/7", lease).script(
@@ -107,7 +112,7 @@ export class Fenced {
     args: readonly Value[] = [],
   ): Promise<R> {
     if (!Array.isArray(keys) || !Array.isArray(args)) {
-      throw config("the keys and the arguments of a script are arrays");
+      throw config("the keys and the arguments of a script must be arrays");
     }
     const whole = script instanceof Script ? script : new Script(script);
     return (await this.#call(whole, keys, args.map(argument))) as R;
@@ -138,7 +143,7 @@ export class Fenced {
       return await this.#runner.evalsha(sha, keys, args);
     } catch (error) {
       const judged = failure(error);
-      // The server's own words, so that an error of the script itself is not taken for this one.
+      // The server's own words, so that an error of the script itself does not match.
       const missing = "reply" in judged && judged.reply.startsWith("NOSCRIPT No matching script");
       if (!missing || now() > giveUp) {
         throw error;
@@ -151,12 +156,12 @@ export class Fenced {
     const { fence, resource } = this.#attempt;
     for (const key of keys) {
       if (typeof key !== "string") {
-        throw config(`a key is a string, not ${key === null ? "null" : typeof key}`);
+        throw config(`a key must be a string; got ${shown(key)}`);
       }
       if (key === fence) {
         throw config(`${quoted(key)} is the key of the fence of ${quoted(resource)}`);
       }
-      // On one server there are no slots to miss.
+      // A single server has no slots.
       if (this.#runner.clustered && slotOf(key) !== slotOf(fence)) {
         throw config(
           `the key ${quoted(key)} is not on the cluster slot of ${quoted(fence)}, the fence of ` +
@@ -167,7 +172,9 @@ export class Fenced {
   }
 }
 
-/** One argument of a command. Anything else would be refused late, or written as "[object Object]". */
+/**
+ * Converts one argument of a command. Any other value would be refused late, or written as "[object Object]".
+ */
 function argument(value: Value): Argument {
   if (typeof value === "string" || value instanceof Uint8Array) {
     return value;
@@ -176,12 +183,12 @@ function argument(value: Value): Argument {
     return String(value);
   }
   const what = typeof value === "number" ? String(value) : value === null ? "null" : typeof value;
-  throw config(`a value for Redis is a string, bytes or a number, not ${what}`);
+  throw config(`a value for Redis must be a string, bytes or a number; got ${what}`);
 }
 
 function milliseconds(ttl: number): bigint {
   if (typeof ttl === "number" && ttl > 0 && ttl <= LONGEST_TTL) {
     return BigInt(Math.ceil(ttl));
   }
-  throw config(`a time to live is from 1 to 2^53 ms, not ${shown(ttl)}`);
+  throw config(`ttl must be from 1 to 2^53 ms; got ${shown(ttl)}`);
 }

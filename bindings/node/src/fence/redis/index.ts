@@ -14,66 +14,72 @@ export { Script } from "./script.js";
 /** Options of {@link FencedRedis}. */
 export interface FencedRedisOptions {
   /**
-   * How long a call may take, in milliseconds: 5000 by default, a day at the most. Then it rejects
-   * with code `timeout`, and it is unknown whether the server acts, now or once the client has
-   * reconnected.
+   * The time limit of a call in milliseconds: 5,000 by default; at most a day.
+   *
+   * After that the call rejects with the code `timeout`. It is then unknown whether the server writes, now or
+   * once the client has reconnected.
    */
   readonly timeout?: number;
 }
 
 /**
- * A Redis server, 7.0 or newer, or a cluster, whose keys are written only by those who hold the
- * newest token. The client is one of ioredis, node-redis or `@upstash/redis`, or any object with
- * `eval(script, keys, args)`; it is used as it is, and never closed.
+ * A Redis server, 7.0 or newer, or a cluster, whose keys only holders of the newest token can write.
  *
- * Each call is one script: it compares the token with the *fence* of the resource, the greatest
- * token that was seen, keeps the token if it is greater, and writes. The fence is a key beside the
- * data, the same that Rust's `FencedRedis` uses: `{orders/42}:fence` for `orders/42`.
+ * The client is from ioredis, node-redis or `@upstash/redis`, or any object with `eval(script, keys, args)`.
+ * It is used as it is and never closed.
+ *
+ * Each call is one script. It compares the token with the resource's *fence*, which is the greatest token
+ * seen. It stores the token if it is greater, and writes. The fence is a key beside the data, the same that
+ * Rust's `FencedRedis` uses: `{orders/42}:fence` for `orders/42`.
  *
  * ```ts
  * const redis = new FencedRedis(client);
  * await redis.resource("orders/42", lease).set("orders/42", "paid");
  * ```
  *
- * A write that is refused, with {@link StaleTokenError}, changes nothing. Rely on it as long as everybody
- * who writes these keys uses the guard and names the same resource, and as long as the server
- * keeps the fence: no `FLUSHALL`, no restart without persistence, no failover to a replica that
- * lags behind, no `maxmemory-policy` but `noeviction` (`allkeys-*` may evict the fence, and `volatile-*`
- * held locks, if those are on the same server).
+ * A refused write changes nothing and rejects with {@link StaleTokenError}. This holds under two conditions:
  *
- * An error of the write itself, such as a wrong type, comes after the check: the token was kept although
- * the write failed, which refuses nobody but older holders.
+ * 1. Everyone who writes these keys uses the guard and names the same resource.
+ * 2. The server keeps the fence: no `FLUSHALL`, no restart without persistence, no failover to a lagging
+ *    replica, and the `maxmemory-policy` is `noeviction`. (`allkeys-*` may evict the fence, and `volatile-*`
+ *    may evict held locks on the same server.)
  *
- * After `timeout` or `unavailable` it is unknown whether the write was done; it may even be done
- * later, though never after one of a greater token. The guard does not send a write twice; but
- * ioredis does so by itself when it reconnects, and Upstash's client when a request fails. Give them
- * `autoResendUnfulfilledCommands: false` and `retry: false` if {@link Fenced.incrBy} and
- * {@link Fenced.push} must not count twice.
+ * An error of the write itself, such as a wrong type, comes after the check. The token was stored although
+ * the write failed, which refuses only older holders.
  *
- * On a cluster the keys that are written must be on the slot of the fence: the resource itself, and
- * whatever has its tag, `{orders/42}:items`.
+ * After `timeout` or `unavailable` it is unknown whether the write was done. It may even be done later,
+ * though never after a write with a greater token. The guard does not send a write twice, but ioredis does
+ * when it reconnects, and Upstash's client when a request fails. If {@link Fenced.incrBy} and {@link
+ * Fenced.push} must not count twice, give the clients `autoResendUnfulfilledCommands: false` and `retry:
+ * false`.
+ *
+ * On a cluster the written keys must be on the fence's slot: the resource itself, and keys with its tag, such
+ * as `{orders/42}:items`.
  */
 export class FencedRedis {
   readonly #runner: Runner;
   readonly #timeout: number;
 
-  /** No I/O. Throws a {@link LeaseholdError} of code `config` if an argument is not valid. */
+  /**
+   * Makes the guard, without I/O. Throws a {@link LeaseholdError} with the code `config` if an argument is
+   * not valid.
+   */
   constructor(client: RedisClient, options: FencedRedisOptions = {}) {
     this.#runner = attempt("the client cannot be read", () => runnerOf(client));
     const read = readOptions("the options of FencedRedis", options, { timeout: "any" });
     const { timeout = guardTimeout } = read;
     if (typeof timeout !== "number" || !(timeout >= 1 && timeout <= longestGuardTimeout)) {
-      throw config(`timeout is from 1 to ${longestGuardTimeout} ms, not ${shown(timeout)}`);
+      throw config(`timeout must be from 1 to ${longestGuardTimeout} ms; got ${shown(timeout)}`);
     }
     this.#timeout = timeout;
   }
 
   /**
-   * The writes to a resource under a token. No I/O.
+   * Returns an object that writes to a resource under a token. This does no I/O.
    *
-   * The resource is what the lock protects, often the very key that is written; all its writers must
-   * give it the same name, of 1 to 512 bytes. Throws a {@link LeaseholdError} of code `config` if an
-   * argument is not valid.
+   * The resource is what the lock protects, often the very key that is written. All its writers must give it
+   * the same name of 1 to 512 bytes. Throws a {@link LeaseholdError} with the code `config` if an argument is
+   * not valid.
    */
   resource(resource: string, token: Token): Fenced {
     checkResource(resource);

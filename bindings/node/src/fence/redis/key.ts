@@ -1,9 +1,11 @@
 const SLOTS = 16_384;
 
 /**
- * The key of a resource's fence: `{tag}:fence:resource`, where the tag puts it on the cluster slot
- * of a key named as the resource; `{resource}:fence` if the whole resource is the tag. The same as
- * in Rust (`core/src/fence/redis/key.rs`), so that writers of both fence each other.
+ * Returns the key of a resource's fence: `{tag}:fence:resource`, or `{resource}:fence` if the whole resource
+ * is the tag.
+ *
+ * The tag puts the fence on the cluster slot of a key with the resource's name. Rust uses the same keys
+ * (`core/src/fence/redis/key.rs`), so writers in both languages fence each other.
  */
 export function fenceKey(resource: string): string {
   const tag = hashTag(resource);
@@ -13,18 +15,18 @@ export function fenceKey(resource: string): string {
   if (!resource.includes("}")) {
     return `{${resource}}:fence`;
   }
-  // Redis hashes the whole of such a name, but a name with a `}` cannot be a tag.
+  // Redis hashes such a name as a whole, but a name with a `}` cannot be a tag.
   return `{${numberOnSlot(slotOf(resource))}}:fence:${resource}`;
 }
 
-/** The cluster slot of a key. */
+/** Returns the cluster slot of a key. */
 export function slotOf(key: string): number {
   return new TextEncoder().encode(hashTag(key) ?? key).reduce(crc16Step, 0) % SLOTS;
 }
 
 /**
- * What Redis hashes instead of the whole key: from the first `{` to the first `}` after it, if there
- * is something between them.
+ * Returns the part of a key that Redis hashes instead of the whole key: from the first `{` to the first `}`
+ * after it, if there is something between them.
  */
 function hashTag(key: string): string | undefined {
   const open = key.indexOf("{");
@@ -32,16 +34,19 @@ function hashTag(key: string): string | undefined {
   return close > open + 1 ? key.slice(open + 1, close) : undefined;
 }
 
-/** The smallest number that, as a key, is on the slot. */
+/** Returns the smallest number that, as a key, is on the slot. */
 function numberOnSlot(slot: number): number {
   numbers ??= smallestNumbers();
   return numbers[slot] as number;
 }
 
-/** For each slot; found in one search, when the first is needed. */
+/** The smallest number of each slot. One search finds them all, when the first is needed. */
 let numbers: Uint32Array | undefined;
 
-/** Every slot has a number below 2^17. A number's hash is that of all its digits but the last, one step on. */
+/**
+ * Finds the smallest number of every slot; all are below 2^17. A number's hash is one step from the hash of
+ * all its digits except the last.
+ */
 function smallestNumbers(): Uint32Array {
   const hashes = new Uint16Array(2 ** 17);
   const found = new Uint32Array(SLOTS);
@@ -49,14 +54,14 @@ function smallestNumbers(): Uint32Array {
     const before = number < 10 ? 0 : (hashes[Math.floor(number / 10)] as number);
     hashes[number] = crc16Step(before, 48 + (number % 10));
   });
-  // Downwards, so that the smallest stays.
+  // Downwards, so that the smallest number stays.
   for (let number = hashes.length - 1; number >= 0; number -= 1) {
     found[(hashes[number] as number) % SLOTS] = number;
   }
   return found;
 }
 
-/** CRC-16/XMODEM, as the cluster specification has it. */
+/** Does one step of CRC-16/XMODEM, which the cluster specification uses. */
 function crc16Step(crc: number, byte: number): number {
   return ((crc << 8) & 0xffff) ^ (TABLE[(crc >> 8) ^ byte] ?? 0);
 }

@@ -1,21 +1,22 @@
 import guard from "../../../../../core/src/fence/redis/guard.lua";
-import { config } from "../../common/check.js";
+import { config, shown } from "../../common/check.js";
 
-/** The check in front of every script, as one line: see `guard.lua`. */
+/** The check that precedes every script, as one line: see `guard.lua`. */
 const GUARD = guard
   .split("\n")
   .map((line) => line.trim())
   .filter((line) => line !== "" && !line.startsWith("--"))
   .join(" ");
 
-/** A script with the check in front, and its hash. */
+/** Returns a script with the check in front, and its hash. */
 export let partsOf: (script: Script) => { readonly text: string; readonly sha: Promise<string> };
 
 /**
- * A Lua script to run behind the check of a token, with {@link Fenced.script}. It is written as for
- * `EVAL`: `KEYS` and `ARGV` are its own, what it returns is the reply, and it touches no other keys
- * than `KEYS`. It has no `#!` line. Making one does no I/O. Keep it for later calls, because its hash is
- * then computed only once.
+ * A Lua script that runs after the check of a token, with {@link Fenced.script}.
+ *
+ * Write it as for `EVAL`: `KEYS` and `ARGV` are its own, and its result is the reply. It must touch no keys
+ * except `KEYS`, and have no `#!` line. Making one does no I/O. Reuse it, because its hash is computed only
+ * once.
  *
  * ```ts
  * const takeOne = new Script(`
@@ -35,17 +36,18 @@ export class Script {
     };
   }
 
-  /** The Lua is not checked here: the server does that before it runs any of it. */
+  /** Makes a script. It does not check the Lua: the server does, before it runs any of it. */
   constructor(lua: string) {
     if (typeof lua !== "string") {
-      throw config(`a Lua script is a string, not ${typeof lua}`);
+      throw config(`a Lua script must be a string; got ${shown(lua)}`);
     }
-    // Ahead of the text and not around it, so that nothing in the text can end a block and skip the check.
+    // The check comes before the text, not around it, so that nothing in the text can end a block and skip
+    // the check.
     this.#text = `${GUARD} ${lua}`;
   }
 }
 
-/** Any one command with one key. */
+/** Runs any one command with one key. */
 export const COMMAND = new Script("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))");
 
 async function sha1(text: string): Promise<string> {

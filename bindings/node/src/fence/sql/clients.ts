@@ -1,6 +1,6 @@
 /*
- * What the guards need of the database clients, so that none of their packages has to be installed
- * for the types.
+ * The parts of the database clients that the guards need. They are declared here so that none of the packages
+ * must be installed for the types.
  */
 
 /** A pool of `pg`. */
@@ -9,7 +9,7 @@ export interface PgPool {
   connect(): Promise<unknown>;
 }
 
-/** A connection of `pg`: a `Client`, or what a pool gives. */
+/** A connection of `pg`: a `Client`, or a client from a pool. */
 export interface PgClient {
   query(text: string, values?: unknown[]): Promise<unknown>;
   escapeLiteral(text: string): string;
@@ -35,9 +35,9 @@ export interface SqliteDatabase {
 /** A database whose calls return promises. */
 export type AsyncDatabase = PgPool | PgClient | MysqlPool | MysqlConnection;
 
-/** What the work of a transaction gets: a connection of the pool, or the connection that was given. */
+/** The connection that the work of a transaction gets: one from the pool, or the given one. */
 export type TransactionOf<D> = D extends PgPool
-  ? // It has two signatures, and inference needs both.
+  ? // `connect` has two signatures, and inference needs both.
     D["connect"] extends { (): Promise<infer C>; (callback: never): void }
     ? C
     : Awaited<ReturnType<D["connect"]>>

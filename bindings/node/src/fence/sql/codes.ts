@@ -3,8 +3,11 @@ import { rowsOf } from "../rows.js";
 import type { Dialect, ErrorClass } from "./dialect.js";
 
 /**
- * Makes a dialect's `classify`: the first row of a table that fits an error's code, which `codeOf` finds. A code in
- * the table that ends in `*` stands for all that begin so; a third field must be in the error's message.
+ * Makes a dialect's `classify`, from a table of error codes. It takes the first row that matches the code
+ * found by `codeOf`.
+ *
+ * A code that ends in `*` stands for all codes that begin so. A third field must be part of the error's
+ * message.
  */
 export function classifier(table: string, codeOf: (error: unknown) => string | number | undefined): Dialect["classify"] {
   return (error) => {

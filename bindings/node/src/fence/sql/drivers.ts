@@ -6,21 +6,21 @@ import { postgres } from "./postgres.js";
 import { sqlite } from "./sqlite.js";
 import type { Answer, Cell, Statement } from "./steps.js";
 
-/** A connection while we use it. */
+/** A connection while it is in use. */
 export interface Session {
   readonly connection: object;
   query(statement: Statement): Promise<Answer>;
-  /** Gives it back; one that is broken is not used again. */
+  /** Returns the connection to its pool. A broken connection is not used again. */
   release(broken: boolean): void;
 }
 
 export interface AsyncDriver {
   readonly sync: false;
   readonly dialect: Dialect;
-  /** Whether it has many connections. */
+  /** True if the database has many connections. */
   readonly pool: boolean;
   open(): Promise<Session>;
-  /** Whether a transaction is open on a single connection, as far as is known. */
+  /** Returns true if a transaction is known to be open on a single connection. */
   isOpen(session: Session): Promise<boolean>;
 }
 
@@ -34,7 +34,10 @@ export interface SyncDriver {
 
 export type Driver = AsyncDriver | SyncDriver;
 
-/** The driver of a database, recognised by its methods. Throws code `config` if there is none for it. */
+/**
+ * Returns the driver of a database, recognized by its methods. Throws a `LeaseholdError` with the code
+ * `config` if there is none.
+ */
 export function driverOf(database: unknown): Driver {
   return attempt("the database cannot be read", () => recognized(database));
 }
@@ -42,7 +45,7 @@ export function driverOf(database: unknown): Driver {
 function recognized(database: unknown): Driver {
   const is = (...methods: string[]) => typeof database === "object" && database !== null && can(database, ...methods);
   if (is("promise", "query")) {
-    throw config("this client of mysql2 takes callbacks; give its promise(), or one of mysql2/promise");
+    throw config("this mysql2 client uses callbacks; give its promise(), or a client of mysql2/promise");
   }
   if (is("connect", "query") && typeof (database as PgPool).totalCount === "number") {
     return pgPool(database as PgPool);
@@ -61,7 +64,7 @@ function recognized(database: unknown): Driver {
   }
   const what = typeof database === "object" ? "it is another object" : `it is ${typeof database}`;
   throw config(
-    "a database is a Pool or Client of pg, a Pool or Connection of mysql2/promise, or a database of " +
+    "the database must be a Pool or Client of pg, a Pool or Connection of mysql2/promise, or a database of " +
       `better-sqlite3 or node:sqlite; ${database === null ? "it is null" : what}`,
   );
 }
@@ -83,7 +86,7 @@ interface PgResult {
   readonly fields?: readonly { readonly dataTypeID: number }[];
 }
 
-/** `int8`, `int2` and `int4`. */
+/** The type numbers of `int8`, `int2` and `int4`. */
 const PG_WHOLE: readonly unknown[] = [20, 21, 23];
 
 function pgPool(pool: PgPool): AsyncDriver {
@@ -99,8 +102,8 @@ function pgClient(client: RawPgClient): AsyncDriver {
 }
 
 function pgSession(client: RawPgClient, release: (broken: boolean) => void): Session {
-  // Else a connection that breaks between two queries would end the process: a pool does not listen to
-  // one that it has lent.
+  // Without a listener, a connection that breaks between two queries would end the process: a pool does not
+  // listen to a connection that it has lent.
   const broke = () => {};
   client.on?.("error", broke);
   return {
@@ -143,7 +146,7 @@ function mysqlConnection(connection: RawMysqlConnection): AsyncDriver {
   return { sync: false, dialect: mysql, pool: false, open: async () => mysqlSession(connection, () => {}), isOpen };
 }
 
-/** `TINYINT`, `SMALLINT`, `INT`, `BIGINT` and `MEDIUMINT`. */
+/** The type numbers of `TINYINT`, `SMALLINT`, `INT`, `BIGINT` and `MEDIUMINT`. */
 const MYSQL_WHOLE: readonly unknown[] = [1, 2, 3, 8, 9];
 
 /** Bits of the server's status. */
@@ -154,7 +157,7 @@ function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean)
   return {
     connection,
     query: async ({ sql, args }) => {
-      // As bytes, because in most collations different names are equal.
+      // Texts are sent as bytes, because most collations treat some different names as equal.
       const values = args?.map((arg) => (typeof arg === "string" ? Buffer.from(arg) : arg));
       const options = { sql, rowsAsArray: true, nestTables: false, typeCast: plain };
       const [result, fields] = await connection.query(options, values);
@@ -169,7 +172,7 @@ function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean)
   };
 }
 
-/** Replaces a `typeCast` that the program has set. */
+/** Replaces a `typeCast` of the program. */
 const plain = (_field: unknown, next: () => unknown) => next();
 
 interface Sqlite {
@@ -179,11 +182,11 @@ interface Sqlite {
 interface SqliteStatement {
   all(...args: unknown[]): Record<string, Cell>[];
   run(...args: unknown[]): unknown;
-  /** Only better-sqlite3: whether there are rows. */
+  /** True if the statement returns rows. Only better-sqlite3 has it. */
   readonly reader?: boolean;
-  /** Only better-sqlite3. */
+  /** Makes better-sqlite3 return whole numbers as `bigint`. */
   safeIntegers?(on: boolean): unknown;
-  /** Only node:sqlite. */
+  /** Makes node:sqlite return whole numbers as `bigint`. */
   setReadBigInts?(on: boolean): unknown;
 }
 

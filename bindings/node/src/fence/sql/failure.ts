@@ -3,7 +3,7 @@ import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
 import { messageOf } from "../../common/printable.js";
 import type { ErrorClass, Dialect } from "./dialect.js";
 
-/** An error, and whether it is a race, after which a transaction is begun again. */
+/** An error, and whether it is a race, after which the transaction is tried again. */
 export interface SqlFailure {
   readonly race: boolean;
   readonly error: unknown;
@@ -13,7 +13,7 @@ const WRONG_SHAPE =
   "the table leasehold_fence is missing or not of the shape that this version needs " +
   "(createFenceTable creates it, or says what is wrong with it)";
 
-/** What went wrong in a database. */
+/** Returns the meaning of a database error. */
 export function failureOf(dialect: Dialect, error: unknown): SqlFailure {
   if (error instanceof LeaseholdError) {
     return { race: false, error };
@@ -32,7 +32,7 @@ export function failureOf(dialect: Dialect, error: unknown): SqlFailure {
   return { race: false, error: make(meaning, `the fence: ${said}`) };
 }
 
-/** Why a transaction was not committed, or may not have been. */
+/** Returns the error of a transaction that was not committed, or may not have been. */
 export function notCommitted(dialect: Dialect, error: unknown): LeaseholdError {
   if (error instanceof LeaseholdError) {
     return error;
@@ -41,17 +41,18 @@ export function notCommitted(dialect: Dialect, error: unknown): LeaseholdError {
   const what = meaning
     ? "the commit was refused, and nothing was written"
     : "the connection broke during the commit, so whether it was done is unknown";
-  // At a commit this is not the fence table, which was right before, but the program's own: a constraint, say.
+  // The fence table was right before, so at a commit this error concerns the program's own tables, such as a
+  // constraint.
   const code = meaning === "shape" ? "store" : meaning === "race" ? "unavailable" : meaning;
   return new LeaseholdError(code ?? "unavailable", `${what}: ${messageOf(error)}`, { cause: error });
 }
 
-/** What was read cannot come from a table of the right shape. */
+/** Returns the error for a value that no table of the right shape can hold. */
 export function wrongShape(what: string): LeaseholdError {
   return config(`${WRONG_SHAPE}: ${what}`);
 }
 
-/** The meaning of an error of the driver itself, not of the server. */
+/** Returns the meaning of an error of the driver itself, not of the server. */
 function ownMeaning(error: unknown): ErrorCode {
   const said = messageOf(error);
   const { code } = (error ?? {}) as { code?: unknown };

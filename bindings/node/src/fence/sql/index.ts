@@ -22,28 +22,30 @@ export type { Isolation } from "./dialect.js";
 
 /** Options of {@link fencedTransaction}. */
 export interface FencedTransactionOptions {
-  /**
-   * The isolation level; the database's default if it is not given. Every transaction of SQLite is
-   * serializable.
-   */
+  /** The isolation level; by default the database's own. Every SQLite transaction is serializable. */
   readonly isolation?: Isolation;
 }
 
 /**
- * Creates the fence table; if there is one it changes nothing. Programs may call it each time they start, and
- * several at once. Only creating the table needs the right to do so. The table is the same that Rust uses.
+ * Creates the fence table, or changes nothing if it exists.
  *
- * A table that exists must be as this function creates it, in each column, constraint and index, and without
- * triggers, rules, row security, parents or children. On Postgres its owner must be this user or a role of
- * theirs, the owner of the schema or the database, or a superuser. Any other table is refused, because it may
- * forget a token, take two resources for one, or run its maker's code with this user's rights. This is a check
- * and no protection: whoever may change the table can do so later, {@link fencedTransaction} does not check
- * again, and MySQL shows triggers only to users with the right `TRIGGER`. So let nobody make tables there whom
- * you would not trust with the data.
+ * Programs may call it at each start, and several at once. Only creating the table needs the right to do so.
+ * Rust uses the same table.
  *
- * Rejects with a {@link LeaseholdError} of code `config` if a table or view of the name `leasehold_fence` is
- * refused; it is left as it is, and the error says what it is and how to make the right one. Also `auth`,
- * `unavailable`, `readOnly` and `store` as the database says.
+ * An existing table must match what this function creates, in each column, constraint and index. It must have
+ * no triggers, rules, row security, parents or children. On Postgres its owner must be this user, one of this
+ * user's roles, the owner of the schema or the database, or a superuser. Any other table is refused: it may
+ * forget a token, take two resources for one, or run its creator's code with this user's rights.
+ *
+ * This check is no protection. Whoever may change the table can do so later, {@link fencedTransaction} does
+ * not check again, and MySQL shows triggers only to users with the right `TRIGGER`. So let only users create
+ * tables there whom you would trust with the data.
+ *
+ * Rejects with a {@link LeaseholdError}:
+ *
+ * - `config` if a table or view named `leasehold_fence` is refused. It is left unchanged, and the error says
+ *   what it is and how to create the right one.
+ * - `auth`, `unavailable`, `readOnly` or `store`, as the database reports
  *
  * ```ts
  * const pool = new pg.Pool();
@@ -55,11 +57,12 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
 }
 
 /**
- * Runs work in a transaction that has checked the token and holds the resource's row of the fence
- * table. The SQL that the work runs on the connection that it gets is guarded: it takes effect together
- * with the check or not at all, and holders of the same resource go one after the other. The transaction
- * is committed when the work has returned, and rolled back if the work throws. The work must wait for all
- * that it has begun: what uses the connection later is in no transaction.
+ * Runs work in a transaction that has checked the token and holds the resource's row of the fence table.
+ *
+ * All SQL that the work runs on its connection is guarded. It takes effect together with the check or not at
+ * all, and holders of the same resource run one after another. The transaction is committed when the work has
+ * returned, and rolled back if the work throws. The work must await everything that it starts: later
+ * statements on the connection are outside of the transaction.
  *
  * ```ts
  * await fencedTransaction(pool, "account/7", lease, async (tx) => {
@@ -67,40 +70,42 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
  * });
  * ```
  *
- * The database is a `Pool` or `Client` of pg, a `Pool` or `Connection` of mysql2/promise, or a
- * database of better-sqlite3 or node:sqlite. The work on SQLite must not be async: the transaction is
- * one turn of the event loop, so that nothing else in the process gets into it. On a single `Client`
- * or `Connection` do nothing else meanwhile.
+ * The database is a `Pool` or `Client` of pg, a `Pool` or `Connection` of mysql2/promise, or a database of
+ * better-sqlite3 or node:sqlite. On SQLite the work must not be async: the transaction is one turn of the
+ * event loop, so that nothing else in the process gets into it. Do not use a single `Client` or `Connection`
+ * for anything else meanwhile.
  *
- * It waits for another transaction that holds the row as long as the database lets it: set
- * `lock_timeout` and `idle_in_transaction_session_timeout` (Postgres), `innodb_lock_wait_timeout` and
- * `idle_transaction_timeout` (MariaDB), or the time-out of SQLite, during which the whole process stands
- * still. After a deadlock or a serialization failure before the work has begun it tries again; no try
- * begins later than 10 s after the first.
+ * If another transaction holds the row, it waits as long as the database allows. Set `lock_timeout` and
+ * `idle_in_transaction_session_timeout` (Postgres), `innodb_lock_wait_timeout` and `idle_transaction_timeout`
+ * (MariaDB), or SQLite's timeout, which blocks the whole process. After a deadlock or a serialization failure
+ * before the work has begun it retries; no try begins later than 10 s after the first.
  *
  * Rejects with what the work throws, and with
  *
  * - {@link StaleTokenError} if a greater token was seen; the work was not run
- * - {@link LeaseholdError} of code `config` if an argument is not valid, the resource is empty, longer
- *   than 512 bytes or has a NUL character, a transaction is open on the connection already, or the
- *   fence table is missing or of another shape: call {@link createFenceTable}; and if the transaction
- *   was ended inside of the work
- * - `unavailable` if the database could not be reached, if others were in the way for too long, or if the
- *   commit failed; the message says whether it is certain that nothing was written
- * - `auth`, `readOnly`, `shutdown` (the pool is closed) and `store` as the database says; the `cause`
- *   is the driver's own error
+ * - {@link LeaseholdError} with the code `config` if an argument is not valid; if the resource is empty,
+ *   longer than 512 bytes or has a NUL character; if a transaction is already open on the connection; if the
+ *   fence table is missing or has another shape (call {@link createFenceTable}); or if the work ended the
+ *   transaction
+ * - `unavailable` if the database could not be reached, if other transactions were in the way for too long,
+ *   or if the commit failed; the message says whether it is certain that nothing was written
+ * - `auth`, `readOnly`, `shutdown` (the pool is closed) or `store`, as the database reports; the `cause` is
+ *   the driver's own error
  *
- * From `repeatable read` on, a statement of the work or the commit may fail with a serialization
- * failure, as in any transaction; then run all of it again.
+ * At `repeatable read` and above, a statement of the work or the commit may fail with a serialization
+ * failure, as in any transaction. Then run all of it again.
  *
- * Some statements *end* the transaction: `COMMIT` and `ROLLBACK`; on MySQL and MariaDB also
- * [those that commit](https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html), which are DDL,
- * `TRUNCATE`, `LOCK TABLES`, `START TRANSACTION` and others, and a deadlock, which rolls back; on
- * SQLite an error that rolls back, such as that of a full disk. What follows is in no transaction, and is
- * written at once, whoever holds the resource by then. So run no such statements here, and do not catch
- * an error of a statement. When the work has returned such an end is noticed, and the call rejects with
- * code `config`. *That is too late for what has been written*: under the fence, what was done before a
- * statement that committed; without it, what was done after the end.
+ * Some statements *end* the transaction:
+ *
+ * - `COMMIT` and `ROLLBACK`
+ * - on MySQL and MariaDB [those that commit](https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html):
+ *   DDL, `TRUNCATE`, `LOCK TABLES`, `START TRANSACTION` and others
+ * - on MySQL and MariaDB a deadlock, and on SQLite an error such as a full disk: both roll back
+ *
+ * Statements after that end are in no transaction. They are written at once, whoever holds the resource by
+ * then. So run no such statements here, and do not catch a statement's error. The call notices the end when
+ * the work has returned, and rejects with the code `config`. *That is too late for what was written*: what
+ * came before a statement that committed was written under the fence, and what came after the end without it.
  */
 export function fencedTransaction<D extends SqliteDatabase, T>(
   database: D,
@@ -127,7 +132,7 @@ export async function fencedTransaction<T>(
   const claim = claimOf(resource, token);
   const isolation = isolationOf(options);
   if (typeof work !== "function") {
-    throw config(`the work of a transaction is a function, not ${typeof work}`);
+    throw config(`the work of a transaction must be a function; got ${shown(work)}`);
   }
   const { dialect } = driver;
   const steps = {
@@ -141,24 +146,24 @@ export async function fencedTransaction<T>(
   return inTransaction(driver, isolation, steps);
 }
 
-/** What a synchronous function returns. */
+/** `never` for a promise: a type that only synchronous functions may return. */
 export type NotAsync<T> = T extends PromiseLike<unknown> ? never : unknown;
 
 /**
- * Checks the token inside a transaction that the program has opened itself on this connection, and
- * holds the resource's fence row until the transaction ends. On SQLite it is synchronous.
+ * Checks the token inside a transaction that the program opened itself on this connection, and holds the
+ * resource's fence row until the transaction ends. On SQLite it is synchronous.
  *
- * What the transaction does before and after is guarded *only if it is rolled back when this call fails*.
- * Check before the first read: at `repeatable read` a snapshot that is older than the check may lack what
- * an earlier holder wrote. On SQLite open the transaction with `BEGIN IMMEDIATE` (in better-sqlite3
+ * The transaction's other statements are guarded *only if the transaction is rolled back when this call
+ * fails*. Check before the first read: at `repeatable read` a snapshot that is older than the check may lack
+ * an earlier holder's writes. On SQLite open the transaction with `BEGIN IMMEDIATE` (in better-sqlite3
  * `db.transaction(…).immediate()`).
  *
- * Statements that end a transaction, which {@link fencedTransaction} lists, end this one too, and nothing
+ * The statements that end a transaction, which {@link fencedTransaction} lists, end this one, too. Nothing
  * here notices, because the program commits by itself. To notice, use `SAVEPOINT s` after the check and
- * `RELEASE SAVEPOINT s` before the `COMMIT`: after such an end the latter fails.
+ * `RELEASE SAVEPOINT s` before the `COMMIT`: after such an end the `RELEASE` fails.
  *
- * Errors are as of {@link fencedTransaction}, but nothing is tried again: after `unavailable` the whole
- * transaction may be. Also `config` if no transaction is open, or if it is given a pool.
+ * Errors are those of {@link fencedTransaction}, except that nothing is retried: after `unavailable`, the
+ * whole transaction may be. The code is `config` also if no transaction is open, or for a pool.
  *
  * ```ts
  * await client.query("BEGIN");
@@ -195,7 +200,7 @@ async function checkLater(
 ): Promise<void> {
   const claim = claimOf(resource, token);
   if (driver.pool) {
-    throw config("a fence is checked on the connection of a transaction, not on a pool");
+    throw config("check() needs the connection of an open transaction; got a pool");
   }
   const session = await driver.open();
   try {
@@ -208,18 +213,18 @@ async function checkLater(
 }
 
 /**
- * What a guarded `UPDATE … SET …, fence = token WHERE … AND fence <= token` of a row of your own has
- * done: true if it wrote, false if nothing matched for another reason than the token, such as a missing
- * row. Throws {@link StaleTokenError} if a greater token was seen, and a {@link LeaseholdError} of code
+ * Returns the outcome of a guarded `UPDATE … SET …, fence = token WHERE … AND fence <= token` of your own
+ * row: true if it wrote, false if nothing matched for another reason than the token, such as a missing row.
+ *
+ * Throws a {@link StaleTokenError} if a greater token was seen, and a {@link LeaseholdError} with the code
  * `config` if an argument is not valid.
  *
- * `highest` is the fence in the row; leave it out if there is no row, or if you did not read it because
- * `rowsAffected` is not 0. Read it *after* the write and in the same transaction, on MySQL with
- * `FOR UPDATE`. On MySQL `affectedRows` counts the rows that matched as long as the connection has the
- * flag `FOUND_ROWS`, which mysql2 sets by default.
+ * `highest` is the fence in the row. Omit it if there is no row, or if you did not read it because
+ * `rowsAffected` is not 0. Read it *after* the write and in the same transaction, on MySQL with `FOR UPDATE`.
+ * On MySQL `affectedRows` counts the rows that matched if the connection has the flag `FOUND_ROWS`, which
+ * mysql2 sets by default.
  *
- * Make the row beforehand, with the fence 0, in a transaction of its own; a row that is deleted
- * forgets its token.
+ * Create the row beforehand, with the fence 0, in a transaction of its own. A deleted row forgets its token.
  *
  * ```ts
  * const written = await tx.query(
@@ -237,14 +242,14 @@ export function accepted(
   const claim = claimOf(resource, token);
   const affected = numberOf(rowsAffected ?? Number.NaN);
   if (!(affected >= 0)) {
-    throw config(`the rows affected are a number, not ${shown(rowsAffected)}`);
+    throw config(`the number of affected rows must be a number; got ${shown(rowsAffected)}`);
   }
   const seen = numberOf(highest ?? 0);
   if (affected > 0) {
     return true;
   }
   if (Number.isNaN(seen)) {
-    throw config(`the fence of a row is a number, not ${shown(highest)}`);
+    throw config(`a row's fence must be a number; got ${shown(highest)}`);
   }
   if (seen > claim.token) {
     throw new StaleTokenError(claim.resource, claim.token, tokenOf(seen));
@@ -260,7 +265,7 @@ function claimOf(resource: string, token: Token): Claim {
   return { resource, token: tokenOf(token) };
 }
 
-/** `NaN` for what JavaScript cannot convert. */
+/** Converts a value to a number; `NaN` if JavaScript cannot. */
 function numberOf(value: unknown): number {
   try {
     return Number(value);
@@ -274,7 +279,7 @@ const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "se
 function isolationOf(options: FencedTransactionOptions): Isolation | undefined {
   const { isolation } = readOptions("the options of a transaction", options, { isolation: "any" });
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    throw config(`isolation is one of ${ISOLATIONS.join(", ")}, not ${shown(isolation)}`);
+    throw config(`isolation must be one of ${ISOLATIONS.join(", ")}; got ${shown(isolation)}`);
   }
   return isolation;
 }

@@ -13,7 +13,7 @@ import { succeeds } from "./steps.js";
 const NO_TABLE = 1146;
 const NO_SAVEPOINT = 1305;
 
-/** As `core/src/fence/sql/mysql.rs` has it, with the same statements. */
+/** MySQL and MariaDB, with the statements of `core/src/fence/sql/mysql.rs`. */
 export const mysql: Dialect = {
   begin: (isolation) =>
     isolation
@@ -22,22 +22,22 @@ export const mysql: Dialect = {
   *take(resource, token) {
     yield { sql: take, args: [resource, token, token] };
     const seen = yield { sql: highest, args: [resource] };
-    // Two rows: the table has no key. None: the name was cut to fit. Not whole: the column may have
-    // rounded the token.
+    // Two rows mean that the table has no key. No row means that the name was cut to fit. A column that is
+    // not whole may have rounded the token.
     const whole = seen.whole && seen.rows.length === 1;
     return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
   mark,
-  // The end of a transaction, of whatever kind, takes its savepoints with it.
+  // The end of a transaction, of any kind, removes its savepoints.
   isMarked: () => succeeds(marked, (error) => number(error) === NO_SAVEPOINT),
   *mustBeOpen() {
     const answer = yield { sql: "DO 0" };
-    // Without autocommit the next statement opens one.
+    // Without autocommit the next statement opens a transaction.
     return answer.inTransaction === true || answer.autocommit === false;
   },
   *shape() {
-    // Nobody can change a table that an open transaction has read; otherwise what `shape` reads might be
-    // partly from before a change and partly from after it.
+    // Nobody can change a table that an open transaction has read. Otherwise `shape` might read parts from
+    // before a change and parts from after it.
     const exists = yield* succeeds(hold, (error) => number(error) === NO_TABLE);
     return exists ? (yield { sql: shape }).rows : [];
   },
@@ -45,7 +45,7 @@ export const mysql: Dialect = {
   classify: classifier(codes, number),
 };
 
-/** The number of a server's error; those of the operating system are negative. */
+/** Returns the number of a server's error. Errors of the operating system have negative numbers. */
 function number(error: unknown): number | undefined {
   const { errno, sqlState } = (error ?? {}) as { errno?: unknown; sqlState?: unknown };
   return typeof errno === "number" && errno > 0 && sqlState !== undefined ? errno : undefined;

@@ -9,7 +9,7 @@ import { classifier } from "./codes.js";
 import type { Dialect } from "./dialect.js";
 import { succeeds, text } from "./steps.js";
 
-/** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
+/** Postgres, with the statements of `core/src/fence/sql/postgres.rs`. */
 export const postgres: Dialect = {
   begin: (isolation) => [isolation ? `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()}` : "BEGIN"],
   *take(resource, token) {
@@ -23,14 +23,14 @@ export const postgres: Dialect = {
     const seen = yield { sql: highest, args: [resource] };
     return { highest: seen.whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
-  // The fence's row was written, so the transaction has a number: that is its name.
+  // The fence's row was written, so the transaction has a number, which is its name.
   *isMarked(name) {
     return text((yield { sql: marked }).rows[0]?.[0]) === name;
   },
   mustBeOpen: () =>
     succeeds("SAVEPOINT leasehold_fence; RELEASE SAVEPOINT leasehold_fence", (error) => sqlState(error) === "25P01"),
   *shape() {
-    // So that two programs do not create the table at the same time.
+    // The lock keeps two programs from creating the table at the same time.
     yield { sql: lock };
     return (yield { sql: shape }).rows;
   },
@@ -38,7 +38,7 @@ export const postgres: Dialect = {
   classify: classifier(codes, sqlState),
 };
 
-/** The code of a server's error; other errors have a `code` with another meaning. */
+/** Returns the code of a server's error. In other errors `code` means something else. */
 function sqlState(error: unknown): string | undefined {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
   return typeof code === "string" && typeof severity === "string" ? code : undefined;

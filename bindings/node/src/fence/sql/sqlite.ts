@@ -10,10 +10,10 @@ import { classifier } from "./codes.js";
 import type { Dialect } from "./dialect.js";
 import { succeeds } from "./steps.js";
 
-/** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
+/** SQLite, with the statements of `core/src/fence/sql/sqlite.rs`. */
 export const sqlite: Dialect = {
-  // Takes the right to write at once: a transaction that asks for it only after a read is refused if
-  // somebody else has written since that read. Every transaction is serializable here.
+  // Takes the write lock at once. A transaction that asks for it only after a read is refused if another
+  // connection has written since. Every transaction is serializable in SQLite.
   begin: () => ["BEGIN IMMEDIATE"],
   *take(resource, token) {
     const taken = yield { sql: take, args: [resource, token] };
@@ -22,7 +22,7 @@ export const sqlite: Dialect = {
     return { highest: typeof row?.[0] === "bigint" ? row[0] : undefined, transaction: "" };
   },
   mark,
-  // The end of a transaction, of whatever kind, takes its savepoints with it.
+  // The end of a transaction, of any kind, removes its savepoints.
   isMarked: () => succeeds(marked, (error) => messageOf(error).includes("no such savepoint")),
   /** Transactions do not nest: if one can be opened, none was open. */
   *mustBeOpen() {
@@ -41,7 +41,7 @@ export const sqlite: Dialect = {
   classify: classifier(codes, primary),
 };
 
-/** The primary error code, from the number that node:sqlite gives or from the name that others give. */
+/** Returns the primary error code, from node:sqlite's number or from other drivers' names. */
 function primary(error: unknown): number | undefined {
   const { errcode, code } = (error ?? {}) as { errcode?: unknown; code?: unknown };
   if (typeof errcode === "number") {

@@ -4,23 +4,25 @@ export type Cell = string | number | bigint | boolean | null | undefined;
 /** A statement for a database. */
 export interface Statement {
   readonly sql: string;
-  /** Texts and whole numbers. */
+  /** The arguments: texts and whole numbers. */
   readonly args?: readonly (string | number)[];
 }
 
 export interface Answer {
   readonly rows: readonly (readonly Cell[])[];
-  /** Whether the first column is of whole numbers, if the server says so. */
+  /** True if the first column has a whole-number type; `undefined` if the server does not say. */
   readonly whole?: boolean;
-  /** Whether a transaction is open after it, if the server says so. */
+  /** True if a transaction is open afterwards; `undefined` if the server does not say. */
   readonly inTransaction?: boolean;
-  /** Whether each statement outside a transaction commits by itself, if the server says so. */
+  /**
+   * True if each statement outside a transaction commits by itself; `undefined` if the server does not say.
+   */
   readonly autocommit?: boolean;
 }
 
 /**
- * Work on a database: it yields statements and gets their answers, so that the same code serves
- * synchronous drivers and those with promises.
+ * Work on a database. It yields statements and gets their answers, so the same code serves synchronous
+ * drivers and drivers with promises.
  */
 export type Steps<R> = Generator<Statement, R, Answer>;
 
@@ -33,7 +35,7 @@ export async function drive<Y, A, R>(steps: Generator<Y, R, A>, query: (statemen
   return next.value;
 }
 
-/** Runs the steps with a synchronous driver, so nothing else in the process comes in between. */
+/** Runs the steps with a synchronous driver, so that nothing else in the process runs in between. */
 export function driveSync<Y, A, R>(steps: Generator<Y, R, A>, query: (statement: Y) => A): R {
   let next = steps.next();
   while (!next.done) {
@@ -49,12 +51,12 @@ export function driveSync<Y, A, R>(steps: Generator<Y, R, A>, query: (statement:
   return next.value;
 }
 
-/** A value as a text; empty if there is none. */
+/** Returns a value as text; empty if there is none. */
 export function text(cell: Cell): string {
   return cell === null || cell === undefined ? "" : String(cell);
 }
 
-/** Returns true if a statement succeeds, and false if it fails with an error that is expected. */
+/** Returns true if a statement succeeds, and false if it fails with an expected error. */
 export function* succeeds(sql: string, isExpected: (error: unknown) => boolean): Steps<boolean> {
   try {
     yield { sql };

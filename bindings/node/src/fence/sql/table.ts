@@ -6,17 +6,17 @@ import type { Driver } from "./drivers.js";
 import { type Steps, text } from "./steps.js";
 import { inTransaction } from "./transaction.js";
 
-/** Creates the fence table, and refuses another table of its name. */
+/** Creates the fence table. Refuses another table of its name. */
 export async function makeTable(driver: Driver): Promise<void> {
-  // The second look is at what was created: by another program, if that was faster.
+  // The second look checks the table that was created, perhaps by another program that was faster.
   if (!(await lookOrCreate(driver)) && !(await lookOrCreate(driver))) {
     throw new LeaseholdError("unavailable", "the table leasehold_fence was dropped while it was created");
   }
 }
 
 /**
- * Resolves to true if there is a fence table, and creates it otherwise. Only another transaction can look at
- * what was created: in MySQL `CREATE TABLE` ends this one.
+ * Resolves to true if there is a fence table; otherwise creates it. Only another transaction can check the
+ * new table, because in MySQL `CREATE TABLE` ends this one.
  */
 async function lookOrCreate(driver: Driver): Promise<boolean> {
   const { dialect } = driver;

@@ -8,13 +8,13 @@ import { failureOf, notCommitted, wrongShape } from "./failure.js";
 import { Retry } from "./retry.js";
 import { drive, driveSync, type Statement, type Steps } from "./steps.js";
 
-/** A token to be checked for a resource; both were found to be valid. */
+/** A token to check for a resource. Both are known to be valid. */
 export interface Claim {
   readonly resource: string;
   readonly token: number;
 }
 
-/** Takes the resource's row, refuses a stale token, and returns the server's name of the transaction. */
+/** Locks the resource's row, refuses a stale token, and returns the server's name of the transaction. */
 function* takeFence(dialect: Dialect, { resource, token }: Claim): Steps<string> {
   const { highest: found, transaction } = yield* dialect.take(resource, token);
   const highest = Number(found ?? Number.NaN);
@@ -24,11 +24,11 @@ function* takeFence(dialect: Dialect, { resource, token }: Claim): Steps<string>
   if (Number.isSafeInteger(highest) && highest > token) {
     throw new StaleTokenError(resource, token, highest);
   }
-  // The column has cut or rounded it, or somebody else has written something that is no token.
+  // The column has cut or rounded the token, or somebody else has written something that is not a token.
   throw wrongShape(`the token ${token} was written and ${String(found)} read`);
 }
 
-/** As {@link takeFence}; {@link mustBeMarked} can then recognise the transaction. */
+/** Takes the fence, and marks the transaction so that {@link mustBeMarked} can recognize it. */
 export function* takeAndMark(dialect: Dialect, claim: Claim): Steps<string> {
   const name = yield* takeFence(dialect, claim);
   if (dialect.mark !== undefined) {
@@ -37,7 +37,7 @@ export function* takeAndMark(dialect: Dialect, claim: Claim): Steps<string> {
   return name;
 }
 
-/** Fails unless the transaction is the one that {@link takeAndMark} was run in. */
+/** Fails unless this is the transaction that {@link takeAndMark} ran in. */
 export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
   if (!(yield* dialect.isMarked(name))) {
     throw config(
@@ -49,7 +49,7 @@ export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
   }
 }
 
-/** As {@link takeFence}, in a transaction of the program's own. */
+/** Takes the fence inside a transaction of the program's own. */
 export function* takeFenceInside(dialect: Dialect, claim: Claim): Steps<void> {
   if (!(yield* dialect.mustBeOpen())) {
     throw config("a fence is checked inside a transaction, and none is open");
@@ -57,15 +57,15 @@ export function* takeFenceInside(dialect: Dialect, claim: Claim): Steps<void> {
   yield* takeFence(dialect, claim);
 }
 
-/** Single connections that a transaction of ours is open on. */
+/** Single connections on which this package has a transaction open. */
 const busy = new WeakSet<object>();
 
-/** What is done in a transaction. */
+/** The parts of a transaction. */
 export interface Work<S, T> {
-  /** Comes first. Only these steps are tried again after a race. */
+  /** Runs first. Only these steps are retried after a race. */
   readonly first: () => Steps<S>;
   readonly work: (connection: object, done: S) => T;
-  /** Comes before the commit, and prevents it by failing. */
+  /** Runs before the commit, and prevents it by failing. */
   readonly last?: (done: S) => Steps<void>;
 }
 
@@ -85,7 +85,7 @@ export async function inTransaction<S, T>(
       end = driver.sync ? tryNow(driver, isolation, work) : await tryLater(driver, isolation, work);
     } catch (error) {
       const { race, error: failure } = failureOf(driver.dialect, error);
-      // Nothing is open while it waits.
+      // No transaction is open during the wait.
       if (race && (await retry.wait())) {
         continue;
       }
@@ -95,7 +95,7 @@ export async function inTransaction<S, T>(
   }
 }
 
-/** Statements, and work of the program between them. */
+/** Statements, and functions of the program between them. */
 type Tasks<R> = Generator<Statement | (() => unknown), R, any>;
 
 function tryNow<S, T>(driver: SyncDriver, isolation: Isolation | undefined, work: Work<S, T>): () => T {
@@ -115,7 +115,10 @@ async function tryLater<S, T>(
   );
 }
 
-/** One try. Throws if the work has not begun; otherwise it returns what gives its result, or throws its error. */
+/**
+ * Does one try. It throws if the work has not begun; otherwise it returns a function that gives the work's
+ * result or throws its error.
+ */
 function* tasks<S, T>(
   driver: Driver,
   session: Pick<Session, "connection" | "release">,
@@ -133,7 +136,7 @@ function* tasks<S, T>(
     ours = true;
     done = yield* first();
   } catch (error) {
-    // Rolled back now, so that nothing is held until the connection is used again.
+    // Roll back now, so that nothing is held until the connection is used again.
     leave(session, ours && !(yield* rolledBack()));
     throw !ours && /within a transaction/.test(messageOf(error)) ? openAlready() : error;
   }
@@ -152,7 +155,7 @@ function* tasks<S, T>(
     }
     yield { sql: "COMMIT" };
   } catch (error) {
-    // If something ended the transaction, the connection may be in any state, such as that of LOCK TABLES.
+    // If something ended the transaction, the connection may be in any state, such as after LOCK TABLES.
     const ended = error instanceof LeaseholdError;
     const answers = sync || ended || dialect.classify(error) !== undefined;
     leave(session, !(answers && (yield* rolledBack())) || ended);
@@ -164,7 +167,10 @@ function* tasks<S, T>(
   return () => result;
 }
 
-/** Opens a connection, and makes sure that no transaction is open on a single one: MySQL would commit that. */
+/**
+ * Opens a connection. On a single one it makes sure that no transaction is open, because MySQL would commit
+ * that.
+ */
 async function opened(driver: AsyncDriver): Promise<Session> {
   const session = await driver.open();
   if (driver.pool) {
@@ -195,7 +201,10 @@ function leave(session: Pick<Session, "connection" | "release">, broken: boolean
   session.release(broken);
 }
 
-/** Rolls back. If that fails, the connection is broken or SQLite has rolled back by itself: it is over in any case. */
+/**
+ * Rolls back. If that fails, the connection is broken or SQLite has rolled back by itself: the transaction is
+ * over in any case.
+ */
 function* rolledBack(): Steps<boolean> {
   try {
     yield { sql: "ROLLBACK" };

@@ -1,4 +1,4 @@
-// That the clients of others fit, and what is wrong does not: it is compiled, and never run.
+// Checks that foreign clients have the right types, and that wrong ones do not. It is compiled and never run.
 import type { DatabaseSync } from "node:sqlite";
 import type Database from "better-sqlite3";
 import type express from "express";

@@ -1,4 +1,4 @@
-// That each framework gives `resource` its own type of request, without annotations.
+// Checks that each framework gives `resource` its own type of request, without annotations.
 import { createServer } from "node:http";
 import express from "express";
 import Fastify, { type FastifyRequest } from "fastify";
@@ -33,7 +33,7 @@ export function frameworks(): void {
   fence.fenceFetch((request) => new Response(request.url), { resource: (request) => request.headers.get("x") });
 }
 
-/** Node's own servers give less. */
+/** Requests of Node's own servers have fewer properties. */
 export function plain(): void {
   createServer((req, res) => {
     fence.fenceExpress()(req, res, () => {});
@@ -44,7 +44,7 @@ export function plain(): void {
   });
 }
 
-/** One that says what it takes is given that. */
+/** A function that declares its argument gets that type. */
 export function annotated(): void {
   express().put("/:id", fence.fenceExpress({ resource: (req: express.Request) => req.ip }));
   const options: fence.FenceOptions<Context> = { resource: (c) => c.req.path, optional: true };
