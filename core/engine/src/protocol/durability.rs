@@ -29,7 +29,7 @@ impl Durability {
     /// [`ErrorKind::Config`] if it asks for nothing, or the time is out of bounds: 1 ms to 1 min.
     pub fn check(&self) -> Result<(), Error> {
         if self.replicas == 0 && !self.fsynced {
-            return Err(Error::bad_option("replicas", "is 1 at the least"));
+            return Err(Error::bad_option("replicas", "must be at least 1; got 0"));
         }
         if !(1..=60_000).contains(&self.timeout) {
             let rule = "is from 1 ms to 1 min";
