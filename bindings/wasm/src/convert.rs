@@ -23,7 +23,8 @@ pub(crate) fn span(millis: f64) -> Option<Duration> {
 /// A setting, or what it is in words.
 // The number itself is not told: the code that prints one is longer than all that is above.
 pub(crate) fn duration(what: &'static str, millis: f64) -> Result<Duration, Error> {
-    span(millis).ok_or_else(|| Error::bad_option(what, "is a number of milliseconds from 0 up"))
+    span(millis)
+        .ok_or_else(|| Error::bad_option(what, "must be a number of milliseconds from 0 up"))
 }
 
 /// The host's numbers are whole, and far below 2^53.

@@ -1,4 +1,4 @@
-//! A lock store in memory: the model of the script.
+//! An in-memory lock store, the model of the lock script.
 
 mod keys;
 mod line;
@@ -18,9 +18,10 @@ pub use keys::StoredTenure;
 use keys::{Keys, expired};
 use mark::Mark;
 
-/// Executes the protocol's commands in memory, as a Redis with the lock script would. The script is
-/// tested against it, `memory://` stores and the simulation run on it. It has no clock and does no I/O:
-/// each call is given the server's time.
+/// An in-memory store that executes the protocol's commands as a Redis with the lock script does.
+///
+/// The script is tested against it, and `memory://` stores and the simulation run on it. It has no clock and
+/// does no I/O: the caller passes the server's time.
 ///
 /// ```
 /// use leasehold_engine::protocol::{Command, Inspect, LockKey, Op, Reply};
@@ -38,20 +39,20 @@ use mark::Mark;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
     names: BTreeMap<LockKey, Keys>,
-    /// Of namespaces, if it is one of several servers.
+    /// The marks of namespaces, if this is one of several servers.
     marks: BTreeMap<LockKey, Mark>,
-    /// Which process it is.
+    /// The number of the process.
     process: u64,
-    /// Sorted.
+    /// Sorted by id.
     subscribers: Vec<ClientId>,
     pushes: Vec<(ClientId, Push)>,
-    /// With more names than this the next batch first drops what has expired.
+    /// Above this many names, the next batch first drops the expired ones.
     sweep_at: usize,
 }
 
-/// Batches, subscriptions, and what a test does to a server.
+/// Batches, subscriptions, and fault injection for tests.
 impl MemoryServer {
-    /// An empty store.
+    /// Returns an empty store.
     ///
     /// ```
     /// use leasehold_engine::protocol::LockKey;
@@ -66,9 +67,10 @@ impl MemoryServer {
         Self::default()
     }
 
-    /// Executes a batch in order, all at one moment of the server's clock. Past the earliest `not_after`
-    /// of its operations it does nothing, and every reply is [`Reply::Late`], unless it is of releases
-    /// alone: these do no harm however late.
+    /// Executes a batch in order, all at one moment of the server's clock.
+    ///
+    /// After the earliest `not_after` of its operations it does nothing, and every reply is [`Reply::Late`].
+    /// A batch of releases alone is the exception: releases do no harm however late.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -103,9 +105,10 @@ impl MemoryServer {
         BatchReply { time, replies }
     }
 
-    /// Executes a call of the [script](crate::protocol::SCRIPT) as a server would: takes its keys and
-    /// arguments, and returns what the script returns. `None` if [`encode`](crate::protocol::encode)
-    /// makes no such call.
+    /// Executes a call of the [script](crate::protocol::SCRIPT) as a server would.
+    ///
+    /// Takes the script's keys and arguments, and returns its result. Returns `None` if
+    /// [`encode`](crate::protocol::encode) makes no such call.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -128,7 +131,7 @@ impl MemoryServer {
         Some(write_reply(&batch, &reply))
     }
 
-    /// From now on there are pushes for a client, to be had from [`take_pushes`](Self::take_pushes).
+    /// Starts collecting a client's pushes, which [`take_pushes`](Self::take_pushes) returns.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -144,7 +147,7 @@ impl MemoryServer {
         }
     }
 
-    /// From now on there are no pushes for a client, as if its connection had broken.
+    /// Stops collecting a client's pushes, as if its connection had broken.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -161,7 +164,7 @@ impl MemoryServer {
         }
     }
 
-    /// The pushes for subscribed clients since this was last called, oldest first.
+    /// Returns the pushes for subscribed clients since the last call, oldest first.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -177,7 +180,7 @@ impl MemoryServer {
         std::mem::take(&mut self.pushes)
     }
 
-    /// Forgets all locks, tokens and lines, as `FLUSHALL` does.
+    /// Deletes all locks, tokens and queues, as `FLUSHALL` does.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -192,8 +195,9 @@ impl MemoryServer {
         self.marks.clear();
     }
 
-    /// From now on it is another process, of this number, which has loaded all that the one before had:
-    /// what a server of a quorum tells from one that went on, and that may have forgotten something.
+    /// Makes this server another process with this number, which has loaded all data of the one before.
+    ///
+    /// A quorum recognizes such a server as one that may have forgotten something.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -217,7 +221,7 @@ impl MemoryServer {
         self.process = process;
     }
 
-    /// Frees a lock as `DEL` on its key does: its last token is forgotten, and its line stays.
+    /// Frees a lock as `DEL` on its key does: forgets its last token, and keeps its queue.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -231,8 +235,10 @@ impl MemoryServer {
         self.remove_hash(key);
     }
 
-    /// Takes what is stored of a name over from another server, at a moment of the clock of each, as
-    /// when a cluster's slot moves. What is left of each time stays, in whole milliseconds.
+    /// Takes over a name's data from another server, at one moment of each one's clock, as when a cluster's
+    /// slot moves.
+    ///
+    /// Remaining times are kept, in whole milliseconds.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -260,7 +266,7 @@ impl MemoryServer {
         }
     }
 
-    /// Who has a lock.
+    /// Returns the tenure that holds a lock.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -275,7 +281,7 @@ impl MemoryServer {
         tenure.filter(|tenure| tenure.is_held(now))
     }
 
-    /// The last token of a name, as far as it is remembered.
+    /// Returns the last token of a name, if it is remembered.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -287,8 +293,9 @@ impl MemoryServer {
         self.hash(now, key).map(|hash| hash.last)
     }
 
-    /// The lock's key as Redis would have it, but for what says that somebody may wait: the fields of
-    /// the hash, in order, and when the key expires; never, with dense tokens.
+    /// Returns a lock's key as Redis would have it, except for the mark that there may be waiters.
+    ///
+    /// The fields of the hash are in order. The second value is the key's expiry; `None` with dense tokens.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -303,8 +310,9 @@ impl MemoryServer {
         Some((hash.fields(), hash.expires))
     }
 
-    /// The line's key, as what it says: the claims that wait, each with its arrival in microseconds and
-    /// the time until which it counts as alive; and when the key expires.
+    /// Returns a queue's key in decoded form: the waiting claims, and the key's expiry.
+    ///
+    /// Each claim has its arrival in microseconds and the time until which it counts as alive.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -322,8 +330,8 @@ impl MemoryServer {
     }
 }
 
-/// Fields with their values, and when their key expires.
+/// Fields with their values, and the key's expiry.
 type HashValue = (Vec<(String, String)>, Option<ServerTime>);
 
-/// Claims with their two scores, and when their key expires.
+/// Claims with their two scores, and the key's expiry.
 type LineValue = (Vec<(String, u64, ServerTime)>, ServerTime);

@@ -389,7 +389,7 @@ function readSettings(options: LockerOptions | undefined): Checked {
   const { connectTimeout } = settings;
   // The engine, which checks the others, makes no connections.
   if (connectTimeout < 1 || connectTimeout > 60_000) {
-    throw config(`connectTimeout is from 1 ms to 60 s, not ${connectTimeout} ms`);
+    throw config(`connectTimeout must be from 1 ms to 60 s; got ${connectTimeout} ms`);
   }
   return settings;
 }

@@ -108,7 +108,7 @@ test("what cannot be waited for is told", async (t) => {
   const none = { code: "unsupported", message: /a store in memory has neither replicas nor a disk/ };
   await assert.rejects(memory.lock("x", { replicas: 1 }).acquire(), none);
   await assert.rejects(memory.lock("x", { fsynced: true }).tryAcquire(), none);
-  const wrong = { code: "config", message: /^replicasTimeout is from 1 ms to 1 min/ };
+  const wrong = { code: "config", message: /^replicasTimeout must be from 1 ms to 1 min/ };
   assert.throws(() => memory.lock("x", { replicas: 1, replicasTimeout: 60_001 }), wrong);
   assert.throws(() => memory.lock("x", { fsynced: true, replicasTimeout: 0 }), wrong);
 });

@@ -32,7 +32,7 @@ impl Durability {
             return Err(Error::bad_option("replicas", "must be at least 1; got 0"));
         }
         if !(1..=60_000).contains(&self.timeout) {
-            let rule = "is from 1 ms to 1 min";
+            let rule = format!("must be from 1 ms to 1 min; got {} ms", self.timeout);
             return Err(Error::bad_option("replicas_timeout", rule));
         }
         Ok(())
