@@ -1,6 +1,8 @@
-//! Runs engines by hand in tests, with a virtual clock, in-memory servers, and a network and pushes that obey the test.
+//! Runs engines by hand in tests, with a virtual clock, in-memory servers, and a network and pushes that obey
+//! the test.
 //!
-//! A [`Host`] runs one locker, or several lockers over the same servers. [`Host::at`] selects the locker of a call.
+//! A [`Host`] runs one locker, or several lockers over the same servers. [`Host::at`] selects the locker of a
+//! call.
 
 #![allow(
     clippy::new_without_default,
@@ -65,7 +67,7 @@ pub enum Pushes {
     Deliver,
     /// A push stays in `heard` until the test decides.
     Hold,
-    /// A push is lost, though the server thinks that somebody heard it.
+    /// A push is lost, although the server believes that it was received.
     Drop,
 }
 

@@ -59,6 +59,7 @@ impl Builder {
     /// `#[tokio::test]`s use: each test has a runtime of its own.
     ///
     /// # Example
+    ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::Locker;
