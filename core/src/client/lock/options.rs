@@ -39,7 +39,7 @@ impl Lock {
         })
     }
 
-    /// Turns off background renewal: a lease expires unless you call [`Lease::renew`].
+    /// Turns off background renewal: a lease expires unless you call [`Lease::renew`](crate::Lease::renew).
     ///
     /// `Lost` comes before the time to live is over: by a tenth of that time, at least 3 ms and at most 50
     /// ms.
@@ -99,7 +99,7 @@ impl Lock {
 
     /// Lets acquisitions by this handle and its clones share one tenure.
     ///
-    /// While the tenure lasts, acquiring again returns another [`Lease`] with the same token, at once and
+    /// While the tenure lasts, acquiring again returns another [`Lease`](crate::Lease) with the same token, at once and
     /// without a round trip. Dropping or releasing the last of these leases frees the lock. The handle
     /// decides who shares the tenure, not the task: give it only to code that may work side by side.
     ///
