@@ -20,11 +20,11 @@
 //!
 //! # What it promises
 //!
-//! - Two leases on one name are never both valid by their own deadlines. This assumes that the clocks' rates
-//!   differ by less than the [drift margin](Builder::drift_margin) (1 in 500), that the store keeps its data,
-//!   and that nobody takes the lock over by its [owner](Lock::owner), force-releases it or deletes its key.
-//!   The holder learns of these at once: of a takeover or a forced release by a push, of a deleted key
-//!   through `CLIENT TRACKING`. If neither reaches it, it learns of them at its next renewal.
+//! - Two leases on one name are never both valid by their own deadlines. This holds while the clocks' rates
+//!   differ by less than the [drift margin](Builder::drift_margin) (1 in 500), the store keeps its data, and
+//!   nobody takes the lock over by its [owner](Lock::owner), force-releases it or deletes its key.
+//! - A holder learns of such an intervention at once: of a takeover or a forced release by a push, and of a
+//!   deleted key through `CLIENT TRACKING`. If neither reaches it, it learns at its next renewal.
 //! - A later acquisition has a strictly greater token, even if the store lost its data, if the store's clock
 //!   is not behind the last token. [Dense tokens](Lock::dense_tokens) are the exception.
 //! - A lease reports that it is invalid no later than its deadline, without any I/O.

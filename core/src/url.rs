@@ -118,7 +118,7 @@ fn read(text: &str) -> Result<StoreUrl, Wrong> {
         ..StoreUrl::default()
     };
     let hosts = url.take_credentials(authority)?;
-    // After an `@` elsewhere in the text, a host or parameter may be the rest of a password.
+    // If the text has an `@`, a host or a parameter may be the rest of a password.
     let may_name = !text.contains('@');
     url.take_hosts(hosts, may_name)?;
     let parameters = Parameters {

@@ -14,8 +14,8 @@ use crate::adapter::Adapter;
 ///
 /// Clones are the same locker; one per process is enough.
 ///
-/// A locker has one connection for commands. From its first acquisition on it has a second one for pushes, by
-/// which the server notifies it that a lock was handed to it or taken from it. Dropping the last handle of a
+/// A locker has one connection for commands. From its first acquisition on it has a second one for pushes.
+/// A push notifies it that a lock was handed to it or taken from it. Dropping the last handle of a
 /// locker ends its task and closes both connections. Clones, locks and leases are handles.
 ///
 /// # Testing

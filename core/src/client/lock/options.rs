@@ -212,7 +212,7 @@ impl Lock {
     /// # Errors
     ///
     /// Acquiring fails with [`Unsupported`](crate::ErrorKind::Unsupported) if the server is older than Redis
-    /// 7.2 or runs without `appendonly yes`.
+    /// 7.2 or runs without `appendonly yes`; otherwise as for [`replicas`](Self::replicas).
     ///
     /// # Example
     ///
