@@ -119,8 +119,8 @@ pub enum LeaseEvent {
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
     },
-    /// A quarantined server of a quorum votes again. It supports the leases that this locker holds again,
-    /// except one whose lock another client has there.
+    /// A quarantined server of a quorum votes again, and again supports the leases of this locker, except
+    /// those whose lock another client has there.
     ///
     /// Fixed leases (`Lock::fixed`) that began during the quarantine are over. It is now safe to restart the
     /// next server. Only readers of all locks get this event.

@@ -48,6 +48,19 @@ impl MemoryStore {
     /// Ends a [`cut_off`](Self::cut_off). Lockers reconnect at once.
     ///
     /// To play a server that restarted without its data, call [`clear`](Self::clear) first.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Locker, MemoryStore};
+    ///
+    /// let locker = Locker::connect("memory://docs-reconnect").await?;
+    /// let store = MemoryStore::named("docs-reconnect");
+    /// store.cut_off();
+    /// assert!(locker.lock("orders/42")?.try_acquire().await.unwrap_err().is_transient());
+    /// store.reconnect();
+    /// assert!(locker.lock("orders/42")?.acquire().await?.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn reconnect(&self) {
         self.store.reconnect();
     }
