@@ -416,7 +416,7 @@ fn decoded(text: &str, what: &str) -> Result<String, Wrong> {
         .any(|escape| !is_hex(escape.first()) || !is_hex(escape.get(1)))
     {
         return Err(format!(
-            "the {what} in the store's URL contains a % without two hexadecimal digits after it; write %25 for a literal %"
+            "the {what} in the store's URL has a % without two hex digits after it; write %25 for a literal %"
         ));
     }
     let bytes = percent_decode_str(text).decode_utf8();

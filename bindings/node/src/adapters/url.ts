@@ -272,7 +272,7 @@ function split(text: string, mark: string): [string, string | undefined] {
 
 function decoded(text: string, what: string): string {
   if (/%(?![0-9a-f]{2})/i.test(text)) {
-    throw bad(`the ${what} in the store's URL contains a % without two hexadecimal digits after it; write %25 for a literal %`);
+    throw bad(`the ${what} in the store's URL has a % without two hex digits after it; write %25 for a literal %`);
   }
   try {
     return decodeURIComponent(text);

@@ -99,9 +99,9 @@ impl Lock {
 
     /// Lets acquisitions by this handle and its clones share one tenure.
     ///
-    /// While the tenure lasts, acquiring again returns another [`Lease`](crate::Lease) with the same token, at once and
-    /// without a round trip. Dropping or releasing the last of these leases frees the lock. The handle
-    /// decides who shares the tenure, not the task: give it only to code that may work side by side.
+    /// While the tenure lasts, acquiring again returns another [`Lease`](crate::Lease) with the same token,
+    /// at once and without a round trip. Dropping or releasing the last of these leases frees the lock. The
+    /// handle decides who shares the tenure, not the task: give it only to code that may work side by side.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
