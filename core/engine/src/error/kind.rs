@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Tls,
     /// The server is a replica, which takes no writes.
     ReadOnly,
-    /// The server is too old, or a store lacks a feature that a guard needs.
+    /// The server is too old, or a store or client lacks a feature that a lock or guard needs.
     Unsupported,
     /// A key that a lock needs holds something other than a lock's data.
     WrongType,

@@ -169,8 +169,8 @@ impl Lock {
     /// Acquiring fails with
     ///
     /// - [`Config`](crate::ErrorKind::Config) for zero replicas, a timeout out of bounds, or on a quorum;
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) on an in-memory store, on a cluster, or through an
-    ///   adapter that does not send [pairs](crate::adapter::Adapter::pair).
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) on an in-memory store, or through an adapter that does
+    ///   not send [pairs](crate::adapter::Adapter::pair), as `RedisRs` does not on a cluster.
     ///
     /// # Example
     ///
