@@ -1,11 +1,11 @@
-//! Redis clients: what the lock needs of one.
+//! Adapters, by which a lock uses a Redis client that the program already has.
 //!
-//! A program that has a Redis client gives it to the lock by an [`Adapter`], which knows nothing of locks:
-//! it sends a command, hears a channel, and says when its connection comes and goes. The lock's own client,
-//! fred, is behind one, too. With the feature `redis-rs` there is one for the client of that name, `RedisRs`.
+//! An [`Adapter`] knows nothing of locks. It sends commands, hears a channel, and reports when its connection
+//! comes and goes. The lock's own client, fred, is behind an adapter, too. The feature `redis-rs` adds
+//! `RedisRs`, an adapter for the client of that name.
 //!
-//! The suite in `tests/adapters` of the repository says of any adapter whether the lock can rely on it; the
-//! smallest of which it can is in `examples/adapter`.
+//! The suite in the repository's `tests/adapters` checks whether the lock can rely on an adapter. The
+//! smallest adapter that passes is in `examples/adapter`.
 
 pub(crate) mod fred;
 #[cfg(feature = "redis-rs")]
@@ -26,21 +26,21 @@ pub(crate) use redis_rs::failure;
 #[cfg(feature = "redis-rs")]
 pub use redis_rs::{RedisPushes, RedisRs};
 
-/// What an [`Adapter`] does in the background.
+/// A background task of an [`Adapter`].
 pub type Task<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// A reply that is under way. It may be dropped at any time.
+/// A pending reply. The lock may drop it at any time.
 pub type Calling<'a> = Pin<Box<dyn Future<Output = Result<Vec<Vec<u8>>, CallError>> + Send + 'a>>;
 
-/// The replies to two commands, each as of a [`Calling`]. They may be dropped at any time.
+/// The pending replies to two commands, each as in [`Calling`]. The lock may drop them at any time.
 pub type Pairing<'a> =
     Pin<Box<dyn Future<Output = [Result<Vec<Vec<u8>>, CallError>; 2]> + Send + 'a>>;
 
-/// What the lock needs of a Redis client. Given to [`Builder::with_adapter`](crate::Builder::with_adapter).
+/// A Redis client, as far as a lock needs one; for [`Builder::with_adapter`](crate::Builder::with_adapter).
 ///
-/// An adapter need not time calls out: the lock gives up on a call at a moment of its own by dropping it, and
-/// decides itself what is asked again. What was dropped must not be sent any more, and nothing twice but by a
-/// cluster's client that is redirected, or whose connection broke.
+/// An adapter needs no timeouts: the lock gives up on a call by dropping it, and decides itself what to
+/// retry. A dropped call must not be sent any more. A call must not be sent twice, except by a cluster's
+/// client that is redirected or whose connection broke.
 ///
 /// ```
 /// use leasehold::adapter::{Adapter, CallError, Calling, Command};
@@ -61,83 +61,92 @@ pub type Pairing<'a> =
 /// # }
 /// ```
 pub trait Adapter: Send + Sync + 'static {
-    /// Sends a command, and resolves to its reply: the texts of a list, or one text as a list of one. Whole
-    /// numbers are texts of decimal digits. Commands that are called one after another leave in this order
-    /// if they go to the same server. `INFO` may resolve to the texts of several servers of a cluster.
+    /// Sends a command and resolves to its reply: the texts of a list, or a single text as a list of one.
+    ///
+    /// Whole numbers are texts of decimal digits. Commands that are called one after another must leave in
+    /// that order if they go to the same server. In a cluster, `INFO` may resolve to the texts of several
+    /// servers.
     fn call(&self, command: Command) -> Calling<'_>;
 
-    /// Sends two commands on one connection, with nothing between them, and resolves to the replies of both;
-    /// if the connection breaks before the second has one, that has none. With this a lock can wait for
-    /// replicas and the disk, and [changes](Hearing::hears_changes) are heard. Nothing, and then nothing is
-    /// sent, if the client cannot do that.
+    /// Sends two commands on one connection with nothing between them, and resolves to both replies.
+    ///
+    /// If the connection breaks between the two replies, only the second is an error. Return `None`, and send
+    /// nothing, if the client cannot do this. Pairs let a lock wait for replicas and the disk, and let
+    /// [changes](Hearing::hears_changes) be heard.
     fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
         drop((first, second));
         None
     }
 
-    /// Whether it is of a cluster: it sends a command to the server of its [key](Command::key), and follows
-    /// redirections. Asked after the reply to the first command. It cannot say which server replied, so
-    /// the servers' clocks are not told apart: a call that was given up may act late, by as much as they differ,
-    /// and locks cannot be listed.
+    /// Returns true if this is a cluster's client: it sends each command to the server of its
+    /// [key](Command::key) and follows redirections.
+    ///
+    /// Asked after the reply to the first command. Such an adapter cannot say which server replied, so the
+    /// lock cannot tell the servers' clocks apart. A canceled call may therefore act late, by as much as
+    /// those clocks differ, and locks cannot be listed.
     fn is_clustered(&self) -> bool {
         false
     }
 
-    /// Says whether the connection is there, for as long as the locker lives. Called once; dropped when the
-    /// locker ends. Without it the connection counts as up at all times: a call that fails says enough, but
-    /// what waits is asked again a little later.
+    /// Reports whether the connection is up, for as long as the locker lives.
+    ///
+    /// Called once; dropped when the locker ends. Without it the connection counts as up at all times: a
+    /// failed call tells the lock enough, except that pending requests are retried a little later.
     fn watch(&self, link: Link) -> Task<'_> {
         drop(link);
         Box::pin(std::future::ready(()))
     }
 
-    /// Hears a channel by `SUBSCRIBE`, on a connection that may, and goes on trying for as long as the locker
-    /// lives. Called once at the most; dropped when the locker ends. Without it those who wait for a lock
-    /// that another client holds ask every second.
+    /// Subscribes to a channel with `SUBSCRIBE`, and retries for as long as the locker lives.
+    ///
+    /// It must use a connection that may enter subscriber mode. Called at most once; dropped when the locker
+    /// ends. Without it, a waiter for a lock that another client holds polls every second.
     fn listen(&self, channel: String, hearing: Hearing) -> Task<'_> {
         drop((channel, hearing));
         Box::pin(std::future::ready(()))
     }
 
-    /// The connection for commands may be of no use: replies do not come in time, or it leads to a server that
-    /// is a replica now. An adapter that made the connection replaces it. The lock goes on sending meanwhile, and calls
+    /// Reports that the connection for commands may be useless: replies do not come in time, or the server is
+    /// now a replica.
+    ///
+    /// An adapter that made the connection replaces it. Meanwhile the lock goes on sending, and calls this
     /// again while nothing improves.
     fn suspect(&self, why: Suspicion) -> Task<'_> {
         let _ = why;
         Box::pin(std::future::ready(()))
     }
 
-    /// Closes what the adapter itself has opened, when the locker ends.
+    /// Closes what the adapter itself has opened. Called when the locker ends.
     fn close(&self) -> Task<'_> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// Why a call has no reply.
+/// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server refused it, in these words, which begin with a code such as `NOSCRIPT` or `ERR`.
+    /// The server refused the command. Its words begin with a code such as `NOSCRIPT` or `ERR`.
     #[error("{0}")]
     Refused(String),
-    /// The connection broke or could not be made; it may have been executed. Shown to people, so without
-    /// passwords.
+    /// The connection broke or could not be made. The server may have executed the command. The text is shown
+    /// to people, so keep passwords out of it.
     #[error("{0}")]
     Unreachable(String),
-    /// There was no reply in the client's own time.
+    /// The client's own timeout ran out before a reply came.
     #[error("no reply in time")]
     TimedOut,
-    /// There was a reply that is none to this command.
+    /// The reply does not fit the command.
     #[error("{0}")]
     Unreadable(String),
-    /// What fred's adapter knows: the server's words, if it said any, and what is wrong.
+    /// From fred's adapter: the server's words, if any, and the error they mean.
     #[doc(hidden)]
     #[error("{1}")]
     Known(String, Error),
 }
 
 impl CallError {
-    /// The server's words; empty if it said nothing.
+    /// The server's own words; empty if it said nothing.
     pub(crate) fn said(&self) -> &str {
         match self {
             Self::Refused(said) | Self::Known(said, _) => said,
@@ -179,41 +188,41 @@ pub struct Command {
     script: Option<Script>,
     plain: Vec<String>,
     way: Way,
-    /// How long its caller waits for the reply.
+    /// How long the caller waits for the reply.
     left: Duration,
 }
 
 #[derive(Debug)]
 struct Script {
-    /// Or its hash.
+    /// The script's text, or its hash.
     text: &'static str,
     call: ScriptCall,
-    /// How many keys there are, as text: fred takes numbers.
+    /// The number of keys as text, made on first use: fred takes a number instead.
     count: OnceLock<String>,
 }
 
-/// To whom the call of a script goes.
+/// The recipient of a script call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Plain,
-    /// To a node of a cluster that only takes the batch's slot over.
+    /// A cluster node that is still importing the batch's slot.
     Asking,
-    /// To a node of a cluster that serves all slots of the batch.
+    /// A cluster node that serves all slots of the batch.
     OfNode,
 }
 
 impl Command {
-    /// What the server says of itself.
+    /// `INFO`: the server's description of itself.
     pub(crate) fn info() -> Self {
         Self::plain("INFO", Vec::new())
     }
 
-    /// What is about the connection itself.
+    /// `CLIENT`: a command about the connection itself.
     pub(crate) fn client<const N: usize>(args: [&str; N]) -> Self {
         Self::plain("CLIENT", args.map(str::to_owned).to_vec())
     }
 
-    /// What waits until there are copies of what the connection has written.
+    /// `WAIT` or `WAITAOF`: waits until enough copies of the connection's writes exist.
     pub(crate) fn wait(durability: &Durability) -> Self {
         let name = if durability.fsynced {
             "WAITAOF"
@@ -224,7 +233,7 @@ impl Command {
         Self::plain(name, words.into_iter().skip(1).collect())
     }
 
-    /// What is no script, and names no key that decides on a server.
+    /// A command that is not a script and has no key to route by.
     pub(crate) fn plain(name: &'static str, plain: Vec<String>) -> Self {
         Self {
             name,
@@ -235,7 +244,7 @@ impl Command {
         }
     }
 
-    /// A call of the script, which the server has already, or else its text, too.
+    /// A call of the lock script: by its hash if the server has the script, otherwise with its text.
     pub(crate) fn script(batch: &[Op], way: Way, has_it: bool) -> Self {
         let (name, text) = match (has_it, way) {
             (true, Way::OfNode) => ("EVALSHA", protocol::NODE_SCRIPT_SHA),
@@ -255,17 +264,17 @@ impl Command {
         }
     }
 
-    /// Its caller gives up after this time.
+    /// Sets how long the caller waits for the reply.
     pub(crate) fn within(self, left: Duration) -> Self {
         Self { left, ..self }
     }
 
-    /// Its name, such as `EVALSHA`.
+    /// The command's name, such as `EVALSHA`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What follows the name.
+    /// The arguments after the name.
     pub fn args(&self) -> impl Iterator<Item = &[u8]> {
         let script = self.script.iter();
         let script = script.flat_map(|Script { text, call, count }| {
@@ -276,15 +285,15 @@ impl Command {
         script.chain(self.plain.iter().map(String::as_bytes))
     }
 
-    /// The first of its keys, by which a cluster's client finds the server: all are in one slot, if the
-    /// adapter [is of a cluster](Adapter::is_clustered). A command without keys may go to any.
+    /// The command's first key, by which a cluster's client finds the server. All keys are in one slot if the
+    /// adapter [is for a cluster](Adapter::is_clustered). A command without keys may go to any server.
     pub fn key(&self) -> Option<&[u8]> {
         let script = self.script.as_ref()?;
         script.call.keys().next().map(str::as_bytes)
     }
 }
 
-/// By this an adapter says whether its connection for commands is there.
+/// Reports whether an adapter's connection for commands is up.
 ///
 /// ```
 /// use leasehold::adapter::{Adapter, Link, Task};
@@ -314,48 +323,48 @@ impl Command {
 pub struct Link(pub(crate) Arc<dyn Sink>);
 
 impl Link {
-    /// It is there, for the first time or again, perhaps to another server: what was sent before and has no
-    /// reply yet gets none.
+    /// Reports that the connection is up, for the first time or again, perhaps to another server. Requests
+    /// sent before and still without a reply never get one.
     pub fn up(&self) {
         self.0.take(Report::Up);
     }
 
-    /// It broke, or could not be made, for this reason, which people are shown; the client tries again by
-    /// itself. May be said several times.
+    /// Reports that the connection broke or could not be made. `reason` is shown to people. The client
+    /// reconnects by itself. May be called several times in a row.
     pub fn down(&self, reason: &str) {
         self.0.take(Report::Down(Error::unreachable(reason)));
     }
 }
 
-/// Takes in what an adapter says of its server.
+/// Receives an adapter's reports about its server.
 pub(crate) trait Sink: Send + Sync {
     fn take(&self, report: Report<'_>);
 
-    /// Whether the locker is still there.
+    /// Returns true while the locker exists.
     fn is_open(&self) -> bool;
 
-    /// Whether the server can keep locks, and lets this user; for one that was away at first.
+    /// Checks that the server can keep locks and permits this user. For a server that was down at first.
     fn check(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>>;
 
-    /// Whether changes are heard, or never will be.
+    /// Returns true if tracking is on, or will never be.
     fn is_tracking_settled(&self) -> bool;
 }
 
-/// What an adapter says of its server.
+/// A report from an adapter about its server.
 pub(crate) enum Report<'a> {
     Up,
     Down(Error),
     Subscribed,
     Unsubscribed,
     Message(&'a [u8]),
-    /// Of this key, or of all.
+    /// This key may have changed, or any key if `None`.
     Changed(Option<&'a [u8]>),
-    /// On the connection of this id, or on that for commands.
+    /// Heard on the connection with this id, or on the one for commands if `None`.
     HearsChanges(Option<i64>),
     HearsNoChanges(&'a str),
 }
 
-/// What hears a channel.
+/// Receives what an adapter hears on the lock's channel.
 ///
 /// ```
 /// use leasehold::adapter::{Adapter, Hearing, Task};
@@ -381,45 +390,48 @@ pub(crate) enum Report<'a> {
 pub struct Hearing(pub(crate) Arc<dyn Sink>);
 
 impl Hearing {
-    /// From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
+    /// Reports that the server has confirmed the subscription, for the first time or again. From now on the
+    /// adapter misses no message.
     pub fn subscribed(&self) {
         self.0.take(Report::Subscribed);
     }
 
-    /// The channel cannot be heard for now.
+    /// Reports that the channel cannot be heard for now.
     pub fn unsubscribed(&self) {
         self.0.take(Report::Unsubscribed);
     }
 
-    /// A message on the channel.
+    /// Reports a message on the channel.
     pub fn message(&self, message: &[u8]) {
         self.0.take(Report::Message(message));
     }
 
-    /// This connection also hears when others change what was read, by `CLIENT TRACKING`, which the lock turns
-    /// on for the connection for commands. `id` is what `CLIENT ID` says on this one; nothing if it is the
-    /// connection for commands itself, which speaks RESP3 then. To be said behind each
-    /// [`subscribed`](Self::subscribed), and now and then, because the connection for commands may be a new one.
+    /// Reports that this connection also hears when another client changes a key that the lock has read, by
+    /// `CLIENT TRACKING`. The lock turns tracking on for the connection for commands.
     ///
-    /// The adapter has to send [pairs](Adapter::pair). Without this a holder learns at its next renewal that
-    /// its lock was deleted or overwritten.
+    /// `id` is this connection's `CLIENT ID`, or `None` if it is the connection for commands itself, which
+    /// then speaks RESP3. Call this after each [`subscribed`](Self::subscribed), and now and then: the
+    /// connection for commands may have been replaced.
+    ///
+    /// The adapter must send [pairs](Adapter::pair). Without this report a holder learns only at its next
+    /// renewal that its lock was deleted or overwritten.
     pub fn hears_changes(&self, id: Option<i64>) {
         self.0.take(Report::HearsChanges(id));
     }
 
-    /// Such changes cannot be heard, for this reason, which is among the locker's
+    /// Reports that changes to keys cannot be heard, and why. The locker adds the reason to its
     /// [findings](crate::Locker::findings).
     pub fn hears_no_changes(&self, reason: &str) {
         self.0.take(Report::HearsNoChanges(reason));
     }
 
-    /// Somebody else may have changed this key; of all keys if there is none.
+    /// Reports that another client may have changed this key, or any key if `key` is `None`.
     pub fn changed(&self, key: Option<&[u8]>) {
         self.0.take(Report::Changed(key));
     }
 }
 
-/// An adapter that several may use.
+/// Delegates to the inner adapter, so several lockers can share one.
 impl<T: Adapter + ?Sized> Adapter for Arc<T> {
     fn call(&self, command: Command) -> Calling<'_> {
         (**self).call(command)
@@ -450,7 +462,7 @@ impl<T: Adapter + ?Sized> Adapter for Arc<T> {
     }
 }
 
-/// What became of a question that asks for nothing to be done.
+/// Rewords a timeout of a read-only request: there is nothing that may or may not have been done.
 pub(crate) fn unanswered(error: Error) -> Error {
     if error.is_timeout() {
         return Error::new(error.kind(), "the server did not answer in time");
@@ -458,7 +470,7 @@ pub(crate) fn unanswered(error: Error) -> Error {
     error
 }
 
-/// Whether it may be there later; anything else is to be mended first.
+/// Returns true if the server may only be down for now. Any other error must be fixed first.
 pub(crate) fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

@@ -1,4 +1,4 @@
-//! The clocks that lockers go by.
+//! The clocks that lockers use.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,23 +12,24 @@ use tokio::sync::Notify;
 
 use crate::rt;
 
-/// How long [`tick`] takes: a sleep of a real thread, where tokio's timers do not wait.
+/// How long a [`tick`] takes. A real thread sleeps, because tokio's timers do not wait while its time is
+/// paused.
 const REAL_NAP: Duration = Duration::from_millis(50);
-/// A timer may fire early by less than this. By more, tokio's time is paused.
+/// A timer may fire early by less than this. If it fires earlier, tokio's time is paused.
 const TOO_EARLY: Duration = Duration::from_millis(2);
 
-/// Where a locker gets the time from.
+/// The source of a locker's time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The machine's.
+    /// The machine's clock.
     Machine,
-    /// The machine's, unless the program has paused tokio's time: then tokio's on this runtime. Only
-    /// for stores in this process, because a server's time cannot be paused.
+    /// The machine's clock, or tokio's on this runtime while the program has paused it. Only for in-memory
+    /// stores, because a server's time cannot be paused.
     Runtime(Arc<Handle>),
 }
 
 impl Clock {
-    /// Of a store in this process.
+    /// Returns the clock of an in-memory store.
     pub(super) fn of_this_runtime() -> Self {
         Self::Runtime(Arc::new(Handle::current()))
     }
@@ -40,8 +41,8 @@ impl Clock {
         }
     }
 
-    /// Sleeps by this clock. Where tokio's time is paused and this clock is not, tokio's timers fire at
-    /// once: a loop that only slept by those would keep a core busy.
+    /// Sleeps by this clock. If tokio's time is paused and this clock is not, tokio's timers fire at once,
+    /// and a loop that slept only by those would keep a core busy.
     pub(super) async fn sleep(&self, time: Duration) {
         let until = self.now() + time;
         tokio::time::sleep(time).await;
@@ -51,8 +52,8 @@ impl Clock {
     }
 }
 
-/// tokio's time, if it differs from the machine's. Only `tokio::time::pause` makes it differ, of tokio's
-/// feature `test-util`.
+/// Returns tokio's time if it differs from the machine's. Only `tokio::time::pause`, of tokio's feature
+/// `test-util`, makes it differ.
 fn paused(runtime: &Handle) -> Option<Timestamp> {
     static ORIGIN: LazyLock<(Instant, Timestamp)> = LazyLock::new(|| (Instant::now(), rt::now()));
     let (origin, at_origin) = *ORIGIN;
@@ -68,19 +69,19 @@ fn paused(runtime: &Handle) -> Option<Timestamp> {
 fn tokio_now(runtime: &Handle) -> Option<Instant> {
     let _there = match Handle::try_current() {
         Ok(here) if here.id() == runtime.id() => None,
-        // This thread is ending, and can enter no runtime any more.
+        // This thread is ending and can no longer enter a runtime.
         Err(error) if error.is_thread_local_destroyed() => return None,
         _ => Some(runtime.enter()),
     };
     Some(tokio::time::Instant::now().into_std())
 }
 
-/// Returns after a short while of the machine's time. One thread sleeps for all callers together.
+/// Waits a short while of the machine's time. One thread sleeps for all callers together.
 async fn tick() {
     static SLEEPS: AtomicBool = AtomicBool::new(false);
     static TICK: Notify = Notify::const_new();
     let mut ticked = pin!(TICK.notified());
-    // From here on a notification reaches it, so it cannot miss that of the thread below.
+    // From here on a notification reaches this future, so it cannot miss the one from the thread below.
     ticked.as_mut().enable();
     if !SLEEPS.swap(true, Ordering::AcqRel) {
         let sleeper = thread::Builder::new().spawn(|| {
@@ -100,7 +101,7 @@ async fn tick() {
 mod tests {
     use super::*;
 
-    /// Catches a program whose time is not paused and goes by another clock than the machine's.
+    /// Catches a clock that differs from the machine's although the program has not paused tokio's time.
     #[tokio::test]
     async fn time_that_is_not_paused_is_the_machine_s() {
         let clock = Clock::of_this_runtime();

@@ -1,8 +1,8 @@
-//! A distributed lock that tells the truth.
+//! A distributed lock in Redis with fencing tokens and a stream of lease events.
 //!
-//! A program takes a named lock in Redis and gets a [`FencingToken`] that only ever grows. It
-//! reads a stream of what happens to its lease: acquired, renewed, at risk, lost. The storage that
-//! it writes to checks the token, so a holder that was paused, cut off or replaced can do no harm.
+//! A program takes a named lock and gets a [`FencingToken`], which only ever grows. It reads what happens to
+//! its lease from a stream: acquired, renewed, at risk, lost. The storage that it writes to checks the token,
+//! so a client that was paused, partitioned or replaced can do no harm.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,55 +20,55 @@
 //!
 //! # What it promises
 //!
-//! - Two leases on one name are never both valid by their own deadlines, as long as the clocks' rates
-//!   differ by less than 1 in 500, the store keeps its data, and nobody takes the lock over by its
-//!   [owner](Lock::owner), force-releases it or deletes its key. The holder learns of a takeover or a
-//!   forced release at once, by a push, and of a deleted key at once through `CLIENT TRACKING`. If neither
-//!   reaches it, it learns of them at its next renewal.
-//! - A later acquisition has a strictly greater token, even if the store lost its data, as long as its
-//!   clock is not behind the last token. (Not with [`Lock::dense_tokens`].)
-//! - A lease says that it is invalid no later than its deadline, without any I/O.
-//! - Those who wait and are alive get the lock in the order in which they asked.
-//! - A lease that is lost is never silently taken again, and a call that was given up or dropped
-//!   does nothing later.
+//! - Two leases on one name are never both valid by their own deadlines. This holds while the clocks' rates
+//!   differ by less than the [drift margin](Builder::drift_margin) (1 in 500), the store keeps its data, and
+//!   nobody takes the lock over by its [owner](Lock::owner), force-releases it or deletes its key.
+//! - A holder learns of such an intervention at once: of a takeover or a forced release by a push, and of a
+//!   deleted key through `CLIENT TRACKING`. If neither reaches it, it learns at its next renewal.
+//! - A later acquisition has a strictly greater token, even if the store lost its data, if the store's clock
+//!   is not behind the last token. [Dense tokens](Lock::dense_tokens) are the exception.
+//! - A lease reports that it is invalid no later than its deadline, without any I/O.
+//! - Live waiters get the lock in the order in which they asked.
+//! - A lost lease is never silently reacquired. A call that was canceled, dropped or timed out does nothing
+//!   later.
 //!
-//! # What it does not
+//! # What it does not promise
 //!
-//! A lease alone cannot stop a process that was paused past its deadline from finishing a write
-//! that it had begun. Only the storage can, by refusing a token smaller than one it has seen.
+//! A lease alone cannot stop a process that was paused past its deadline from finishing a write. Only the
+//! storage can, by refusing a token smaller than one it has seen: see [`fence`].
 //!
 //! # Where to look
 //!
-//! [`Locker`] connects, [`Lock`] is a name with its options, [`Lease`] is the right to it,
-//! [`LeaseEvents`] is the stream of what happens, and [`fence`] has the guards. [`MemoryStore`] takes a store
-//! in memory away, to try what a program does when a server of its locks fails.
+//! [`Locker`] connects. [`Lock`] is a name with its options, [`Lease`] is the right to it, and
+//! [`LeaseEvents`] is the stream of its events. [`fence`] has the guards for storage. [`MemoryStore`] injects
+//! faults in tests.
 //!
-//! | to do | |
+//! | task | items |
 //! |---|---|
-//! | acquire, do the work, and release | [`Lock::using`] |
-//! | stop at the loss | [`Lease::run`], [`Lease::lost`] |
-//! | find which names are held | [`Locker::list`], a stream; [`Locker::inspect`] says who holds one |
-//! | count, for Prometheus | [`Locker::stats`] and [`Stats::to_prometheus`], with labels of your own |
-//! | log what happens | [`LeaseEvent`] prints as a line; all traces have the target `leasehold` |
-//! | refuse stale holders in front of an HTTP service | `fence::http::FenceLayer`, by the feature `http` |
-//!
-//! Without the default feature `native` the crate has only the guards that need no client of Redis.
-//!
-//! To run locks on something other than tokio, use the crate `leasehold-engine`: it decides everything and does
-//! no I/O. Its API is not stable. This crate re-exports those of its types that a program sees.
+//! | acquire, work and release | [`Lock::using`] |
+//! | stop when the lease is lost | [`Lease::run`], [`Lease::lost`] |
+//! | lead for as long as the program runs | [`Lock::hold`] |
+//! | find held names | [`Locker::list`], a stream; [`Locker::inspect`] for one name's holder |
+//! | export metrics | [`Locker::stats`], and [`Stats::to_prometheus`] with your own labels |
+//! | log events | [`LeaseEvent`] displays as one line; all traces have the target `leasehold` |
+//! | survive the loss of a server | [`Locker::quorum`] |
+//! | refuse stale holders in front of an HTTP service | `fence::http::FenceLayer`, with the feature `http` |
 //!
 //! # Features
 //!
-//! | feature | | |
+//! | feature | default | |
 //! |---|---|---|
-//! | `native` | on | the client, on tokio and fred |
-//! | `tls-rustls` | on | `rediss://`, by rustls and ring, which needs a C compiler: see [`Tls`] |
-//! | `redis-rs` | off | `adapter::RedisRs`: locks through a connection of that client |
-//! | `metrics` | off | `Locker::record_metrics`: what a locker counts, for the crate `metrics` |
-//! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards of these storages, in [`fence`] |
+//! | `native` | on | the client, on tokio and fred; without it only the guards that need no Redis client are left |
+//! | `tls-rustls` | on | `rediss://` by rustls and ring, which needs a C compiler: see [`Tls`] |
+//! | `redis-rs` | off | `adapter::RedisRs`: locks through a connection of redis-rs |
+//! | `metrics` | off | `Locker::record_metrics`: reports counts to the crate `metrics` |
+//! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards for these storages, in [`fence`] |
 //!
-//! `docs/book/src/coming-from.md` in the repository has each call of seven other locks beside ours, and says how to
-//! move a fleet while it runs.
+//! To run locks on a runtime other than tokio, use the crate `leasehold-engine`, which makes all decisions
+//! and does no I/O. Its API is not stable. This crate re-exports those of its types that programs see.
+//!
+//! The book, in the repository's folder `docs/book`, has guides, recipes and the limits. It also shows the calls of other
+//! locks beside ours.
 
 #[cfg(feature = "native")]
 pub mod adapter;
@@ -95,13 +95,3 @@ pub use leasehold_engine::{
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;
-
-/// The programs in the README are compiled and run as tests.
-#[cfg(all(
-    doctest,
-    feature = "native",
-    feature = "sqlite",
-    feature = "object-store"
-))]
-#[doc = include_str!("../../README.md")]
-struct Readme;

@@ -1,17 +1,17 @@
-//! What differs from one platform to the next: clocks, randomness, the machine's name.
+//! Platform differences: clocks, randomness, the machine's name.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_engine::time::{ServerTime, Timestamp};
 use leasehold_engine::{Error, ErrorKind, Owner};
 
-/// The monotonic clock. It goes on while the machine sleeps, so that leases which ended meanwhile are
-/// found lost.
+/// Returns the time of the monotonic clock. It counts through the machine's sleep, so leases that expired
+/// meanwhile are found lost.
 #[cfg(unix)]
 pub(crate) fn now() -> Timestamp {
     use rustix::time::{ClockId, clock_gettime};
 
-    // Apple's and the BSDs' CLOCK_MONOTONIC counts through sleep; Linux's does not.
+    // CLOCK_MONOTONIC counts through sleep on Apple's systems and the BSDs, but not on Linux.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -23,7 +23,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// The monotonic clock; `QueryPerformanceCounter` counts through sleep.
+/// Returns the time of the monotonic clock. `QueryPerformanceCounter` counts through sleep.
 #[cfg(not(unix))]
 pub(crate) fn now() -> Timestamp {
     use std::sync::LazyLock;
@@ -33,7 +33,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_nanos(0) + ORIGIN.elapsed()
 }
 
-/// The wall clock.
+/// Returns the time of the wall clock.
 pub(crate) fn wall_clock() -> ServerTime {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -41,21 +41,21 @@ pub(crate) fn wall_clock() -> ServerTime {
     ServerTime::from_micros(0) + since
 }
 
-/// Random bits from the operating system.
+/// Returns random bits from the operating system.
 pub(crate) fn random_bits() -> Result<u128, Error> {
     RandomSource::default().bits()
 }
 
-/// Random bits from the operating system, which is asked for many at once: each time costs as much as all
-/// else that an acquisition does before it is sent. It belongs to one locker, and so to one process.
+/// Random bits from the operating system, drawn many at once: a draw costs as much as everything else that
+/// happens before an acquisition is sent. Each locker has its own, so a source never crosses processes.
 #[derive(Default)]
 pub(crate) struct RandomSource {
     left: Vec<u128>,
-    /// How many at once.
+    /// How many the next draw returns.
     next: usize,
 }
 
-/// Up to 256 bytes are never given in part (`getrandom(2)`).
+/// A draw of up to 256 bytes is never partial (`getrandom(2)`).
 const MOST_AT_ONCE: usize = 16;
 
 impl RandomSource {
@@ -63,12 +63,12 @@ impl RandomSource {
         if let Some(bits) = self.left.pop() {
             return Ok(bits);
         }
-        // A locker that takes one lock asks for no more than it needs.
+        // The first draw is small, because many lockers take only one lock.
         self.next = (2 * self.next).clamp(1, MOST_AT_ONCE);
         let mut bytes = [0; 16 * MOST_AT_ONCE];
         let bytes = &mut bytes[..16 * self.next];
         getrandom::fill(bytes).map_err(|error| {
-            let message = "the operating system gave no random bits for a lease id";
+            let message = "cannot get random bits for an id from the operating system";
             Error::with_source(ErrorKind::Unavailable, message, error.to_string())
         })?;
         let (chunks, _) = bytes.as_chunks();
@@ -79,7 +79,7 @@ impl RandomSource {
     }
 }
 
-/// `machine/process`, for people who want to see who holds a lock.
+/// Returns `machine/process`, a label for people who look at a lock's holder.
 pub(crate) fn default_owner() -> Owner {
     let process = std::process::id();
     let machine = machine_name();

@@ -1,16 +1,16 @@
-//! How a locker checks the server of a `rediss://` URL.
+//! TLS settings for `rediss://` URLs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a locker checks the server of a `rediss://` URL, and shows itself to it: to be given to
-/// [`Builder::tls`](crate::Builder::tls). What the URL says by a parameter goes before it.
+/// TLS settings for `rediss://` URLs: whom to trust, and the client's certificate.
 ///
-/// Without a CA of its own a locker trusts those that the system trusts. Certificates and keys are in
-/// PEM. Files are read once, by the call that makes the locker: it fails with
-/// [`Config`](crate::ErrorKind::Config) and names the file if one cannot be read, or has nothing in it
-/// that can be used.
+/// Give them to [`Builder::tls`](crate::Builder::tls). A parameter of the URL takes precedence. By default a
+/// locker trusts the system's CAs and shows no certificate of its own.
+///
+/// Certificates and keys are PEM. The call that makes the locker reads each file once. It fails with
+/// [`Config`](crate::ErrorKind::Config) and names the file if it cannot be read or has nothing usable in it.
 ///
 /// | method | parameter of the URL |
 /// |---|---|
@@ -26,7 +26,7 @@ use std::sync::Arc;
 ///     .ca_file("/etc/redis/ca.pem")
 ///     .client_files("/etc/app/client.pem", "/etc/app/client.key");
 /// let locker = Locker::builder().tls(tls).connect("rediss://redis.internal").await?;
-/// // The same in the URL.
+/// // The same as a URL.
 /// let locker = Locker::connect(
 ///     "rediss://redis.internal?ca=/etc/redis/ca.pem&cert=/etc/app/client.pem&key=/etc/app/client.key",
 /// )
@@ -36,12 +36,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     pub(crate) ca: Option<Pem>,
-    /// A certificate, with those that lead to its CA, and its key.
+    /// A certificate with its chain, and the certificate's key.
     pub(crate) identity: Option<(Pem, Pem)>,
     pub(crate) server_name: Option<String>,
 }
 
-/// Something in PEM.
+/// PEM text, or the file that has it.
 #[derive(Clone)]
 pub(crate) enum Pem {
     File(PathBuf),
@@ -53,7 +53,7 @@ pub(crate) enum Pem {
 }
 
 impl Tls {
-    /// Trusts what the system trusts, and shows no certificate of its own.
+    /// Returns the defaults: trust the system's CAs, and show no client certificate.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), leasehold::Error> {
@@ -98,8 +98,9 @@ impl Tls {
         self
     }
 
-    /// Shows the server the certificate in the first file, behind which those may stand that lead to
-    /// its CA; the key in the second one has to be its own.
+    /// Shows the server the certificate in the first file, with its private key in the second.
+    ///
+    /// Intermediate certificates may follow the certificate in its file.
     ///
     /// ```
     /// let tls = leasehold::Tls::new().client_files("/etc/app/client.pem", "/etc/app/client.key");
@@ -110,7 +111,9 @@ impl Tls {
         self
     }
 
-    /// Shows the server this certificate, as [`client_files`](Self::client_files) does.
+    /// Shows the server this certificate, with its private key.
+    ///
+    /// As [`client_files`](Self::client_files), with the PEM itself.
     ///
     /// ```
     /// let (certificate, key) = ("-----BEGIN CERTIFICATE-----\n…", "-----BEGIN PRIVATE KEY-----\n…");
@@ -122,8 +125,9 @@ impl Tls {
         self
     }
 
-    /// Whom the server's certificate has to be of, if that is not the host in the URL: a DNS name or an
-    /// IP address.
+    /// Sets the name that the server's certificate must carry, if it is not the URL's host.
+    ///
+    /// The name is a DNS name or an IP address.
     ///
     /// ```
     /// let tls = leasehold::Tls::new().server_name("redis.internal");
@@ -145,7 +149,7 @@ impl Pem {
     }
 }
 
-/// Without a key, which must not be shown.
+/// Omits PEM text, which may be a private key.
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,10 @@
-//! The grammar of stores' URLs, as in `bindings/node/src/adapters/url.ts`: `tests/vectors/urls.json` has
-//! what both take and refuse. A URL may hold a password: no error shows more of one than its scheme, its
-//! hosts and ports, or its socket, and where something may be a piece of a password not even that.
+//! The grammar of store URLs.
+//!
+//! `bindings/node/src/adapters/url.ts` has the same grammar. `tests/vectors/urls.json` lists what both accept
+//! and refuse.
+//!
+//! A URL may hold a password. An error shows no more of a URL than its scheme and its hosts and ports, or its
+//! socket. It omits even those where they may be a piece of a password.
 
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
@@ -8,21 +12,21 @@ use std::net::Ipv6Addr;
 use leasehold_engine::{Error, ErrorKind};
 use percent_encoding::percent_decode_str;
 
-/// What a URL says, taken apart and decoded.
+/// The parts of a store URL, decoded.
 #[derive(Debug, Default)]
 pub(crate) struct StoreUrl {
     pub(crate) kind: Kind,
-    /// The server, the nodes or the sentinels; none of a socket or of memory.
+    /// The server, the nodes or the sentinels. Empty for a socket and for an in-memory store.
     pub(crate) nodes: Vec<Node>,
     pub(crate) tls: bool,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: Option<u8>,
-    /// The socket's path, the service of the sentinels, or the name of a store in memory.
+    /// The socket's path, the sentinels' service, or the name of an in-memory store.
     pub(crate) name: String,
     pub(crate) sentinel_username: Option<String>,
     pub(crate) sentinel_password: Option<String>,
-    /// Files in PEM, and whom the server's certificate has to be of.
+    /// PEM files, and the name that the server's certificate must carry.
     pub(crate) ca: Option<String>,
     pub(crate) cert: Option<String>,
     pub(crate) key: Option<String>,
@@ -62,23 +66,23 @@ const ENCODE: &str = "percent-encode / ? # and @ in a password";
 
 const FRAGMENT: &str = "the store's URL has a fragment (#…); percent-encode special characters";
 
-/// What is wrong with a URL.
+/// Why a URL is not valid.
 type Wrong = String;
 
-/// What is supported.
+/// The URL forms that are supported.
 const FORMS: &str = "redis://[user:password@]host[:port][/database] (rediss:// for TLS), \
                      unix:///path/to/socket[?db=database], \
                      redis-cluster://host[:port],host[:port],…, \
                      redis-sentinel://host[:port],host[:port],…/service[/database] or memory://[name]";
 
-/// Takes a URL apart.
+/// Parses a URL.
 pub(crate) fn parse(text: &str) -> Result<StoreUrl, Error> {
     read(text).map_err(|wrong| bad(&wrong))
 }
 
-/// The error of a URL, or of a setting that does not go with it.
+/// Returns the error for a bad URL, or for a setting that does not fit the URL.
 pub(crate) fn bad(what: &str) -> Error {
-    let message = format!("{what}; it is of the form {FORMS}");
+    let message = format!("{what}; a store's URL has the form {FORMS}");
     Error::new(ErrorKind::Config, message)
 }
 
@@ -92,18 +96,18 @@ fn read(text: &str) -> Result<StoreUrl, Wrong> {
     let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_word(scheme)) else {
         let scheme = text.split(':').next().unwrap_or_default();
         return Err(match known(scheme) {
-            Some(_) if text.contains(':') => "the store's URL has no // behind its scheme".into(),
+            Some(_) if text.contains(':') => "the store's URL has no // after its scheme".into(),
             _ => "the store's URL has no scheme".into(),
         });
     };
     if text.contains(char::is_control) {
-        return Err("the store's URL has a control character in it".into());
+        return Err("the store's URL contains a control character".into());
     }
     if text.contains('#') {
         return Err(FRAGMENT.into());
     }
-    let (kind, tls) =
-        known(scheme).ok_or_else(|| format!("the URL scheme {scheme:?} is not known"))?;
+    let (kind, tls) = known(scheme)
+        .ok_or_else(|| format!("the store's URL has the unknown scheme {scheme:?}"))?;
     let (rest, query) = rest
         .split_once('?')
         .map_or((rest, None), |(rest, query)| (rest, Some(query)));
@@ -114,7 +118,7 @@ fn read(text: &str) -> Result<StoreUrl, Wrong> {
         ..StoreUrl::default()
     };
     let hosts = url.take_credentials(authority)?;
-    // With one, what follows may be the rest of a password.
+    // If the text has an `@`, a host or a parameter may be the rest of a password.
     let may_name = !text.contains('@');
     url.take_hosts(hosts, may_name)?;
     let parameters = Parameters {
@@ -133,13 +137,13 @@ fn memory(name: &str) -> Result<StoreUrl, Wrong> {
         return Err(FRAGMENT.into());
     }
     if name.contains(['?', '@']) {
-        return Err("a memory:// URL takes nothing but a name".into());
+        return Err("a memory:// URL takes only a name".into());
     }
-    // As in a URL of a server, its first part is a host.
+    // The first part is the host, as in a server's URL.
     let host = name.split('/').next().unwrap_or_default();
     let name = match decoded(name, "name") {
         Ok(decoded) if !name.contains(char::is_control) && !host.contains(' ') => decoded,
-        _ => return Err("the store's URL cannot be read".into()),
+        _ => return Err("the name in the store's URL is not valid".into()),
     };
     Ok(StoreUrl {
         name,
@@ -148,7 +152,7 @@ fn memory(name: &str) -> Result<StoreUrl, Wrong> {
 }
 
 impl StoreUrl {
-    /// Returns the hosts behind them.
+    /// Reads the credentials and returns the hosts after them.
     fn take_credentials<'a>(&mut self, authority: &'a str) -> Result<&'a str, Wrong> {
         let Some((credentials, hosts)) = authority.rsplit_once('@') else {
             return Ok(authority);
@@ -164,7 +168,7 @@ impl StoreUrl {
         if self.kind == Kind::Socket {
             return match hosts {
                 "" => Ok(()),
-                _ => Err("the store's URL names no socket".into()),
+                _ => Err("the store's URL names no socket path".into()),
             };
         }
         for host in hosts.split(',') {
@@ -172,7 +176,7 @@ impl StoreUrl {
             self.nodes.push(node);
         }
         if self.kind == Kind::Server && self.nodes.len() > 1 {
-            return Err("the store's URL names several hosts, as redis-cluster:// and redis-sentinel:// may".into());
+            return Err("the store's URL names several hosts, which only redis-cluster:// and redis-sentinel:// may".into());
         }
         Ok(())
     }
@@ -187,7 +191,7 @@ impl StoreUrl {
             return Err("the store's URL names no host".into());
         }
         if port.is_some_and(|port| port.contains(':')) {
-            return Err("an IPv6 address in the store's URL has to be in brackets".into());
+            return Err("an IPv6 address in the store's URL must be in brackets".into());
         }
         let bare = match host
             .strip_prefix('[')
@@ -195,12 +199,14 @@ impl StoreUrl {
         {
             Some(address) if address.parse::<Ipv6Addr>().is_ok() => address,
             Some(_) => {
-                return Err("a host in the store's URL is in brackets and no IPv6 address".into());
+                return Err(
+                    "a host in the store's URL is in brackets but is not an IPv6 address".into(),
+                );
             }
             None if host.bytes().all(is_of_host) => host,
             None => {
                 return Err(format!(
-                    "a host in the store's URL has a character that no host has; {ENCODE}"
+                    "a host in the store's URL contains an invalid character; {ENCODE}"
                 ));
             }
         };
@@ -218,7 +224,7 @@ impl StoreUrl {
             String::new()
         };
         let port = port.ok_or_else(|| {
-            format!("the port{of} in the store's URL is not a number from 1 to 65535")
+            format!("the port{of} in the store's URL must be a number from 1 to 65535")
         })?;
         Ok(Node {
             host: bare.into(),
@@ -226,7 +232,7 @@ impl StoreUrl {
         })
     }
 
-    /// The parameters that such a URL may have.
+    /// Returns the parameters that a URL of this kind accepts, besides those for TLS.
     fn parameters(&self) -> &'static [&'static str] {
         match self.kind {
             Kind::Memory | Kind::Server => &[],
@@ -249,7 +255,7 @@ impl StoreUrl {
         for (name, value) in parameters {
             if !self.tls && TLS_PARAMETERS.contains(&name) {
                 return Err(format!(
-                    "the parameter {name:?} in the store's URL needs TLS: a scheme that begins with rediss"
+                    "the parameter {name:?} in the store's URL needs TLS; use a scheme that begins with rediss"
                 ));
             }
             match name {
@@ -274,7 +280,7 @@ impl StoreUrl {
         if self.kind == Kind::Socket {
             self.name = decoded(path, "path")?;
             return match self.name.len() {
-                0 | 1 => Err("the store's URL names no socket".into()),
+                0 | 1 => Err("the store's URL names no socket path".into()),
                 _ => Ok(()),
             };
         }
@@ -286,7 +292,11 @@ impl StoreUrl {
         }
         match (self.kind, path) {
             (_, "") => {}
-            (Kind::Cluster, _) => return Err("a cluster has no databases to choose from".into()),
+            (Kind::Cluster, _) => {
+                return Err(
+                    "the store's URL names a database, but a cluster has none to select".into(),
+                );
+            }
             _ => self.database = Some(database(path)?),
         }
         Ok(())
@@ -294,16 +304,19 @@ impl StoreUrl {
 
     fn check(&self) -> Result<(), Wrong> {
         if self.kind == Kind::Sentinel && self.name.is_empty() {
-            return Err("the store's URL names no service of the sentinels".into());
+            return Err("the store's URL names no sentinel service".into());
         }
         if self.cert.is_some() != self.key.is_some() {
-            return Err("of cert and key the store's URL has one alone".into());
+            return Err(
+                "the parameters \"cert\" and \"key\" in the store's URL must be given together"
+                    .into(),
+            );
         }
         Ok(())
     }
 }
 
-/// The URL as messages may show it.
+/// Shows the scheme and the first node, or the socket. Never shows credentials.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |(_, kind, tls): &&(&str, Kind, bool)| (*kind, *tls) == (self.kind, self.tls);
@@ -326,7 +339,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// What stands behind the question mark.
+/// Parses the query, the part after the question mark.
 struct Parameters {
     known: &'static [&'static str],
     may_name: bool,
@@ -342,7 +355,7 @@ impl Parameters {
             }
             if name != "node" && read.iter().any(|(other, _)| *other == name) {
                 return Err(format!(
-                    "the parameter {name:?} stands twice in the store's URL"
+                    "the parameter {name:?} occurs twice in the store's URL"
                 ));
             }
             if value.is_empty() {
@@ -356,10 +369,10 @@ impl Parameters {
     }
 
     fn unknown(&self, name: &str) -> Wrong {
-        let mut wrong = "the store's URL has a parameter that is not known".to_owned();
+        let mut wrong = "the store's URL has an unknown parameter".to_owned();
         let is_name = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
         if self.may_name && !name.is_empty() && name.bytes().all(is_name) {
-            // A text takes every write.
+            // Writing to a `String` cannot fail.
             let _ = write!(wrong, ": {name:?}");
         }
         format!("{wrong}; {ENCODE}")
@@ -371,7 +384,8 @@ fn known(scheme: &str) -> Option<(Kind, bool)> {
     SCHEMES.iter().find(is).map(|(_, kind, tls)| (*kind, *tls))
 }
 
-/// Whether it is short and of letters, digits, `+`, `-` and `.`, the first of them a letter.
+/// Returns true if the text looks like a scheme: a letter, then letters, digits, `+`, `-` and `.`, at most 32
+/// bytes.
 fn is_word(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic())
@@ -390,7 +404,7 @@ fn number<T: std::str::FromStr>(digits: &str) -> Option<T> {
 
 fn database(digits: &str) -> Result<u8, Wrong> {
     number(digits).ok_or_else(|| {
-        format!("the database in the store's URL is not a number from 0 to 255; {ENCODE}")
+        format!("the database in the store's URL must be a number from 0 to 255; {ENCODE}")
     })
 }
 
@@ -402,11 +416,11 @@ fn decoded(text: &str, what: &str) -> Result<String, Wrong> {
         .any(|escape| !is_hex(escape.first()) || !is_hex(escape.get(1)))
     {
         return Err(format!(
-            "the {what} in the store's URL has a % that no two hexadecimal digits follow; write %25 for one"
+            "the {what} in the store's URL has a % without two hex digits after it; write %25 for a literal %"
         ));
     }
     let bytes = percent_decode_str(text).decode_utf8();
-    let text = bytes.map_err(|_| format!("the {what} in the store's URL is not UTF-8"))?;
+    let text = bytes.map_err(|_| format!("the {what} in the store's URL is not valid UTF-8"))?;
     Ok(text.into_owned())
 }
 

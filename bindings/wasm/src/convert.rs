@@ -23,7 +23,8 @@ pub(crate) fn span(millis: f64) -> Option<Duration> {
 /// Returns a setting's duration, or an error that begins with `what`: the setting's name, or a description.
 // The message leaves out the number, because code that prints floats is longer than everything above.
 pub(crate) fn duration(what: &'static str, millis: f64) -> Result<Duration, Error> {
-    span(millis).ok_or_else(|| Error::bad_option(what, "is a number of milliseconds from 0 up"))
+    span(millis)
+        .ok_or_else(|| Error::bad_option(what, "must be a number of milliseconds from 0 up"))
 }
 
 /// Converts one of the host's numbers, which are whole and far below 2^53.

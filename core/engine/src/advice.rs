@@ -1,25 +1,26 @@
-//! What to do about an error.
+//! Advice in errors.
 
 use crate::every::{by_code, every};
 use crate::protocol::rights;
 
-/// The end of an error's message: what to do. It is a part of its own, because a host that has other
-/// words for the place where a setting is made says it in those.
+/// The advice at the end of an error's message.
+///
+/// It is a separate part, so that a host whose users make settings in another way can reword it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Advice {
     /// The credentials are wrong.
     CheckCredentials,
-    /// There are no credentials, and some are asked for.
+    /// The server demands credentials, and none were given.
     GiveCredentials,
-    /// A user of the server is not allowed enough, in a namespace that is not known.
+    /// The server's user lacks rights, in a namespace that is not known.
     Rights,
-    /// The database that was asked for is not there.
+    /// The selected database does not exist.
     Database,
     /// The server is a replica.
     Primary,
-    /// Somebody else's key stands where one of ours should.
+    /// Another program's key is where one of ours belongs.
     OtherName,
-    /// Somebody else has written to a key of ours.
+    /// Another program has written to a key of ours.
     ForeignKey,
 }
 
@@ -28,12 +29,12 @@ impl Advice {
         CheckCredentials, GiveCredentials, Rights, Database, Primary, OtherName, ForeignKey,
     );
 
-    /// The advice with this [code](Self::code).
+    /// Returns the advice with this [code](Self::code).
     pub(crate) const fn from_code(code: &str) -> Option<Self> {
         by_code!(Self::ALL, code)
     }
 
-    /// Its name in tables and in the JSON of errors.
+    /// Returns the name of the advice in tables and in the JSON of errors.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::CheckCredentials => "checkCredentials",
@@ -46,7 +47,7 @@ impl Advice {
         }
     }
 
-    /// Writes the words for who gave a URL.
+    /// Appends the advice, worded for users who connect by URL.
     pub(crate) fn write(self, into: &mut String) {
         into.push_str(match self {
             Self::CheckCredentials => "check the user and password in the URL",

@@ -1,7 +1,8 @@
-//! Numbers as text.
+//! Numbers in text.
 
-/// The number of a text that is decimal digits and nothing else: no sign, no blanks. Not by `parse`, which
-/// takes a sign and is four times as much code where that counts.
+/// Returns the number if the text is only decimal digits: no sign, no blanks.
+///
+/// Not by `parse`, which accepts a sign and is four times as much code in WebAssembly.
 #[inline(never)]
 pub(crate) fn plain(text: &str) -> Option<u64> {
     let mut number = None;

@@ -1,4 +1,4 @@
-//! What happens to a lease, as a value.
+//! Lease events.
 
 use std::time::Duration;
 
@@ -9,10 +9,9 @@ use crate::name::Name;
 use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
 
-/// Something that happened to a lock of this locker, or to the locker itself.
+/// An event of a lock of this locker, or of the locker itself.
 ///
-/// As JSON an event is an object with a `type` in camel case; durations are whole milliseconds,
-/// rounded down.
+/// As JSON an event is an object with a `type` in camel case. Durations are whole milliseconds, rounded down.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -33,17 +32,20 @@ use crate::token::FencingToken;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum LeaseEvent {
-    /// Somebody else holds the lock, and a caller waits for it in line. It comes when the caller joins the
-    /// line, and when one of its heartbeats, every 1 to 5 s, finds that its place has changed.
+    /// Another client holds the lock, and a caller waits for it in the queue.
+    ///
+    /// Emitted when the caller joins the queue, and when one of its heartbeats, every 1 to 5 s, finds its
+    /// position changed.
     Waiting {
         /// The lock.
         name: Name,
-        /// The place in line, 1 for who is next; absent where the store keeps no line.
+        /// The position in the queue, from 1. Absent where the store keeps no queue.
         #[serde(skip_serializing_if = "Option::is_none")]
         position: Option<u32>,
     },
-    /// The lock is held; or was held already when this reader began. A lock that was handed over has at
-    /// first 6 s or less remaining, and is renewed at once.
+    /// The lock is held, or was held already when this reader started.
+    ///
+    /// A lock that was handed over has 6 s or less remaining at first, and is renewed at once.
     Acquired {
         /// The lock.
         name: Name,
@@ -63,7 +65,7 @@ pub enum LeaseEvent {
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
     },
-    /// A renewal failed, or the store cannot be reached. Time is left, and it is tried again.
+    /// A renewal failed, or the store cannot be reached. Time remains, and the locker retries.
     AtRisk {
         /// The lock.
         name: Name,
@@ -72,18 +74,19 @@ pub enum LeaseEvent {
         /// The time until the deadline.
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
-        /// What failed; in JSON its code and message.
+        /// The failure; in JSON its code and message.
         #[serde(serialize_with = "Error::in_event")]
         error: Error,
     },
-    /// The lease ended without a confirmed release: it was lost, or the store did not confirm its
-    /// release before the deadline. The holder must not act under it any more.
+    /// The lease ended without a confirmed release. The holder must not act under it any more.
+    ///
+    /// It was lost, or the store did not confirm its release before the deadline.
     Lost {
         /// The lock.
         name: Name,
         /// The tenure's fencing token.
         token: FencingToken,
-        /// Why.
+        /// Why the lease was lost.
         reason: LossReason,
     },
     /// The holder released the lock, and the store confirmed it.
@@ -93,46 +96,51 @@ pub enum LeaseEvent {
         /// The tenure's fencing token.
         token: FencingToken,
     },
-    /// The store's clock and this machine's run apart by more than the
-    /// drift margin (`Builder::drift_margin`): one of them is being steered, for example slewed, or
-    /// is wrong. The margin is wider from now on, and never shrinks while the locker lives.
+    /// The store's clock and this machine's run at rates that differ by more than the drift margin
+    /// (`Builder::drift_margin`).
     ///
-    /// The store is asked about all held leases at once. Until it replies, and for fixed leases, a
-    /// deadline may be later than the store's expiry. Only readers of all locks get this event, each time
-    /// that the margin grows.
+    /// One of them is being steered, for example slewed, or is wrong. The margin is wider from now on, and
+    /// never shrinks while the locker lives. The locker checks all held leases with the store at once. Until
+    /// the store replies, and for fixed leases, a deadline may be later than the expiry at the store. Only
+    /// readers of all locks get this event, each time the margin grows.
     ClockDrift {
         /// The margin from now on, in parts per million.
         #[serde(rename = "driftMargin")]
         drift_margin: u32,
     },
-    /// A server of a quorum may have forgotten locks: it restarted, was flushed, or another one came in its
-    /// place. It does not vote on new leases until none that it may have forgotten is left; those that it
-    /// has go on. Only readers of all locks get this event.
+    /// A server of a quorum may have forgotten locks: it restarted, was flushed, or was replaced.
+    ///
+    /// It does not vote on new leases until none is left that it may have forgotten. Leases that it has go
+    /// on. Only readers of all locks get this event.
     Quarantined {
-        /// The place of the server in the list, from 1.
+        /// The server's place in the list, from 1.
         server: u32,
         /// The time until it votes again.
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
     },
-    /// A server of a quorum that was in quarantine votes again, and the leases that this locker holds stand on it
-    /// again, except one whose lock somebody else has there. Fixed leases (`Lock::fixed`) that began during the
-    /// quarantine are over. Now the next server may be restarted. Only readers of all locks get this event.
+    /// A quarantined server of a quorum votes again, and again supports the leases of this locker, except
+    /// those whose lock another client has there.
+    ///
+    /// Fixed leases (`Lock::fixed`) that began during the quarantine are over. It is now safe to restart the
+    /// next server. Only readers of all locks get this event.
     Readmitted {
-        /// The place of the server in the list, from 1.
+        /// The server's place in the list, from 1.
         server: u32,
     },
-    /// This reader was too slow and missed events. The losses that it has not read follow (the latest 512),
-    /// and an `Acquired` for each lock that is held now.
+    /// This reader was too slow and missed events.
+    ///
+    /// The losses that it has not read follow (the latest 512), and an `Acquired` for each lock that is held
+    /// now.
     Lagged {
-        /// How many events were missed.
+        /// The number of missed events.
         missed: u64,
     },
 }
 
 impl LeaseEvent {
-    /// The name of the event's lock; `None` for those that are about none: `ClockDrift`, `Quarantined`,
-    /// `Readmitted` and `Lagged`.
+    /// Returns the name of the event's lock; `None` for `ClockDrift`, `Quarantined`, `Readmitted` and
+    /// `Lagged`.
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Waiting { name, .. }
@@ -148,7 +156,7 @@ impl LeaseEvent {
         }
     }
 
-    /// The tenure's token; `None` for `Waiting`, and for those that are about no lock.
+    /// Returns the tenure's token; `None` for `Waiting` and for events that are not about a lock.
     pub fn token(&self) -> Option<FencingToken> {
         match self {
             Self::Acquired { token, .. }
@@ -165,7 +173,7 @@ impl LeaseEvent {
     }
 }
 
-/// The event as one line of plain English, for logs.
+/// Displays the event as one line of English, for logs.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -187,7 +195,7 @@ impl std::fmt::Display for LeaseEvent {
         }
         match self {
             Self::Waiting { position, .. } => match position {
-                Some(position) => write!(f, "a caller waits in line at place {position}"),
+                Some(position) => write!(f, "a caller waits in line at position {position}"),
                 None => f.write_str("a caller waits in line"),
             },
             Self::Acquired { remaining, .. } => {
@@ -206,12 +214,12 @@ impl std::fmt::Display for LeaseEvent {
             Self::Released { .. } => f.write_str("was released"),
             Self::ClockDrift { drift_margin } => write!(
                 f,
-                "the clocks of the store and of this machine run apart: the drift margin is now \
+                "the store's clock and this machine's run at different rates; the drift margin is now \
                  {drift_margin} ppm"
             ),
             Self::Quarantined { server, remaining } => write!(
                 f,
-                "server {server} of the quorum may have forgotten locks, and does not vote for {:?}",
+                "server {server} of the quorum may have forgotten locks and does not vote for {:?}",
                 rounded(remaining)
             ),
             Self::Readmitted { server } => {
@@ -228,15 +236,17 @@ impl std::fmt::Display for LeaseEvent {
 #[non_exhaustive]
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LossReason {
-    /// The deadline came, and no renewal had succeeded, or the lease was fixed.
+    /// The deadline passed without a successful renewal, or the lease was fixed.
     Expired,
-    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover; or the lock was
-    /// force-released, and no push reached the holder.
+    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover.
+    ///
+    /// Also the reason after a forced release if no push reached the holder.
     Deleted,
-    /// Somebody else holds the lock now.
+    /// Another client holds the lock now.
     Superseded,
-    /// The lock was taken away by force: `Locker::force_release`. Without a
-    /// push the reason is `Deleted` or `Superseded`, at the next renewal.
+    /// The lock was force-released by `Locker::force_release`.
+    ///
+    /// Without a push the reason is `Deleted` or `Superseded`, at the next renewal.
     Revoked,
     /// The locker was shut down.
     Shutdown,
@@ -248,7 +258,7 @@ impl LossReason {
     pub const ALL: &'static [Self] =
         crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown);
 
-    /// The reason as a short code, as in the JSON of events.
+    /// Returns the reason as a short code, as in the JSON of events.
     ///
     /// ```
     /// # use leasehold_engine as leasehold;
@@ -283,7 +293,7 @@ impl std::fmt::Display for LossReason {
     }
 }
 
-/// Durations are whole milliseconds in JSON, rounded down.
+/// Serializes a duration as whole milliseconds, rounded down.
 pub(crate) fn as_millis<S: Serializer>(
     duration: &Duration,
     serializer: S,
@@ -309,7 +319,7 @@ mod tests {
         only: String,
     }
 
-    /// What every language calls them, and says of them.
+    /// Checks the codes and words that all languages share.
     #[test]
     fn reasons_have_their_codes_and_words() {
         let Vectors { reasons } =
@@ -322,7 +332,8 @@ mod tests {
         assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
     }
 
-    /// The JSON is an interface: log readers and the JavaScript binding depend on it. The words are for people.
+    /// The JSON is an interface: log readers and the JavaScript binding depend on it. The words are for
+    /// people.
     #[test]
     #[expect(clippy::too_many_lines, reason = "it has a case for each event")]
     fn the_json_and_the_words_of_every_event_are_fixed() {
@@ -344,7 +355,7 @@ mod tests {
                     position: Some(2),
                 },
                 r#"{"type":"waiting","name":"a/b","position":2}"#,
-                "lock \"a/b\": a caller waits in line at place 2",
+                "lock \"a/b\": a caller waits in line at position 2",
             ),
             (
                 LeaseEvent::Acquired {
@@ -406,7 +417,7 @@ mod tests {
                     drift_margin: 96_153,
                 },
                 r#"{"type":"clockDrift","driftMargin":96153}"#,
-                "the clocks of the store and of this machine run apart: the drift margin is now 96153 ppm",
+                "the store's clock and this machine's run at different rates; the drift margin is now 96153 ppm",
             ),
             (
                 LeaseEvent::Quarantined {
@@ -414,7 +425,7 @@ mod tests {
                     remaining,
                 },
                 r#"{"type":"quarantined","server":2,"remaining":29940}"#,
-                "server 2 of the quorum may have forgotten locks, and does not vote for 29.94s",
+                "server 2 of the quorum may have forgotten locks and does not vote for 29.94s",
             ),
             (
                 LeaseEvent::Readmitted { server: 2 },

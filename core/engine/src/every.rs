@@ -1,7 +1,9 @@
-//! Lists that are complete, or do not compile.
+//! Lists of an enum's values that do not compile if they are incomplete.
 
-/// All values of an enum without fields, in the order of their definition, so that the place of each
-/// is `value as usize`. One that is left out, or stands elsewhere, does not compile.
+/// Lists all values of a fieldless enum in the order of their definition, so that a value's index is `value
+/// as usize`.
+///
+/// A missing or misplaced value does not compile.
 macro_rules! every {
     ($type:ident: $($value:ident),+ $(,)?) => {{
         const ALL: &[$type] = &[$($type::$value),+];
@@ -11,7 +13,7 @@ macro_rules! every {
         const _: () = {
             let mut place = 0;
             while place < ALL.len() {
-                assert!(ALL[place] as usize == place, "these stand in another order");
+                assert!(ALL[place] as usize == place, "the values are in another order");
                 place += 1;
             }
         };
@@ -21,7 +23,7 @@ macro_rules! every {
 
 pub(crate) use every;
 
-/// The one of all values that has this code; a `const` function cannot call a closure for that.
+/// Returns the value with this code. A macro, because a `const` function cannot call a closure.
 macro_rules! by_code {
     ($all:expr, $code:expr) => {{
         let (all, mut at) = ($all, 0);

@@ -1,4 +1,4 @@
-//! What is wrong with a store that works.
+//! Problems of a store that works.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::protocol::{info_field, printable};
 
-/// What is wrong with a store, though it works, and endangers leases. Whoever runs the store has to put
-/// it right. `Locker::findings` has what connecting found.
+/// A problem of a store that endangers leases although the store works. Its operator must fix it.
 ///
-/// As JSON it is an object with a `type` in camel case.
+/// `Locker::findings` has those found when connecting. As JSON a finding is an object with a `type` in camel
+/// case.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -25,23 +25,25 @@ use crate::protocol::{info_field, printable};
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Finding {
-    /// A server that is full evicts keys, and among them locks that are held: the next who asks gets
-    /// such a lock. Set `maxmemory-policy` to `noeviction`.
+    /// The server evicts keys when it is full, including held locks, which it then gives to others. Set
+    /// `maxmemory-policy` to `noeviction`.
     Eviction {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// The server does not say at once that somebody else has changed a lock, by `DEL` or `FLUSHALL` for
-    /// example: its holder learns of that at the next renewal. Found in the background, after the first
+    /// The server does not notify a holder whose lock another client has changed, by `DEL` or `FLUSHALL` for
+    /// example.
+    ///
+    /// The holder learns of it only at its next renewal. Found in the background, after the first
     /// acquisition. Permit what is missing, or turn off `Builder::tracking`.
     Untracked {
-        /// What the server says, or what is in the way.
+        /// The server's error, or another obstacle.
         reason: String,
     },
 }
 
 impl Finding {
-    /// What the text of a server's `INFO` shows. For hosts of the engine.
+    /// Returns the problems that a server's `INFO` shows. For hosts of the engine.
     pub fn all(info: &str) -> Vec<Self> {
         let policy = info_field(info, "maxmemory_policy");
         let evicts = policy.filter(|policy| *policy != "noeviction");
@@ -57,13 +59,13 @@ impl fmt::Display for Finding {
         match self {
             Self::Eviction { policy } => write!(
                 f,
-                "a server that is full gives held locks away (maxmemory-policy is {policy}); set \
-                 maxmemory-policy to noeviction"
+                "maxmemory-policy is {policy}, so a full server evicts held locks and gives them to others; \
+                 set maxmemory-policy to noeviction"
             ),
             Self::Untracked { reason } => write!(
                 f,
-                "the server does not say at once that a lock was deleted or overwritten, and its holder \
-                 learns of it at the next renewal: {reason}"
+                "the server does not notify a holder whose lock was deleted or overwritten; the holder \
+                 learns of it only at its next renewal: {reason}"
             ),
         }
     }

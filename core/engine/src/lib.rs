@@ -1,14 +1,14 @@
 //! The engine of [Leasehold](https://docs.rs/leasehold), a distributed lock, without any I/O.
 //!
 //! This crate is for hosts: the crate `leasehold` and its bindings. Its API may change in any release, as
-//! that of `quinn-proto` does for `quinn`. Programs use `leasehold`, which re-exports the types that they
-//! see.
+//! `quinn-proto` does for `quinn`. Programs use `leasehold`, which re-exports the types that they see.
 //!
-//! - [`engine`] decides everything and does nothing. Its documentation shows how to drive it.
-//! - [`protocol`] is what an engine says to a store, and what the store replies.
-//! - [`time`] has local time and a server's time, which are never compared.
-//! - [`MemoryServer`] is a store without a server.
-//! - The other types at the root are those that programs see.
+//! - [`engine`] makes all decisions and does no I/O. Its documentation shows how to drive it.
+//! - [`protocol`] has the engine's commands to a store, and the store's replies.
+//! - [`time`] has a host's time and a server's time, which are never compared.
+//! - [`MemoryServer`] is an in-memory store: a model of the lock script.
+//!
+//! The other types at the root are those that programs see.
 
 mod advice;
 mod digits;

@@ -1,12 +1,16 @@
-//! Limits and defaults that Rust and JavaScript both go by: `limits.jsonc`, which the bundler of the npm
-//! package reads, too. Times there are in milliseconds.
+//! Limits and defaults that Rust and JavaScript share.
+//!
+//! They are in `limits.jsonc`, which the bundler of the npm package reads, too. Times in it are in
+//! milliseconds.
 
 use std::time::Duration;
 
 use crate::rows::{cut, same};
 
-/// The number of this name. Only to be called for constants: then a name that the file has not got does
-/// not compile, and the file is in no program.
+/// Returns the number with this name.
+///
+/// Call this only in constants. Then an unknown name does not compile, and the file does not end up in
+/// programs.
 pub const fn number(name: &str) -> u64 {
     let mut rest = include_str!("limits.jsonc");
     while !rest.is_empty() {
@@ -21,15 +25,15 @@ pub const fn number(name: &str) -> u64 {
     panic!("limits.jsonc has no limit of this name")
 }
 
-/// The same of a smaller number, under the same condition.
+/// Returns the number with this name as a `u32`. Call this only in constants.
 #[allow(clippy::cast_possible_truncation)]
 pub const fn count(name: &str) -> u32 {
     let number = number(name);
-    assert!(number <= u32::MAX as u64, "it is no smaller number");
+    assert!(number <= u32::MAX as u64, "the number does not fit 32 bits");
     number as u32
 }
 
-/// The time of this name, under the same condition.
+/// Returns the time with this name. Call this only in constants.
 pub const fn time(name: &str) -> Duration {
     Duration::from_millis(number(name))
 }

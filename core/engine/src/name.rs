@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::Error;
 use crate::limits;
 
-/// The name of what is locked: 1 to 512 bytes of UTF-8, any characters.
+/// The name of a lock: 1 to 512 bytes of UTF-8, any characters.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -24,8 +24,8 @@ use crate::limits;
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name {
-    /// The name behind a colon, as `:orders/42`, or a lock's whole key, `{app:orders/42}`, whose part it is:
-    /// so a lock that is held has one text, and not two.
+    /// The name after a colon, as in `:orders/42`, or the lock's whole key that contains it, as in
+    /// `{app:orders/42}`. So a held lock has one text, not two.
     text: Arc<str>,
 }
 
@@ -33,7 +33,11 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = limits::count("nameBytes") as usize;
 
-    /// Checks a name. Fails with [`Config`](crate::ErrorKind::Config) if it is empty or too long.
+    /// Makes a name.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if it is empty or too long.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
         let name = name.as_ref();
         Self::check(name)?;
@@ -46,14 +50,14 @@ impl Name {
         Error::check_length("a lock's name", name, Self::MAX_BYTES)
     }
 
-    /// What stands for a name in a lock's key.
+    /// Returns the name within a lock's key.
     pub(crate) fn within(key: &Arc<str>) -> Self {
         Self { text: key.clone() }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
-        // In a key's namespace colons are escaped.
+        // Colons in a key's namespace are escaped.
         let (before, name) = self.text.split_once(':').unwrap_or_default();
         if before.is_empty() {
             name
@@ -115,7 +119,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Who holds a lock, as others see it.
+/// The holder of a lock, as others see it.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -136,30 +140,38 @@ impl Owner {
     /// The longest label, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// An identity that outlives the process: another locker that acquires under the same label
-    /// takes the lock over, with a new token, instead of waiting for it. Fails with
+    /// Makes an owner that outlives the process.
+    ///
+    /// Another locker that acquires under the same label takes the lock over, with a new token, instead of
+    /// waiting for it.
+    ///
+    /// # Errors
+    ///
     /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
     pub fn reclaimable(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), true)
     }
 
-    /// A label for people who look at the lock; it gives no right to it. Fails as
-    /// [`reclaimable`](Self::reclaimable) does.
+    /// Makes an owner whose label is for people who look at the lock. The label gives no right to the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
     pub fn labelled(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), false)
     }
 
-    /// The label.
+    /// Returns the label.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Whether another locker with the same label may take the lock over.
+    /// Returns true if another locker with the same label may take the lock over.
     pub fn is_reclaimable(&self) -> bool {
         self.reclaimable
     }
 
-    /// Its form in the store: `r` if it is reclaimable, `l` if not.
+    /// Returns the kind of owner as stored: `r` if it is reclaimable, otherwise `l`.
     pub(crate) fn kind(&self) -> &'static str {
         if self.reclaimable { "r" } else { "l" }
     }

@@ -1,8 +1,10 @@
-//! Tables that Rust and TypeScript both read, each a text file: a row in each line, its fields parted
-//! by `|`. Empty lines are none, nor are comments, which begin with `#`. They are read as this crate is
-//! compiled, so that a mistake in one does not compile, and nothing of it is done at run time.
+//! Text tables that Rust and TypeScript share.
+//!
+//! Each line is a row, with fields separated by `|`. Empty lines and comments, which begin with `#`, are
+//! skipped. The compiler reads the tables, so a mistake in one does not compile, and nothing is parsed at run
+//! time.
 
-/// How many rows a table has.
+/// Returns the number of rows in a table.
 pub const fn count(table: &str) -> usize {
     let (mut rest, mut count) = (table, 0);
     while !rest.is_empty() {
@@ -13,7 +15,7 @@ pub const fn count(table: &str) -> usize {
     count
 }
 
-/// The rows; fields that a row leaves out at its end are empty.
+/// Returns the rows. Fields that a row omits at its end are empty.
 pub const fn rows<const ROWS: usize, const FIELDS: usize>(
     table: &'static str,
 ) -> [[&'static str; FIELDS]; ROWS] {
@@ -34,7 +36,7 @@ pub const fn rows<const ROWS: usize, const FIELDS: usize>(
     rows
 }
 
-/// Whether two texts are the same.
+/// Returns true if two texts are equal. A `const` replacement for `==`.
 pub const fn same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut at = 0;
@@ -48,7 +50,7 @@ const fn is_row(line: &str) -> bool {
     !line.is_empty() && line.as_bytes()[0] != b'#'
 }
 
-/// What is before a byte, trimmed, and what is after it.
+/// Splits a text at the first such byte. Trims the part before it.
 pub const fn cut(text: &str, byte: u8) -> (&str, &str) {
     let mut at = 0;
     while at < text.len() && text.as_bytes()[at] != byte {

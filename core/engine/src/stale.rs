@@ -1,18 +1,18 @@
-//! What guards say.
+//! The refusal of a guard.
 
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
-/// Why a guard refused a write.
+/// Why a guard refused a write: it has seen a greater token for the resource.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the token {offered} is stale: {highest} was seen for the resource {resource:?}")]
 #[non_exhaustive]
 pub struct StaleToken {
-    /// What was to be written to.
+    /// The resource of the write.
     pub resource: String,
     /// The token of the write.
     pub offered: FencingToken,
-    /// The greatest token that was seen.
+    /// The greatest token seen so far.
     pub highest: FencingToken,
 }
 
@@ -23,7 +23,7 @@ impl From<StaleToken> for Error {
 }
 
 impl Error {
-    /// [`ErrorKind::StaleToken`], for guards.
+    /// Makes an [`ErrorKind::StaleToken`] error. For guards.
     #[doc(hidden)]
     pub fn stale(resource: &str, offered: FencingToken, highest: FencingToken) -> Self {
         let resource = resource.to_owned();
@@ -35,7 +35,7 @@ impl Error {
         .into()
     }
 
-    /// What a guard refused, if it was that.
+    /// Returns the refusal if a guard refused a write because of a stale token.
     ///
     /// ```
     /// # use leasehold_engine as leasehold;

@@ -1,17 +1,19 @@
-//! The two clocks: a host's monotonic one, and a server's.
+//! A host's monotonic clock and a server's wall clock, which are never compared.
 
 use std::time::Duration;
 
-/// The longest times that are taken: 366 days.
+/// The longest time that a setting accepts: 366 days.
 pub(crate) const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// How many of them a second has.
+/// Parts of a second.
 pub(crate) const MILLIS: u32 = 1_000;
 pub(crate) const MICROS: u32 = 1_000_000;
 const NANOS: u32 = 1_000_000_000;
 
-/// How many whole parts of a second a duration has; at the most some centuries of nanoseconds, which stand for
-/// ever. In 64 bits: WebAssembly has no more, and calls a function for each larger product.
+/// Returns the number of whole parts of a second in a duration, saturating after some centuries of
+/// nanoseconds.
+///
+/// In 64 bits, because WebAssembly calls a function for each larger product.
 pub(crate) const fn in_parts(duration: Duration, parts: u32) -> u64 {
     let (seconds, parts) = (duration.as_secs(), parts as u64);
     if seconds >= u64::MAX / NANOS as u64 {
@@ -38,17 +40,17 @@ impl Timestamp {
     /// The moment that never comes.
     pub const NEVER: Timestamp = Timestamp(u64::MAX);
 
-    /// A moment from nanoseconds since the origin.
+    /// Makes a moment from nanoseconds since the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time that passed since an earlier moment; zero if it is not earlier.
+    /// Returns the time since an earlier moment; zero if it is not earlier.
     pub const fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -86,12 +88,12 @@ impl std::ops::Sub<Duration> for Timestamp {
 pub struct ServerTime(u64);
 
 impl ServerTime {
-    /// A moment from microseconds since 1970.
+    /// Makes a moment from microseconds since 1970.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// A moment from milliseconds since 1970.
+    /// Makes a moment from milliseconds since 1970.
     pub const fn from_millis(millis: u64) -> Self {
         // Not by `saturating_mul`, whose product WebAssembly computes in 128 bits.
         Self(if millis < u64::MAX / 1_000 {
@@ -101,23 +103,23 @@ impl ServerTime {
         })
     }
 
-    /// Microseconds since 1970.
+    /// Returns microseconds since 1970.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Whole milliseconds since 1970, as Redis counts expiries.
+    /// Returns whole milliseconds since 1970, the unit of expiries in Redis.
     pub const fn millis(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// The time that passed since an earlier moment; zero if it is not earlier.
+    /// Returns the time since an earlier moment; zero if it is not earlier.
     pub const fn since(self, earlier: ServerTime) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Saturates.
+/// Saturates at the latest moment.
 impl std::ops::Add<Duration> for ServerTime {
     type Output = ServerTime;
 

@@ -12,14 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::digits;
 use crate::error::{Error, ErrorKind};
 
-/// A number that tells an older holder of a name from a newer one.
+/// A number that tells a newer holder of a name from an older one.
 ///
-/// Every acquisition of a name gets a strictly greater token than the one before it, so a storage
-/// that remembers the greatest token it has seen can refuse a holder that was replaced. Tokens
-/// are from 1 to 2^53-1 and so fit a Redis integer, a Lua number, a JavaScript number and JSON.
-/// By default a token is at least the server's clock in microseconds: so tokens grow, even if the store
-/// lost its data, but not by one each. (Dense ones, by `Lock::dense_tokens`, do, and begin anew if it
-/// loses its data.)
+/// Every acquisition of a name gets a strictly greater token than the one before it. So storage that
+/// remembers the greatest token it has seen can refuse a client that was replaced. Tokens are from 1 to
+/// 2^53-1 and so fit a Redis integer, a Lua number, a JavaScript number and JSON.
+///
+/// By default a token is at least the server's clock in microseconds. So tokens grow even if the store lost
+/// its data, but not in steps of one. Dense tokens, by `Lock::dense_tokens`, grow in steps of one and restart
+/// if the store loses its data.
 ///
 /// The idea is Martin Kleppmann's, "How to do distributed locking" (2016).
 ///
@@ -45,19 +46,25 @@ impl FencingToken {
         None => unreachable!(),
     };
 
-    /// Checks that a number is a token; [`ErrorKind::Config`] if it is 0 or above
-    /// [`MAX`](Self::MAX).
+    /// Makes a token from a number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] if the number is 0 or above [`MAX`](Self::MAX).
     pub fn new(value: u64) -> Result<Self, Error> {
         match NonZeroU64::new(value) {
             Some(value) if value <= Self::MAX.0 => Ok(Self(value)),
             _ => Err(Error::new(
                 ErrorKind::Config,
-                format!("a fencing token is from 1 to {}, not {value}", Self::MAX),
+                format!(
+                    "a fencing token must be from 1 to {}; got {value}",
+                    Self::MAX
+                ),
             )),
         }
     }
 
-    /// The token as a number.
+    /// Returns the token as a number.
     pub const fn get(self) -> u64 {
         self.0.get()
     }
@@ -77,7 +84,7 @@ impl From<FencingToken> for u64 {
     }
 }
 
-/// In plain digits.
+/// Writes the token in plain decimal digits.
 #[cfg(feature = "http")]
 impl From<FencingToken> for http::HeaderValue {
     fn from(token: FencingToken) -> Self {
@@ -94,7 +101,10 @@ impl FromStr for FencingToken {
             Some(value) if !text.starts_with('0') => Self::new(value),
             _ => Err(Error::new(
                 ErrorKind::Config,
-                format!("a fencing token is plain digits from 1 to {}", Self::MAX),
+                format!(
+                    "a fencing token must be plain digits from 1 to {}",
+                    Self::MAX
+                ),
             )),
         }
     }

@@ -11,8 +11,10 @@ use crate::adapter::fred::Dial;
 use crate::rt;
 use crate::tls::Tls;
 
-/// Settings of a [`Locker`](super::Locker), all with defaults that suit most. One that is out of bounds is an error
-/// of the call that makes the locker, of the kind [`Config`](crate::ErrorKind::Config).
+/// Settings of a [`Locker`](super::Locker), with defaults that suit most programs.
+///
+/// A setting that is out of bounds fails the call that makes the locker, with
+/// [`Config`](crate::ErrorKind::Config).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -56,8 +58,9 @@ impl Builder {
         }
     }
 
-    /// Keeps the locker's names apart from the same names in other namespaces on the server: 1 to 128
-    /// bytes; `leasehold` by default.
+    /// Sets the namespace, which keeps the locker's names apart from the same names in other namespaces.
+    ///
+    /// 1 to 128 bytes; `leasehold` by default.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -75,10 +78,11 @@ impl Builder {
         self
     }
 
-    /// The owner of all locks that do not set [their own](super::Lock::owner): an identity that outlives
-    /// the process, so that it gets its locks back after a restart. 1 to 128 bytes. No two lockers that
-    /// run at the same time should share it. By default a lock shows the machine and the process that
-    /// hold it, and nobody can take it over.
+    /// Sets the owner of all locks that do not set [their own](super::Lock::owner).
+    ///
+    /// An owner is an identity that outlives the process: after a restart, the process gets its locks back. 1
+    /// to 128 bytes. No two running lockers should have the same owner. By default a lock shows its holder's
+    /// machine and process, and nobody can take it over.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -96,10 +100,12 @@ impl Builder {
         self
     }
 
-    /// How long a connection may take to be made, with TLS, and then the reply to each of the requests that it
-    /// begins with: 1 ms to 1 min; 3 s by default. [`connect`](Self::connect) gives up after twice that, and each
-    /// attempt to get a lost connection back after once. It is of connections that this crate makes: one that the
-    /// program [has](Self::with_fred) keeps its own settings.
+    /// Sets the timeout of a connection attempt, with TLS, and of the reply to each of the connection's first
+    /// requests.
+    ///
+    /// 1 ms to 1 min; 3 s by default. [`connect`](Self::connect) gives up after twice this time, and each
+    /// attempt to reconnect after this time. It applies to connections that this crate makes. A client that
+    /// you [bring](Self::with_fred) keeps its own settings.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -107,7 +113,7 @@ impl Builder {
     /// use leasehold::Locker;
     ///
     /// let impatient = Locker::builder().connect_timeout(Duration::from_millis(300));
-    /// // Nobody is there.
+    /// // No server listens there.
     /// let error = impatient.connect("redis://127.0.0.1:1").await.unwrap_err();
     /// assert!(error.is_transient());
     /// # Ok(()) }
@@ -118,9 +124,10 @@ impl Builder {
         self
     }
 
-    /// How long one attempt waits for the store's reply: 1 ms to 1 min; 2 s by default. For a short
-    /// lease it is less: an acquisition waits for no longer than the lease's time to live, and a renewal
-    /// for no longer than a third of it.
+    /// Sets how long one attempt waits for the store's reply.
+    ///
+    /// 1 ms to 1 min; 2 s by default. Short leases shorten it: an acquisition waits at most the lease's time
+    /// to live, a renewal at most a third of it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -140,16 +147,17 @@ impl Builder {
         self
     }
 
-    /// How long a call keeps trying while the store does not reply, before it fails with the last
-    /// error: up to 1 h, and at least one [`command_timeout`](Self::command_timeout); 10 s by default.
-    /// Waiting for a lock that somebody else holds does not count, because the store does reply then.
+    /// Sets how long a call retries while the store does not reply. Then the call fails with the last error.
+    ///
+    /// Up to 1 h, and at least one [`command_timeout`](Self::command_timeout); 10 s by default. Time spent
+    /// waiting for a lock that another client holds does not count, because the store does reply then.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use std::time::Duration;
     /// use leasehold::Locker;
     ///
-    /// // Sits out a restart of the server.
+    /// // Waits through a restart of the server.
     /// let locker = Locker::builder().patience(Duration::from_secs(60)).in_memory()?;
     /// # Ok(()) }
     /// ```
@@ -159,24 +167,25 @@ impl Builder {
         self
     }
 
-    /// By how much the store's clock and this machine's may run faster or slower than one another, in
-    /// parts per million: 1,000 to 250,000; 2,000 by default, which is 1 in 500. By this share of its
-    /// time a lease ends here before it ends at the store. Exclusion rests on it: as long as the rates
-    /// of the clocks differ by less, no two leases on a name are valid at once.
+    /// Sets the drift margin: how much faster the store's clock or this machine's may run than the other, in
+    /// parts per million.
     ///
-    /// The default covers two clocks that are steered by up to 500 ppm each, as ntpd, the kernel and
-    /// systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that
-    /// to 500 on the store's machine and on this one. Or set 90,000 here if one of them is steered like
-    /// that, and 170,000 if both are.
+    /// 1,000 to 250,000; 2,000 by default, which is 1 in 500. A lease ends here before it expires at the
+    /// store, by this share of its time to live. Exclusion depends on it: while the clocks' rates differ by
+    /// less, no two leases on a name are valid at once.
     ///
-    /// Rates that differ by more are noticed within a second or two where there is much traffic, else
-    /// after three renewals or so. Then the margin is widened, and the event
-    /// [`ClockDrift`](crate::LeaseEvent::ClockDrift) says so. A deadline from before that may have been
-    /// too late.
+    /// The default covers two clocks that are each slewed by up to 500 ppm, as ntpd, the kernel and
+    /// systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less. Set
+    /// `maxslewrate` to 500 on the store's machine and on this one. Otherwise set the margin to 90,000 if
+    /// chrony steers one of them, and to 170,000 if it steers both.
     ///
-    /// No margin covers a clock that is *set*. If the store's is set forward, its keys expire that much
-    /// too early; if it is set back, a dead holder's lock stays that much longer. Nor does one cover a
-    /// virtual machine whose clock stands still while its hypervisor holds it up.
+    /// The locker detects rates that differ by more: within a second or two under heavy traffic, otherwise
+    /// after about three renewals. It then widens the margin and emits
+    /// [`ClockDrift`](crate::LeaseEvent::ClockDrift). A deadline from before that may have been too late.
+    ///
+    /// No margin covers a clock that is *set*. If the store's clock is set forward, its keys expire early by
+    /// that much. If it is set back, a crashed client's lock stays longer by that much. Nor does a margin
+    /// cover a virtual machine whose clock stops while its hypervisor suspends it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -191,19 +200,22 @@ impl Builder {
         self
     }
 
-    /// The longest time to live that a lease may have on a [quorum](Self::quorum), also by
-    /// [`renew_for`](crate::Lease::renew_for): 10 ms to a day; 60 s by default. On one server it means nothing.
+    /// Sets the longest time to live of a lease on a [quorum](Self::quorum), including one set by
+    /// [`renew_for`](crate::Lease::renew_for).
     ///
-    /// For so long a server does not vote on new leases after it came back from a restart, or was flushed:
-    /// it may have forgotten to whom it gave a lock. Meanwhile it counts as missing, which the events
-    /// [`Quarantined`](crate::LeaseEvent::Quarantined) and [`Readmitted`](crate::LeaseEvent::Readmitted)
-    /// say. Restart servers one at a time, and the next one only when all lockers with leases have emitted
-    /// `Readmitted` for the last; without the events, twice this time and 5 s later.
+    /// 10 ms to a day; 60 s by default. It has no effect on a single server.
     ///
-    /// All lockers of a quorum must set the same. Servers that vote keep it: with another value every call that
-    /// acquires fails with [`ErrorKind::Config`](crate::ErrorKind::Config), and the error says both. To change it,
-    /// stop all lockers, wait for the old time, delete the key `{NAMESPACE:}` at every server, and start the lockers
-    /// with the new one.
+    /// It is also the quarantine period. A server that restarted or was flushed may have forgotten to whom it
+    /// gave a lock, so it does not vote on new leases for this long. Meanwhile it counts as missing. The
+    /// events [`Quarantined`](crate::LeaseEvent::Quarantined) and
+    /// [`Readmitted`](crate::LeaseEvent::Readmitted) report this. Restart servers one at a time. Restart the
+    /// next one only after every locker with leases has emitted `Readmitted` for the last one. Without the
+    /// events, wait for twice this time plus 5 s.
+    ///
+    /// All lockers of a quorum must set the same value, which the voting servers store. With another value,
+    /// every acquisition fails with [`ErrorKind::Config`](crate::ErrorKind::Config), and the error names both
+    /// values. To change it, stop all lockers, wait for the old time, delete the key `{NAMESPACE:}` on every
+    /// server, and start the lockers with the new value.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -214,7 +226,7 @@ impl Builder {
     /// let builder = Locker::builder().longest_ttl(Duration::from_secs(15));
     /// let locker = builder.quorum(servers).await?;
     ///
-    /// // A lease lives for 30 s by default.
+    /// // The default time to live is 30 s.
     /// let error = locker.lock("orders/42")?.acquire().await.unwrap_err();
     /// assert_eq!(error.option(), Some("longest_ttl"));
     /// # Ok(()) }
@@ -225,13 +237,16 @@ impl Builder {
         self
     }
 
-    /// Whether a holder hears at once, and not at its next renewal, that somebody else has deleted or
-    /// overwritten its lock, flushed the database, or let the server evict keys: `true` by default. It
-    /// costs one read of each lock that lives for a second or more, after it was held for some
-    /// milliseconds and after each renewal, by [`CLIENT TRACKING`](https://redis.io/commands/client-tracking/)
-    /// on the connection for commands. A fred client of the program's whose connection speaks RESP3 or
-    /// tracks keys already is left alone. What is in the way is
-    /// [found](crate::Finding::Untracked), and no error.
+    /// Sets whether a holder learns at once that another client has deleted or overwritten its lock, flushed
+    /// the database, or made the server evict keys.
+    ///
+    /// `true` by default. Otherwise the holder learns of it at its next renewal. The lock uses [`CLIENT
+    /// TRACKING`](https://redis.io/commands/client-tracking/) on the connection for commands. It costs one
+    /// read of each lock that lives for a second or more, some milliseconds after the acquisition and after
+    /// each renewal.
+    ///
+    /// A fred client that you bring is left alone if its connection speaks RESP3 or tracks keys already. If
+    /// tracking cannot be turned on, that is a [finding](crate::Finding::Untracked), not an error.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -246,19 +261,21 @@ impl Builder {
         self
     }
 
-    /// How long the store remembers the last token of a name that nobody acquires, at the least: 1 s to a
-    /// year (366 days); 24 hours by default. It matters only if the server's clock is set back by more
-    /// than the name was unused: else tokens grow anyway, because they follow that clock.
+    /// Sets how long the store remembers the last token of a name after its last use, at least.
     ///
-    /// Less than an hour is kept to exactly, which makes renewals somewhat dearer; from an hour on a name
-    /// may be remembered for up to 2,000 s longer.
+    /// 1 s to a year (366 days); 24 hours by default. It matters only if the server's clock is set back by
+    /// more than the time that the name was unused. Otherwise tokens grow anyway, because they follow that
+    /// clock.
+    ///
+    /// A time below an hour is kept exactly, which makes renewals somewhat more expensive. From an hour on,
+    /// the store may remember a name for up to 2,000 s longer.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use std::time::Duration;
     /// use leasehold::Locker;
     ///
-    /// // For names that are used once, so that they do not fill the server.
+    /// // For names that are used once, so that they do not fill up the server.
     /// let locker = Locker::builder().token_retention(Duration::from_secs(60)).in_memory()?;
     /// # Ok(()) }
     /// ```
@@ -268,9 +285,10 @@ impl Builder {
         self
     }
 
-    /// How the server of a `rediss://` URL is checked, and who this client is to it; without it the
-    /// system's CAs are trusted, and no certificate is shown. With another URL it is an error, so that
-    /// nothing goes over the network in the clear by mistake.
+    /// Sets whom to trust and which certificate to show, for the server of a `rediss://` URL.
+    ///
+    /// By default the locker trusts the system's CAs and shows no certificate. With a URL that does not use
+    /// TLS this setting is an error, so that nothing crosses the network unencrypted by mistake.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), leasehold::Error> {
@@ -287,7 +305,7 @@ impl Builder {
     }
 
     fn checked(&self) -> Result<Owner, Error> {
-        // The name and the client are stand-ins: what is checked is all the rest.
+        // The name and the client are placeholders; everything else is checked.
         LockKey::new(&self.namespace, &Name::new("n")?)?;
         self.settings(ClientId(0))?;
         let (least, most) = (Duration::from_millis(1), Duration::from_secs(60));
@@ -299,7 +317,7 @@ impl Builder {
             .map_or_else(|| Ok(rt::default_owner()), Owner::reclaimable)
     }
 
-    /// How connections are made.
+    /// Returns how to make connections.
     fn dial(&self) -> Dial<'_> {
         Dial {
             tls: self.tls.as_ref(),

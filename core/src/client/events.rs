@@ -12,17 +12,22 @@ use crate::driver::Driver;
 
 /// A stream of what happens to one lock, or to all locks of a locker.
 ///
-/// - It begins with the current state: an `Acquired` for each lock that is held. A stream of all locks
-///   begins with a `ClockDrift` if the drift margin had to be widened.
-/// - Of renewals that were not read yet only the newest is kept.
-/// - A reader that leaves more than 1,024 events unread gets `Lagged` with the number that it missed,
-///   then each `Lost` that it has not read (the latest 512, if there are more), then the current state.
-/// - `Lost` comes no later than the deadline, if the runtime runs its timer in time.
-/// - The stream of one lock ends when the lock's last handle and lease are gone. All streams end when
-///   the locker is shut down or gone.
+/// - It begins with the current state: an `Acquired` for each held lock. A stream of all locks first yields a
+///   `ClockDrift` if the drift margin was widened before.
+/// - It coalesces unread renewals: only the newest of a lock is kept.
+/// - A reader with more than 1,024 unread events gets `Lagged` with the number of missed events. Then come
+///   the `Lost` events that it has not read (the latest 512, if there are more), and the current state.
+/// - `Lost` comes no later than the deadline, if the runtime fires its timer in time.
+/// - The stream of one lock ends when the lock's last handle and lease are dropped. All streams end when the
+///   locker is shut down or dropped.
 ///
-/// Each reader gets all events, and a slow one holds up neither the others nor the locks. Waiting for an
-/// event is cancel-safe: none is lost.
+/// Each reader gets all events. A slow reader delays neither other readers nor the locks.
+///
+/// # Cancel safety
+///
+/// Waiting for an event is cancel-safe: no event is lost.
+///
+/// # Example
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -12,13 +12,13 @@ use crate::driver::Share;
 
 /// The time-limited right to a name, with a fencing token.
 ///
-/// A lease that is not [fixed](Lock::fixed) is renewed in the background until it is released,
-/// dropped or lost. It can be lost at any time, so let the storage that you write to check its
-/// [`token`](Self::token): a program that was paused cannot know that its lease is over.
+/// A lease that is not [fixed](Lock::fixed) is renewed in the background until it is released, dropped or
+/// lost. It can be lost at any time, so let the storage that you write to check its [`token`](Self::token): a
+/// paused program cannot know that its lease is over.
 ///
-/// Dropping a lease releases it in the background, if the tokio runtime goes on. What the same task asks for next comes
-/// after that, unless an [`Adapter`](crate::adapter::Adapter) spreads calls over connections. To be sure that it is
-/// released, call [`release`](Self::release).
+/// Dropping a lease releases it in the background, if the tokio runtime goes on. Later requests of the same
+/// task are sent after that release, unless an [`Adapter`](crate::adapter::Adapter) spreads calls over
+/// connections. To be sure of the release, await [`release`](Self::release).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -32,7 +32,7 @@ use crate::driver::Share;
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
     share: Share,
-    /// As long as it is here the lock's event streams do not end.
+    /// Keeps the lock's event streams open.
     lock: Lock,
 }
 
@@ -41,7 +41,7 @@ impl Lease {
         Self { share, lock }
     }
 
-    /// What is locked.
+    /// Returns the name of the lock.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -54,7 +54,7 @@ impl Lease {
         self.lock.name()
     }
 
-    /// The tenure's token, greater than that of every earlier tenure of the name.
+    /// Returns the tenure's token, which is greater than that of every earlier tenure of the name.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -69,7 +69,7 @@ impl Lease {
         self.share.tenure.token
     }
 
-    /// How long the call that acquired it took: for the store's reply, and in line.
+    /// Returns how long the acquiring call took: the store's round trips and the time in the queue.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -82,8 +82,9 @@ impl Lease {
         self.share.waited()
     }
 
-    /// When the tenure began, or a little earlier, by this machine's wall clock. `began().elapsed()` is
-    /// how long the lock has been held. Leases that share a tenure began together.
+    /// Returns when the tenure began, or a little earlier, by this machine's wall clock.
+    ///
+    /// `began().elapsed()` is how long the lock has been held. Leases that share a tenure began together.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -99,8 +100,9 @@ impl Lease {
             .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// How many leases share the tenure, with this one: one, unless the lock is
-    /// [re-entrant](Lock::reentrant). Those that were released or dropped do not count.
+    /// Returns how many leases share the tenure, including this one.
+    ///
+    /// That is 1 unless the lock is [re-entrant](Lock::reentrant). Released and dropped leases do not count.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -116,7 +118,7 @@ impl Lease {
         self.share.tenure.leases()
     }
 
-    /// The time until the deadline; zero once the lease is lost. No I/O.
+    /// Returns the time until the deadline; zero once the lease is lost. No I/O.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -129,9 +131,10 @@ impl Lease {
         self.share.remaining()
     }
 
-    /// Whether the lease is held, as far as can be known here. No I/O: it is false from the deadline
-    /// on, whatever the network does. `true` may be out of date by the time you act on it; only a guard
-    /// at the storage helps against that.
+    /// Returns true if the lease is held, as far as this process can know. No I/O.
+    ///
+    /// It is false from the deadline on, whatever the network does. `true` may be out of date by the time you
+    /// act on it; only a guard at the storage protects against that.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -146,13 +149,20 @@ impl Lease {
         self.share.lost().is_none()
     }
 
-    /// Resolves when the tenure has ended in whatever way.
+    /// Resolves when the tenure has ended in any way.
     pub(super) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
         self.share.until_over()
     }
 
-    /// Resolves when the lease is lost, with a [`Lost`] that says why: the same error as
-    /// [`run`](Self::run) fails with. Never resolves if the lease is not lost. Cancel-safe.
+    /// Resolves when the lease is lost, with a [`Lost`] that says why.
+    ///
+    /// It is the error that [`run`](Self::run) fails with. Never resolves if the lease is not lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the lease.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -170,10 +180,11 @@ impl Lease {
         Lost::of(self.name(), &self.share, reason)
     }
 
-    /// Does work for as long as the lease is held. At the moment of the loss the work is dropped, at the
-    /// await point where it is, and the result is [`Lost`]. If the work comes to its end in time, the
-    /// lease is still held. Work that blocked its thread, and so came to its end only after the deadline,
-    /// has failed too, and its output is dropped.
+    /// Runs a future for as long as the lease is held.
+    ///
+    /// When the lease is lost, the future is dropped at its current await point, and the result is [`Lost`].
+    /// If the future finishes in time, the lease is still held. If it blocks its thread and finishes only
+    /// after the deadline, the result is `Lost`, too, and the future's output is dropped.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -196,13 +207,24 @@ impl Lease {
         }
     }
 
-    /// Extends the lease by its time to live from now. This is for [fixed](Lock::fixed) leases; others
-    /// are renewed in the background. If a renewal is under way, it waits for that one.
+    /// Extends the lease by its time to live from now.
     ///
-    /// Fails with [`NotHeld`](crate::ErrorKind::NotHeld) if the lease was lost, with the reason, and a
-    /// [`Lost`] as the error's source; or with [`Shutdown`](crate::ErrorKind::Shutdown) if the locker was
-    /// shut down. After another error the lease may or may not have been extended, and may be renewed
-    /// again. Dropping the future does not stop the renewal.
+    /// This is for [fixed](Lock::fixed) leases; others are renewed in the background. If a renewal is
+    /// pending, this waits for that one.
+    ///
+    /// # Errors
+    ///
+    /// - [`NotHeld`](crate::ErrorKind::NotHeld) if the lease was lost, with the reason, and a [`Lost`] as the
+    ///   error's source;
+    /// - [`Shutdown`](crate::ErrorKind::Shutdown) if the locker was shut down.
+    ///
+    /// After another error the lease may or may not have been extended, and you may renew it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the renewal.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -220,13 +242,20 @@ impl Lease {
         self.renew_with(None).await
     }
 
-    /// As [`renew`](Self::renew), with another time to live: 10 ms to a year (366 days), else
-    /// [`Config`](crate::ErrorKind::Config). Later renewals take that time too, by hand and in the
-    /// background, until the tenure ends; later acquisitions have the lock's own.
+    /// Extends the lease as [`renew`](Self::renew) does, with another time to live.
     ///
-    /// A renewal never cuts short the time that is left, and the lease never lasts longer than the longest time that you
-    /// asked for. A time that is less than [`remaining`](Self::remaining) changes nothing at first: the next
-    /// renewal in the background comes when less than that time is left, and extends the lease by it.
+    /// 10 ms to a year (366 days). Later renewals of the tenure, by hand and in the background, use that
+    /// time, too. Later acquisitions use the lock's own.
+    ///
+    /// A renewal never shortens the remaining time, and the lease never lasts longer than the longest time
+    /// that you asked for. A time below [`remaining`](Self::remaining) changes nothing at first: the next
+    /// renewal in the background comes when less than that time remains, and extends the lease by it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`renew`](Self::renew), and [`Config`](crate::ErrorKind::Config) if the time is out of bounds.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -249,14 +278,23 @@ impl Lease {
         renewed.map_err(told)
     }
 
-    /// Gives the lease up and waits until the store has freed the lock, which is one round trip. It
-    /// returns at once if other leases of a [re-entrant](Lock::reentrant) handle still share the tenure.
+    /// Releases the lease and waits until the store has freed the lock, which takes one round trip.
     ///
-    /// Fails with [`NotHeld`](crate::ErrorKind::NotHeld) if the lease had been lost, with the reason, and
-    /// a [`Lost`] as the error's source: then somebody else may have held the lock while you worked.
-    /// After another error the store has not confirmed the release; it is tried again in the background,
-    /// and the lock ends by its time to live at the latest. Dropping the future does not stop the
-    /// release.
+    /// Returns at once if other leases of a [re-entrant](Lock::reentrant) handle still share the tenure.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`](crate::ErrorKind::NotHeld) if the lease was lost, with the reason, and a [`Lost`] as the
+    /// error's source. Then another client may have held the lock while you worked.
+    ///
+    /// After another error the store has not confirmed the release. The locker retries it in the background,
+    /// and the lock expires by its time to live at the latest.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the release.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -283,7 +321,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The error with the lock's name; and with the reason, if the lease was lost before.
+/// Adds the lock's name to an error, and the reason if the lease was lost.
 fn told(error: &Error, name: &Name, share: &Share) -> Error {
     match share.lost() {
         Some(reason) if error.is_not_held() => Lost::of(name, share, reason).into(),
@@ -291,16 +329,16 @@ fn told(error: &Error, name: &Name, share: &Share) -> Error {
     }
 }
 
-/// A lease was lost before the work under it came to its end.
+/// A lease was lost before the work under it finished.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the lease on {name:?} with token {token} was lost: {reason}")]
 #[non_exhaustive]
 pub struct Lost {
-    /// What was locked.
+    /// The name of the lock.
     pub name: Name,
     /// The tenure's token.
     pub token: FencingToken,
-    /// Why.
+    /// Why the lease was lost.
     pub reason: LossReason,
 }
 
@@ -314,7 +352,7 @@ impl Lost {
     }
 }
 
-/// [`NotHeld`](crate::ErrorKind::NotHeld), with the loss as its source.
+/// Converts to [`NotHeld`](crate::ErrorKind::NotHeld), with the loss as its source.
 impl From<Lost> for Error {
     fn from(lost: Lost) -> Self {
         let Lost { name, reason, .. } = &lost;
@@ -323,13 +361,13 @@ impl From<Lost> for Error {
     }
 }
 
-/// The future of [`Lease::run`]. It borrows the lease, so that nobody can release it meanwhile.
+/// The future of [`Lease::run`]. It borrows the lease, so the lease cannot be released meanwhile.
 #[pin_project]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Run<'a, F> {
     #[pin]
     work: F,
-    /// Wakes the task at the loss.
+    /// Wakes the task when the lease is lost.
     lost: Pin<Box<dyn Future<Output = LossReason> + Send + 'a>>,
     lease: &'a Lease,
 }
@@ -341,7 +379,7 @@ impl<F: Future> Future for Run<'_, F> {
         let this = self.project();
         let share = &this.lease.share;
         let lost = |reason| Err(Lost::of(this.lease.name(), share, reason));
-        // Looked up at each poll: past the deadline the work takes no further step.
+        // Checked at each poll, so the work takes no step after the deadline.
         if let Some(reason) = share.lost() {
             return Poll::Ready(lost(reason));
         }
@@ -349,7 +387,7 @@ impl<F: Future> Future for Run<'_, F> {
             return Poll::Ready(lost(reason));
         }
         let output = ready!(this.work.poll(context));
-        // That step may have taken until after the deadline.
+        // That step may have lasted until after the deadline.
         Poll::Ready(share.lost().map_or(Ok(output), lost))
     }
 }

@@ -9,24 +9,26 @@ use leasehold_engine::{Error, FencingToken, Finding, Name};
 use super::{Builder, Core, LeaseEvents, Lock};
 use crate::adapter::Adapter;
 
-/// A client of the lock service: its identity, its connection, and the background task that
-/// renews every lease it holds. Clones are the same locker; one per process is enough.
+/// A client of the lock service: its identity, its connections, and the background task that renews its
+/// leases.
 ///
-/// It has one connection for commands and, from the first acquisition on, a second one for pushes: the
-/// server's messages that a lock was handed to it or taken from it. When the last handle of a locker is
-/// gone (clones, locks and leases count), its task ends and both connections are closed.
+/// Clones are the same locker; one per process is enough.
+///
+/// A locker has one connection for commands. From its first acquisition on it has a second one for pushes.
+/// A push notifies it that a lock was handed to it or taken from it. Dropping the last handle of a
+/// locker ends its task and closes both connections. Clones, locks and leases are handles.
 ///
 /// # Testing
 ///
-/// On a store in memory a locker goes by tokio's time where a test has paused that
-/// (`#[tokio::test(start_paused = true)]`, of tokio's feature `test-util`): leases are renewed and
-/// expire, and waiters wait, in no time at all. A test that sleeps for an hour sees an hour of renewals.
-/// One that jumps ahead by `tokio::time::advance`, further than a lease lives, plays a process that stood
-/// still, and loses the lease. Tests with paused time need a store each: do not give them one
-/// `memory://` URL with a name.
+/// On an in-memory store a locker follows tokio's time if a test has paused it (`#[tokio::test(start_paused =
+/// true)]`, of tokio's feature `test-util`). Renewals, expiry and waiting then take no real time. A test that
+/// sleeps for an hour sees an hour of renewals. If a test jumps ahead by `tokio::time::advance`, further than
+/// a lease lives, it simulates a paused process, and the lease is lost.
 ///
-/// With paused time do not use a server: its own time goes on, and the client's time-outs would come at
-/// once.
+/// Tests with paused time need a store each: do not give them one `memory://` URL with a name. Do not use a
+/// server with paused time: the server's time goes on, and the client's timeouts would fire at once.
+///
+/// # Example
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -42,9 +44,9 @@ pub struct Locker {
 }
 
 impl Locker {
-    /// Connects to the store that a URL names, with default settings: see [`Builder::connect`]
-    /// for the forms and the errors. The locker lives as long as the tokio runtime that this is
-    /// called on: see there.
+    /// Connects to the store at a URL, with default settings.
+    ///
+    /// See [`Builder::connect`] for the URL forms, the errors and the runtime.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), leasehold::Error> {
@@ -55,8 +57,9 @@ impl Locker {
         Self::builder().connect(url).await
     }
 
-    /// Connects to several independent servers, of which a majority has each lock: see
-    /// [`Builder::quorum`] for what that promises, and what not.
+    /// Connects to several independent servers, a majority of which holds each lock.
+    ///
+    /// See [`Builder::quorum`] for what that promises and what it does not.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), leasehold::Error> {
@@ -68,8 +71,9 @@ impl Locker {
         Self::builder().quorum(urls).await
     }
 
-    /// Connects in the background to a server that need not be there yet, with default settings: see
-    /// [`Builder::connect_lazily`].
+    /// Connects in the background, so that a program can start while its Redis is down.
+    ///
+    /// Uses default settings: see [`Builder::connect_lazily`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), leasehold::Error> {
@@ -80,8 +84,7 @@ impl Locker {
         Self::builder().connect_lazily(url)
     }
 
-    /// Uses a fred client that the program has: see [`Builder::with_fred`]. The locker lives as long
-    /// as the tokio runtime that this is called on: see [`Builder::connect`].
+    /// Uses a connected fred client of yours: see [`Builder::with_fred`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,7 +101,7 @@ impl Locker {
         Self::builder().with_fred(client).await
     }
 
-    /// Uses whatever Redis client the program has: see [`Builder::with_adapter`].
+    /// Uses any Redis client by an adapter: see [`Builder::with_adapter`].
     ///
     /// ```no_run
     /// # async fn example(adapter: impl leasehold::adapter::Adapter) -> Result<(), leasehold::Error> {
@@ -109,9 +112,10 @@ impl Locker {
         Self::builder().with_adapter(adapter).await
     }
 
-    /// Uses a connection of the client redis-rs, such as a `ConnectionManager` or a `ClusterConnection`, and
-    /// for pushes a client, or the connection's push sender: see [`RedisRs`](crate::adapter::RedisRs) and
-    /// [`RedisPushes`](crate::adapter::RedisPushes).
+    /// Uses a connection of the client redis-rs, such as a `ConnectionManager` or a `ClusterConnection`.
+    ///
+    /// For pushes give it a client, or the connection's push sender: see [`RedisRs`](crate::adapter::RedisRs)
+    /// and [`RedisPushes`](crate::adapter::RedisPushes).
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,9 +136,14 @@ impl Locker {
         Self::with_adapter(adapter.hearing_by(pushes)).await
     }
 
-    /// A locker on a store of its own in this process: for tests, and for programs that run
-    /// alone. Panics outside of a tokio runtime with time enabled. The locker lives as long as that
-    /// runtime: see [`Builder::connect`].
+    /// Makes a locker on an in-memory store of its own, for tests and for programs that run alone.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime with time enabled. The locker lives as long as that runtime: see
+    /// [`Builder::connect`].
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -148,7 +157,7 @@ impl Locker {
             .expect("the defaults are valid, and there is randomness")
     }
 
-    /// Makes a locker with other settings than the defaults.
+    /// Returns a builder, for settings other than the defaults.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -159,11 +168,16 @@ impl Locker {
         Builder::new()
     }
 
-    /// A handle on one name; no I/O. Fails with [`Config`](crate::ErrorKind::Config) if the name is empty
-    /// or longer than 512 bytes.
+    /// Returns a handle on one name. No I/O.
     ///
-    /// Acquisitions exclude each other: through one handle and through several, within this locker and
-    /// across processes.
+    /// Acquisitions exclude each other: through one handle or several, within this locker and across
+    /// processes.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the name is empty or longer than 512 bytes.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -179,9 +193,10 @@ impl Locker {
         Ok(Lock::new(self.core.clone(), name, key))
     }
 
-    /// What is wrong with the store, though it works, and endangers leases: for example that the server
-    /// evicts keys. It is looked at once, when connecting, and each finding is also traced as a warning.
-    /// Nothing is found in memory, or if this user may not run `INFO`. After the first acquisition
+    /// Returns problems of the store that endanger leases although it works, such as the eviction of keys.
+    ///
+    /// The locker checks once, when connecting, and also traces each finding as a warning. It finds nothing
+    /// in an in-memory store, or if this user may not run `INFO`. After the first acquisition
     /// [`Untracked`](Finding::Untracked) may follow.
     ///
     /// ```
@@ -196,9 +211,11 @@ impl Locker {
         self.core.driver.findings()
     }
 
-    /// What this locker has done since it was made, as numbers: how many leases it holds, what it acquired
-    /// and lost and why, how long calls waited. No I/O; the locker always counts, which costs next to
-    /// nothing. See [`Stats`] for each of them, [`Stats::to_prometheus`] for a page that Prometheus reads.
+    /// Returns counts and times since the locker was made, such as leases held, losses by reason, and waiting
+    /// times.
+    ///
+    /// No I/O. The locker always counts; that costs next to nothing. [`Stats`] explains each number, and
+    /// [`Stats::to_prometheus`] renders a page for Prometheus.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -214,14 +231,16 @@ impl Locker {
         self.core.driver.stats()
     }
 
-    /// Hands what was counted since the last call of this to the recorder of the crate
-    /// [`metrics`](https://docs.rs/metrics), with the names of [`Stats::to_prometheus`] and the label
-    /// `namespace`. Nothing happens without a recorder; install it first. No I/O.
+    /// Reports what was counted since the last call to the recorder of the crate
+    /// [`metrics`](https://docs.rs/metrics).
     ///
-    /// To be called every few seconds, or whenever the numbers are looked at, and once more at the end.
-    /// Lockers of one namespace add up. The crate has no histograms that are counted already: times are
-    /// recorded one by one, within their buckets, so that their sum is right. Buckets with
-    /// [`Histogram::BOUNDS`](crate::Histogram::BOUNDS) show them as they were counted.
+    /// The names are those of [`Stats::to_prometheus`], with the label `namespace`. Without a recorder
+    /// nothing happens, so install one first. No I/O.
+    ///
+    /// Call this every few seconds, or whenever the numbers are read, and once more at the end. Lockers of
+    /// one namespace add up. That crate takes no precounted histograms, so times are recorded one by one,
+    /// within their buckets and with the right sum. Use buckets with
+    /// [`Histogram::BOUNDS`](crate::Histogram::BOUNDS) to see them as counted.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -248,7 +267,7 @@ impl Locker {
         recorded.record(namespace, || self.stats());
     }
 
-    /// The events of all locks of this locker: see [`LeaseEvents`].
+    /// Returns the events of all locks of this locker: see [`LeaseEvents`].
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -265,9 +284,19 @@ impl Locker {
         LeaseEvents::new(self.core.driver.clone(), None)
     }
 
-    /// Asks the store who holds a name and who waits for it. Fails with
-    /// [`Config`](crate::ErrorKind::Config) for a bad name, with the store's error if it refuses, and with
-    /// the last error if it has not replied for the [patience](Builder::patience). Cancel-safe.
+    /// Asks the store who holds a name and who waits for it.
+    ///
+    /// # Errors
+    ///
+    /// - [`Config`](crate::ErrorKind::Config) if the name is not valid;
+    /// - the store's error, if it refuses;
+    /// - the last error, if the store has not replied for the [patience](Builder::patience).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing: this only reads.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -284,15 +313,23 @@ impl Locker {
         self.core.driver.inspect(key).await
     }
 
-    /// Returns a stream of the names that match a pattern and are held: `list(…).try_collect().await` gives all of
-    /// them at once, and [`list_steps`](Self::list_steps) lets you pause. `*` in the pattern stands for any characters, `\*`
-    /// for a star, `\\` for a backslash, and all else for itself.
+    /// Returns a stream of the held names that match a pattern.
     ///
-    /// The server is asked in small steps, so that it does other work meanwhile, and only while the
-    /// stream is polled. A name may come twice; one that is held all the while comes for sure, unless its
-    /// slot of a cluster is moved meanwhile: each master is walked in its turn. The stream
-    /// ends after an error: [`Config`](crate::ErrorKind::Config) for a pattern that is empty, too long, or
-    /// has a backslash before anything but `*` and `\`; else as of [`inspect`](Self::inspect).
+    /// In the pattern, `*` stands for any characters, `\*` for a star and `\\` for a backslash. All other
+    /// characters stand for themselves. `list(…).try_collect().await` gives all names at once;
+    /// [`list_steps`](Self::list_steps) lets you pause.
+    ///
+    /// The stream asks the server in small steps, so that it does other work meanwhile, and only while you
+    /// poll. A name may come twice. A name that is held all the while always comes, except if its slot of a
+    /// cluster moves meanwhile: the stream visits one master after the other.
+    ///
+    /// # Errors
+    ///
+    /// The stream ends after an error: [`Config`](crate::ErrorKind::Config) if the pattern is empty, too
+    /// long, or has a backslash before anything except `*` and `\`; otherwise as for
+    /// [`inspect`](Self::inspect).
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -312,9 +349,10 @@ impl Locker {
         names.try_flatten().boxed()
     }
 
-    /// The same as [`list`](Self::list), with the names of one step of the server together: of up to some
-    /// thousand keys, so there may be none. For who pauses between steps, because the server has much to do,
-    /// or many keys that are no locks.
+    /// Lists as [`list`](Self::list) does, with one item for each step of the server.
+    ///
+    /// A step looks at up to some thousand keys, so it may find no name. Use this to pause between steps, if
+    /// the server is busy or has many keys that are not locks.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -353,14 +391,24 @@ impl Locker {
         steps.boxed()
     }
 
-    /// Frees a name whoever holds it, and returns who that was; `None` if it was free. The first in line
-    /// gets the lock. The holder hears of it at once if it is connected, else at its next renewal (with a
-    /// fixed lease when it is renewed by hand, or ends). Its writes are refused wherever its token is
-    /// checked.
+    /// Frees a name, whoever holds it, and returns the holder; `None` if it was free.
     ///
-    /// It ends the tenure that it finds when it first looks, and no other, however often it has to try.
-    /// After an error, or if the future was dropped, the lock may or may not have been freed: calling it
-    /// again is safe, but may hit the next holder. Errors as of [`inspect`](Self::inspect).
+    /// The first waiter gets the lock. The holder learns of it at once if it is connected, otherwise at its
+    /// next renewal. With a fixed lease it learns when the lease is renewed by hand or expires. Storage that
+    /// checks tokens refuses its writes.
+    ///
+    /// This ends only the tenure that it finds at first, however often it retries.
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect). After an error the lock may or may not have been freed. Calling
+    /// this again is safe, except that it may hit the next holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// After dropping the future the lock may or may not have been freed, as after an error.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -376,12 +424,13 @@ impl Locker {
         self.core.driver.force_release(key, None).await
     }
 
-    /// As [`force_release`](Self::force_release), of the tenure with this token alone: whoever has the lock by
-    /// then keeps it. So it is the one to call after a look at who has it, which is over by then, and calling it
-    /// again is safe. `None` if nothing was released, because that tenure is over.
+    /// Frees a name if the tenure with this token holds it; otherwise returns `None`.
     ///
-    /// Of a [quorum](super::Builder::quorum) it is the token that [`inspect`](Self::inspect) shows. With other
-    /// servers away than at the look it may be another number, and nothing is released then.
+    /// As [`force_release`](Self::force_release), except that any later holder keeps the lock. Use this after
+    /// someone has looked at the holder and decided. Calling it again is safe.
+    ///
+    /// On a [quorum](super::Builder::quorum) the token is the one that [`inspect`](Self::inspect) shows. If
+    /// other servers are down than at the time of the look, the token may differ, and nothing is released.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -389,7 +438,7 @@ impl Locker {
     /// let stuck = locker.lock("orders/42")?.acquire().await?;
     /// let seen = locker.inspect("orders/42").await?.holder.expect("it is held");
     ///
-    /// // While somebody thinks about it, the lock changes hands.
+    /// // Meanwhile the lock changes hands.
     /// stuck.release().await?;
     /// let next = locker.lock("orders/42")?.acquire().await?;
     /// assert!(locker.force_release_token("orders/42", seen.token).await?.is_none());
@@ -405,13 +454,21 @@ impl Locker {
         self.core.driver.force_release(key, Some(token)).await
     }
 
-    /// Ends everything. Leases are lost with [`LossReason::Shutdown`](crate::LossReason) and freed at the
-    /// store. Calls under way, except releases, and all later calls fail with
-    /// [`Shutdown`](crate::ErrorKind::Shutdown); releasing a lease that was lost by this fails with
+    /// Shuts the locker down. Its leases are lost with [`LossReason::Shutdown`](crate::LossReason) and freed
+    /// at the store.
+    ///
+    /// Pending calls, except releases, and all later calls fail with
+    /// [`Shutdown`](crate::ErrorKind::Shutdown). Releasing a lease that was lost this way fails with
     /// [`NotHeld`](crate::ErrorKind::NotHeld), as after any loss.
     ///
-    /// Returns when the store has confirmed it, or after the [patience](Builder::patience), 10 s by
-    /// default, if it does not reply. Dropping the future does not stop the shutdown.
+    /// Returns when the store has confirmed the releases, or after the [patience](Builder::patience) if it
+    /// does not reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the shutdown.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -423,7 +480,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        // An error is ignored: what the store did not confirm ends by its time to live.
+        // An error is ignored: a lease whose release the store did not confirm expires there.
         let _ = self.core.driver.shutdown().await;
     }
 }

@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use crate::driver;
 
-/// The store in memory that lockers of `memory://NAME` share, to be taken away from them.
+/// Fault injection for tests: the in-memory store that lockers on `memory://NAME` share.
 ///
-/// It is for tests and demonstrations: to see what a program does when a server of its locks fails. What is
-/// done here all lockers on the store feel, in the way in which they would feel it of a server. The store
-/// lives for as long as a locker or a handle like this one is there.
+/// Use it to see what a program does when a server of its locks fails. Every locker on the store feels a
+/// fault as it would feel that of a server. The store lives for as long as a locker on it or a `MemoryStore`
+/// for it exists.
 ///
 /// ```
 /// use leasehold::{Locker, MemoryStore};
@@ -27,7 +27,9 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// The store of `memory://NAME`, whether it is there already or not. The name is not percent-encoded here.
+    /// Returns a handle on the store of `memory://NAME`, whether it exists yet or not.
+    ///
+    /// The name is taken as it is, without percent-decoding.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -35,20 +37,35 @@ impl MemoryStore {
         }
     }
 
-    /// From now on nobody reaches it: connections are broken, what is asked fails with
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), and pushes are lost. It keeps what it
-    /// has, and its clock goes on.
+    /// Cuts the store off from all lockers, as a network failure would.
+    ///
+    /// Connections break, requests fail with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), and
+    /// pushes are lost. The store keeps its data, and its clock goes on.
     pub fn cut_off(&self) {
         self.store.cut_off();
     }
 
-    /// It can be reached again, and lockers connect to it at once. To go on as a server that restarted
-    /// without its data, [`clear`](Self::clear) it before.
+    /// Ends a [`cut_off`](Self::cut_off). Lockers reconnect at once.
+    ///
+    /// To play a server that restarted without its data, call [`clear`](Self::clear) first.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Locker, MemoryStore};
+    ///
+    /// let locker = Locker::connect("memory://docs-reconnect").await?;
+    /// let store = MemoryStore::named("docs-reconnect");
+    /// store.cut_off();
+    /// assert!(locker.lock("orders/42")?.try_acquire().await.unwrap_err().is_transient());
+    /// store.reconnect();
+    /// assert!(locker.lock("orders/42")?.acquire().await?.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn reconnect(&self) {
         self.store.reconnect();
     }
 
-    /// Forgets all locks, places in line and last tokens, as `FLUSHALL` does; also while it is cut off.
+    /// Deletes all locks, queues and last tokens, as `FLUSHALL` does. Works while the store is cut off, too.
     pub fn clear(&self) {
         self.store.clear();
     }

@@ -1,4 +1,4 @@
-//! What a locker has counted, for the crate `metrics`.
+//! Reports a locker's counts to the crate `metrics`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,14 +6,14 @@ use leasehold_engine::LossReason;
 use leasehold_engine::engine::{Histogram, Stats};
 use metrics::Unit;
 
-/// What was handed on before: the recorder gets what is new, so that several lockers add up.
+/// The counts reported so far. Only the difference is reported, so that several lockers add up.
 #[derive(Default)]
 pub(super) struct Recorded(Mutex<Option<Stats>>);
 
 impl Recorded {
     pub(super) fn record(&self, namespace: &str, stats: impl FnOnce() -> Stats) {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Within the lock: of two calls at once the later has the later numbers.
+        // Taken under the lock, so that of two concurrent calls the later one has the later counts.
         let stats = stats();
         if recorded.is_none() {
             describe(&stats);
@@ -72,12 +72,12 @@ fn record(namespace: &str, before: &Stats, stats: &Stats) {
     }
 }
 
-/// Times in seconds that are as many in each bucket as there are new ones, and have their sum: each as far
-/// into its bucket as all others.
+/// Returns the new times of each bucket, in seconds and with their counts, such that their sum is the right
+/// one. Each lies at the same fraction of its bucket.
 fn values(before: &Histogram, now: &Histogram) -> Vec<(f64, usize)> {
     let bounds = Histogram::BOUNDS.map(|bound| bound.as_secs_f64());
     let lower = [0.0].into_iter().chain(bounds);
-    // What is above the last bound is below its double, as far as is known.
+    // The last bucket has no upper bound; assume twice its lower one.
     let last = bounds.last().map(|bound| bound * 2.0);
     let upper = bounds.into_iter().chain(last);
     let counts = now.buckets.iter().zip(before.buckets);
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Keeps all by name and labels.
+    /// A recorder that keeps everything by name and labels.
     #[derive(Default)]
     struct Kept {
         numbers: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Catches what is handed on twice, or never; and a locker that writes over another one's numbers.
+    /// Catches a count that is reported twice or never, and a locker that overwrites another one's counts.
     #[tokio::test]
     async fn lockers_hand_on_what_is_new_and_add_up() {
         let kept = Kept::default();
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(waited.len(), 4);
         assert_eq!(kept.described.lock().expect("nobody panics").len(), 2 * 16);
         for lease in leases {
-            // Those that were lost refuse.
+            // Releasing a lost lease fails.
             let _ = lease.release().await;
         }
         record();
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(kept.get("leasehold_released_total namespace=leasehold"), 2);
     }
 
-    /// Catches a value in another bucket than its own, and a sum that is not theirs.
+    /// Catches a value in a wrong bucket, and a wrong sum.
     #[test]
     fn values_are_in_their_buckets_and_have_their_sum() {
         let mut now = Histogram::default();

@@ -1,4 +1,4 @@
-//! The async public surface.
+//! The async public API.
 
 mod builder;
 mod events;
@@ -24,14 +24,13 @@ use leasehold_engine::engine::LockOptions;
 
 use crate::driver::Driver;
 
-/// What all handles of a locker share. When the last of them is dropped, so is this, which closes the
-/// store.
+/// The state that all handles of a locker share. Dropping the last handle drops this, which closes the store.
 struct Core {
     driver: Arc<Driver>,
     namespace: String,
-    /// Of locks whose options nobody has set.
+    /// The options of locks with default options.
     options: Arc<LockOptions>,
-    /// Those that were set last.
+    /// The option sets that were made last, for sharing.
     recent: Mutex<Vec<Arc<LockOptions>>>,
     #[cfg(feature = "metrics")]
     recorded: metrics::Recorded,

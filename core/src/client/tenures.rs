@@ -9,19 +9,23 @@ use pin_project::pin_project;
 
 use super::{Lease, Lock};
 
-/// From a failure to the next try, while the store cannot be reached.
+/// The pause between attempts while the store cannot be reached.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Keeps a lock for as long as the program runs: a stream of one [`Lease`] after the other.
+/// A stream of leases that holds a lock for as long as the program runs.
 ///
-/// It waits in line for the lock and yields the lease. When that is lost, or given up by the program,
-/// the next poll waits in line again. While the store cannot be reached it keeps trying. It ends when the
-/// locker is shut down, and after an error that trying again does not mend, such as a bad option or a
-/// refused password.
+/// It queues for the lock and yields the lease. When that lease is lost or released, the next poll queues
+/// again. While the store cannot be reached it retries. It ends when the locker is shut down, and after an
+/// error that a retry does not fix, such as a bad option or a refused password.
 ///
-/// Nothing happens unless it is polled. Dropping it leaves the line; a lease that it yielded stays held,
-/// because that belongs to the program. Waiting for the next lease is cancel-safe: the place in line is
-/// kept.
+/// Nothing happens unless it is polled. Dropping it leaves the queue. A lease that it yielded belongs to the
+/// program and stays held.
+///
+/// # Cancel safety
+///
+/// Waiting for the next lease is cancel-safe: the queue entry is kept.
+///
+/// # Example
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// let mut tenures = locker.lock("leader")?.hold();
 /// let mut terms = 0;
 /// while let Some(lease) = tenures.try_next().await? {
-///     // The work is dropped at the moment of loss; then the loop waits for the next lease.
+///     // A loss drops the work; then the loop waits for the next lease.
 ///     let _ = lease.run(async { println!("leading with token {}", lease.token()) }).await;
 ///     terms += 1;
 ///     if terms == 3 {
@@ -52,7 +56,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 enum State {
     Idle,
     Acquiring(Boxed<Result<Lease, Error>>),
-    /// Until the tenure is over.
+    /// Resolves when the tenure is over.
     Held(Boxed<()>),
     Ended,
 }
@@ -115,7 +119,7 @@ async fn acquire(lock: Lock) -> Result<Lease, Error> {
                         "error.type" = error.kind().code(),
                         "exception.message" = %error,
                     },
-                    "still trying to acquire"
+                    "cannot acquire the lock yet; retrying"
                 );
                 tokio::time::sleep(PAUSE).await;
             }

@@ -71,7 +71,7 @@ fn valid(text: &str) -> Result<Valid, Error> {
     })
 }
 
-/// Catches a part of a URL that is lost, or taken for another one, in one language.
+/// Catches a part of a URL that one language loses or mistakes for another part.
 #[test]
 fn the_parts_of_a_url_are_taken() {
     for expected in vectors().valid {
@@ -81,7 +81,7 @@ fn the_parts_of_a_url_are_taken() {
     }
 }
 
-/// Catches a password in an error, and an error that leaves people to guess.
+/// Catches a password in an error, and an error that does not say which forms are allowed.
 #[test]
 fn bad_urls_are_config_errors_that_say_what_is_allowed_and_leak_nothing() {
     for Invalid { url, says } in vectors().invalid {
@@ -91,7 +91,7 @@ fn bad_urls_are_config_errors_that_say_what_is_allowed_and_leak_nothing() {
         assert_eq!(error.kind(), ErrorKind::Config, "{url:?}");
         assert_eq!(
             error.to_string(),
-            format!("{says}; it is of the form {FORMS}"),
+            format!("{says}; a store's URL has the form {FORMS}"),
             "{url:?}"
         );
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");

@@ -249,7 +249,7 @@ async fn a_lease_that_is_too_long_is_refused_with_the_option() {
     assert_eq!(output(by_environment).code, Some(0));
     let ran = output(servers.on(&["run", "a", "--longest-ttl", "1ms", "--", "true"]));
     assert_eq!(ran.code, Some(64), "{ran:?}");
-    assert!(ran.stderr.contains("longest_ttl is from"), "{ran:?}");
+    assert!(ran.stderr.contains("longest_ttl must be from"), "{ran:?}");
 }
 
 /// Returns the findings of a check: about which server, how bad, and what.

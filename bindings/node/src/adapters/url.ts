@@ -86,17 +86,17 @@ export function parseUrl(given: string): Target {
   const scheme = text.slice(0, Math.max(at, 0));
   if (!WORD.test(scheme)) {
     const begins = text.includes(":") && kindOf(text.slice(0, text.indexOf(":")));
-    throw bad(begins ? "the store's URL has no // behind its scheme" : "the store's URL has no scheme");
+    throw bad(begins ? "the store's URL has no // after its scheme" : "the store's URL has no scheme");
   }
   if (/\p{Cc}/u.test(text)) {
-    throw bad("the store's URL has a control character in it");
+    throw bad("the store's URL contains a control character");
   }
   if (text.includes("#")) {
     throw bad("the store's URL has a fragment (#…); percent-encode special characters");
   }
   const known = kindOf(scheme);
   if (known === undefined) {
-    throw bad(`the URL scheme ${JSON.stringify(scheme)} is not known`);
+    throw bad(`the store's URL has the unknown scheme ${JSON.stringify(scheme)}`);
   }
   const [rest, query] = split(text.slice(at + 3), "?");
   const [authority, behind] = split(rest, "/");
@@ -137,14 +137,14 @@ class Parser {
       database = left || undefined;
     }
     if (kind === "cluster" && database !== undefined) {
-      throw bad("a cluster has no databases to choose from");
+      throw bad("the store's URL names a database, but a cluster has none to select");
     }
     const number = database === undefined ? 0 : databaseOf(database);
     if (kind === "sentinel" && service === undefined) {
-      throw bad("the store's URL names no service of the sentinels");
+      throw bad("the store's URL names no sentinel service");
     }
     if ((of("cert") === undefined) !== (of("key") === undefined)) {
-      throw bad("of cert and key the store's URL has one alone");
+      throw bad(`the parameters "cert" and "key" in the store's URL must be given together`);
     }
     return {
       ...credentials,
@@ -167,13 +167,13 @@ class Parser {
   #hosts(hosts: string): Address[] {
     if (this.kind === "socket") {
       if (hosts !== "") {
-        throw bad("the store's URL names no socket");
+        throw bad("the store's URL names no socket path");
       }
       return [];
     }
     const nodes = hosts.split(",").map((text) => this.#node(text));
     if (this.kind === "server" && nodes.length > 1) {
-      throw bad("the store's URL names several hosts, as redis-cluster:// and redis-sentinel:// may");
+      throw bad("the store's URL names several hosts, which only redis-cluster:// and redis-sentinel:// may");
     }
     return nodes;
   }
@@ -183,23 +183,23 @@ class Parser {
     const host = colon < 0 ? text : text.slice(0, colon);
     const digits = colon < 0 ? undefined : text.slice(colon + 1);
     if (digits?.includes(":")) {
-      throw bad("an IPv6 address in the store's URL has to be in brackets");
+      throw bad("an IPv6 address in the store's URL must be in brackets");
     }
     if (host === "") {
       throw bad("the store's URL names no host");
     }
     const bracketed = host.startsWith("[") && host.endsWith("]");
     if (bracketed && !isIpv6(host)) {
-      throw bad("a host in the store's URL is in brackets and no IPv6 address");
+      throw bad("a host in the store's URL is in brackets but is not an IPv6 address");
     }
     if (!bracketed && !/^[a-z0-9._-]+$/i.test(host)) {
-      throw bad(`a host in the store's URL has a character that no host has; ${ENCODE}`);
+      throw bad(`a host in the store's URL contains an invalid character; ${ENCODE}`);
     }
     const usual = this.kind === "sentinel" ? 26_379 : 6_379;
     const port = digits === undefined ? usual : numberOf(digits);
     if (!(port >= 1 && port <= 65_535)) {
       const of = this.mayName ? ` of ${JSON.stringify(host)}` : "";
-      throw bad(`the port${of} in the store's URL is not a number from 1 to 65535`);
+      throw bad(`the port${of} in the store's URL must be a number from 1 to 65535`);
     }
     return { host: bracketed ? host.slice(1, -1) : host, port };
   }
@@ -211,18 +211,18 @@ class Parser {
       const ofTls = TLS_PARAMETERS.includes(name);
       if (!ofTls && !PARAMETERS[this.kind].includes(name)) {
         const named = this.mayName && /^[a-z_-]+$/i.test(name) ? `: ${JSON.stringify(name)}` : "";
-        throw bad(`the store's URL has a parameter that is not known${named}; ${ENCODE}`);
+        throw bad(`the store's URL has an unknown parameter${named}; ${ENCODE}`);
       }
       const values = (read[name] ??= []);
       if (name !== "node" && values.length > 0) {
-        throw bad(`the parameter "${name}" stands twice in the store's URL`);
+        throw bad(`the parameter "${name}" occurs twice in the store's URL`);
       }
       if (value === "") {
         throw bad(`the parameter "${name}" in the store's URL is empty`);
       }
       values.push(decoded(value, name));
       if (ofTls && !this.tls) {
-        throw bad(`the parameter "${name}" in the store's URL needs TLS: a scheme that begins with rediss`);
+        throw bad(`the parameter "${name}" in the store's URL needs TLS; use a scheme that begins with rediss`);
       }
     }
     return read;
@@ -237,7 +237,7 @@ function kindOf(scheme: string): readonly [StoreKind, boolean] | undefined {
 function socketOf(path: string): string {
   const socket = decoded(path, "path");
   if (socket.length < 2) {
-    throw bad("the store's URL names no socket");
+    throw bad("the store's URL names no socket path");
   }
   return socket;
 }
@@ -257,7 +257,7 @@ function isIpv6(bracketed: string): boolean {
 function databaseOf(digits: string): number {
   const number = numberOf(digits);
   if (!(number <= 255)) {
-    throw bad(`the database in the store's URL is not a number from 0 to 255; ${ENCODE}`);
+    throw bad(`the database in the store's URL must be a number from 0 to 255; ${ENCODE}`);
   }
   return number;
 }
@@ -274,15 +274,15 @@ function split(text: string, mark: string): [string, string | undefined] {
 
 function decoded(text: string, what: string): string {
   if (/%(?![0-9a-f]{2})/i.test(text)) {
-    throw bad(`the ${what} in the store's URL has a % that no two hexadecimal digits follow; write %25 for one`);
+    throw bad(`the ${what} in the store's URL has a % without two hex digits after it; write %25 for a literal %`);
   }
   try {
     return decodeURIComponent(text);
   } catch {
-    throw bad(`the ${what} in the store's URL is not UTF-8`);
+    throw bad(`the ${what} in the store's URL is not valid UTF-8`);
   }
 }
 
 function bad(what: string): LeaseholdError {
-  return new LeaseholdError("config", `${what}; it is of the form ${FORMS}`);
+  return new LeaseholdError("config", `${what}; a store's URL has the form ${FORMS}`);
 }

@@ -17,6 +17,6 @@ export function checkResource(resource: unknown): asserts resource is string {
   }
   const length = new TextEncoder().encode(resource).length;
   if (length < 1 || length > nameBytes) {
-    throw config(`a resource's name has 1 to ${nameBytes} bytes, this one has ${length}`);
+    throw config(`a resource's name must be 1 to ${nameBytes} bytes long; got ${length} bytes`);
   }
 }

@@ -22,12 +22,12 @@ function number(token: unknown): number {
     throw config(`a fencing token must be a number from 1 to ${most}, its digits, or a lease; got ${what}`);
   }
   if (typeof token === "string" && !/^[1-9][0-9]{0,15}$/.test(token)) {
-    throw config(`a fencing token is plain digits from 1 to ${most}`);
+    throw config(`a fencing token must be plain digits from 1 to ${most}`);
   }
   const read = Number(token);
   // This check also refuses a number that was rounded.
   if (!Number.isSafeInteger(read) || read < 1) {
-    throw config(`a fencing token is from 1 to ${most}, not ${token}`);
+    throw config(`a fencing token must be from 1 to ${most}; got ${token}`);
   }
   return read;
 }

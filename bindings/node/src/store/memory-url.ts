@@ -13,7 +13,7 @@ export function memoryName(text: string): string | undefined {
     throw bad("the store's URL has a fragment (#…); percent-encode special characters");
   }
   if (/[?@]/.test(name)) {
-    throw bad("a memory:// URL takes nothing but a name");
+    throw bad("a memory:// URL takes only a name");
   }
   try {
     // As in a server's URL, the first part is a host.
@@ -23,9 +23,9 @@ export function memoryName(text: string): string | undefined {
   } catch {
     // The error of `decodeURIComponent` says nothing more.
   }
-  throw bad("the store's URL cannot be read");
+  throw bad("the name in the store's URL is not valid");
 }
 
 function bad(what: string): Error {
-  return config(`${what}; it is of the form memory://[name]`);
+  return config(`${what}; a store's URL has the form memory://[name]`);
 }

@@ -163,8 +163,8 @@ export class RedisStore extends ServerStore implements Store {
     if (error instanceof LeaseholdError || "reply" in failure(error)) {
       const { message: reason } = this.#error(error);
       const message =
-        "the server does not say at once that a lock was deleted or overwritten, and its holder learns of it at " +
-        `the next renewal: ${reason}`;
+        "the server does not notify a holder whose lock was deleted or overwritten; the holder learns of it only at " +
+        `its next renewal: ${reason}`;
       this.#untracked = { type: "untracked", reason, message };
     }
   }
@@ -257,8 +257,8 @@ export class RedisStore extends ServerStore implements Store {
 
 function warned(policy: string): Finding {
   const message =
-    `a server that is full gives held locks away (maxmemory-policy is ${policy}); set ` +
-    "maxmemory-policy to noeviction";
+    `maxmemory-policy is ${policy}, so a full server evicts held locks and gives them to others; ` +
+    "set maxmemory-policy to noeviction";
   warn(message);
   return { type: "eviction", policy, message };
 }

@@ -32,7 +32,7 @@ test("errors about a URL are the same as in Rust, and leak nothing", () => {
   for (const { url, says } of vectors.invalid) {
     assert.throws(() => read(url), (error) => {
       assert.equal(error.code, "config", `${url}: ${error.stack}`);
-      assert.equal(error.message.split("; it is of the form ")[0], says, url);
+      assert.equal(error.message.split("; a store's URL has the form ")[0], says, url);
       assert.doesNotMatch(`${error.stack} ${error.cause}`, /s3cret/);
       return true;
     }, url);

@@ -164,11 +164,11 @@ for (const [name, start] of Object.entries(services)) {
       const most = Number.MAX_SAFE_INTEGER;
       for (const token of ["", "0", "01", "-1", "1.5", "abc", "0x1", "12345678901234567", "é"]) {
         const response = await send("/r/doc", { headers: { "fencing-token": token } });
-        const detail = `Fencing-Token: a fencing token is plain digits from 1 to ${most}`;
+        const detail = `Fencing-Token: a fencing token must be plain digits from 1 to ${most}`;
         await answers(response, 400, malformed(detail));
       }
       const large = await send("/r/doc", { headers: { "fencing-token": "9007199254740992" } });
-      const detail = `Fencing-Token: a fencing token is from 1 to ${most}, not 9007199254740992`;
+      const detail = `Fencing-Token: a fencing token must be from 1 to ${most}; got 9007199254740992`;
       await answers(large, 400, malformed(detail));
       const headers = new Headers([["Fencing-Token", "34"], ["Fencing-Token", "35"]]);
       const several = await send("/r/doc", { headers });
@@ -177,7 +177,7 @@ for (const [name, start] of Object.entries(services)) {
         type: "urn:leasehold:bad-request",
         title: "Bad resource",
         status: 400,
-        detail: "a resource's name has 1 to 512 bytes, this one has 513",
+        detail: "a resource's name must be 1 to 512 bytes long; got 513 bytes",
       });
       assert.equal(state.handled.length, handled, "what was refused reached the handler");
       const safe = await send("/r/doc", { method: "GET" });

@@ -181,9 +181,9 @@ describe("making a locker", () => {
     }
     await refused(() => Locker.inMemory({ tll: 1 }), "a slip", ['"tll"', "patience"]);
     // The engine's limits, under the JavaScript names of the options.
-    await refused(() => Locker.inMemory({ commandTimeout: 0 }), "too short", ["commandTimeout is from 1", "60"]);
-    await refused(() => Locker.inMemory({ tokenRetention: 999 }), "too short", ["tokenRetention is from 1"]);
-    await refused(() => Locker.inMemory({ patience: 4e6 }), "too long", ["patience is from 0"]);
+    await refused(() => Locker.inMemory({ commandTimeout: 0 }), "too short", ["commandTimeout must be from 1", "60"]);
+    await refused(() => Locker.inMemory({ tokenRetention: 999 }), "too short", ["tokenRetention must be from 1"]);
+    await refused(() => Locker.inMemory({ patience: 4e6 }), "too long", ["patience must be from 0"]);
   });
 
   test("Locker.from", async () => {

@@ -76,7 +76,7 @@ impl Settings {
         let margin = self.drift_margin;
         if Margin::new(margin).parts_per_million() != margin {
             let [least, most] = [Margin::LEAST, Margin::MOST].map(Margin::parts_per_million);
-            let rule = format!("is from {least} to {most} parts per million, not {margin}");
+            let rule = format!("must be from {least} to {most} parts per million; got {margin}");
             return Err(Error::bad_option("drift_margin", rule));
         }
         self.patience = self.patience.max(self.command_timeout);

@@ -1,4 +1,4 @@
-//! A token is bound to a statement, and read from a row, as the `BIGINT` that it is.
+//! Binds a token to an SQL statement, and reads it from a row, as a `BIGINT`.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -12,7 +12,7 @@ impl FencingToken {
     }
 }
 
-/// As a `BIGINT`: `query.bind(lease.token())`.
+/// A token binds as a `BIGINT`: `query.bind(lease.token())`.
 impl<DB: Database> Type<DB> for FencingToken
 where
     i64: Type<DB>,
@@ -35,7 +35,7 @@ where
     }
 }
 
-/// An error if the number in the row is not a token, such as 0.
+/// Fails if the number in the row is not a token, such as 0.
 impl<'r, DB: Database> Decode<'r, DB> for FencingToken
 where
     i64: Decode<'r, DB>,

@@ -10,49 +10,55 @@ use crate::client::{Core, Lock, Locker};
 use crate::driver::{Driver, Store, Stores};
 use crate::rt;
 
-/// From settings to lockers.
+/// Constructors of lockers.
 impl Builder {
-    /// Connects to the store that a URL names.
+    /// Connects to the store at a URL.
     ///
     /// | URL | store |
     /// |---|---|
-    /// | `redis://[user:password@]host[:port][/database]` | a server; port 6379 and database 0 if there are none. An IPv6 address stands in brackets |
-    /// | `rediss://…` | the same by TLS 1.2 or 1.3 |
-    /// | `redis-cluster://[user:password@]host[:port],…` | a cluster, of which these are some nodes; the others are asked for at them |
-    /// | `rediss-cluster://…` | the same by TLS. Nodes that call themselves by addresses need certificates of these, or `?serverName=…` |
-    /// | `redis-sentinel://[user:password@]host[:port],…/service[/database]` | the primary of a service, which its sentinels know, also after a failover; port 26379 if there is none. How to log in to them is in `?sentinelUsername=…&sentinelPassword=…` |
-    /// | `rediss-sentinel://…` | the same by TLS, also to the sentinels |
-    /// | `unix:///path/to/socket[?db=database]` | the server behind a socket |
-    /// | `memory://[name]` | one in this process, which all lockers share that give the same name |
+    /// | `redis://[user:password@]host[:port][/database]` | a server; by default port 6379 and database 0. An IPv6 address must be in brackets |
+    /// | `rediss://…` | the same over TLS 1.2 or 1.3 |
+    /// | `redis-cluster://[user:password@]host[:port],…` | a cluster, by some of its nodes; the locker asks them for the others |
+    /// | `rediss-cluster://…` | the same over TLS. Nodes that announce addresses need certificates for these, or `?serverName=…` |
+    /// | `redis-sentinel://[user:password@]host[:port],…/service[/database]` | the primary of a service, found by its sentinels, also after a failover; by default port 26379. `?sentinelUsername=…&sentinelPassword=…` are the credentials for the sentinels |
+    /// | `rediss-sentinel://…` | the same over TLS, also to the sentinels |
+    /// | `unix:///path/to/socket[?db=database]` | the server at a socket |
+    /// | `memory://[name]` | an in-memory store of this process; lockers that give the same name share it |
     ///
-    /// A `/`, `?`, `#`, `@` or `%` in a user or password has to be percent-encoded. The parameters of a
-    /// URL of TLS are those of [`Tls`](crate::Tls): `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. It
-    /// takes the feature `tls-rustls`, which is on by default.
+    /// Percent-encode `/`, `?`, `#`, `@` and `%` in a user or password. A TLS URL takes the parameters of
+    /// [`Tls`](crate::Tls): `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. TLS needs the feature
+    /// `tls-rustls`, which is on by default.
     ///
-    /// Fails with
+    /// # Errors
     ///
-    /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL, its database or a file of TLS is not
-    ///   valid, if one side speaks TLS and the other does not, or if one is of a cluster and the other is not;
-    /// - [`Tls`](crate::ErrorKind::Tls) if the server's certificate has expired, is of another name, or
-    ///   signed by nobody who is trusted; or if the server refuses the client's. The message says which;
+    /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL, its database or a TLS file is not valid;
+    ///   if only one side speaks TLS; or if only one of URL and server is for a cluster;
+    /// - [`Tls`](crate::ErrorKind::Tls) if the server's certificate is expired, mismatched or untrusted, or
+    ///   if the server refuses the client's; the message says which;
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the
-    ///   server cannot be reached: after about twice the [`connect_timeout`](Self::connect_timeout) without a
-    ///   connection, or once that without a reply to one of the two requests that it begins with;
+    ///   server cannot be reached. That takes about twice the [`connect_timeout`](Self::connect_timeout) if
+    ///   no connection is made, and once that time if the server does not reply to one of the first two
+    ///   requests;
     /// - [`Auth`](crate::ErrorKind::Auth) if the server refuses the user;
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0, or for TLS in a build
-    ///   without it;
-    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the server is older than 7.0, or if the URL is for
+    ///   TLS and this build has none;
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) if the server is a replica.
     ///
-    /// Cancel-safe: a dropped call leaves no connection behind.
+    /// # Cancel safety
     ///
-    /// # The runtime
+    /// Dropping the future leaves no connection behind.
     ///
-    /// Must be called on a tokio runtime with time and I/O enabled. The locker's connections and its
-    /// background task run there: other runtimes may use it, but it lives only as long as that one. When
-    /// that one ends, leases are lost as by [`shutdown`](Locker::shutdown), but stay at the store until
-    /// their time to live; calls under way and later ones fail with
+    /// # Runtime
+    ///
+    /// Call this on a tokio runtime with time and I/O enabled. The locker's connections and its background
+    /// task run there. Other runtimes may use the locker, but it lives only as long as that one.
+    ///
+    /// When that runtime ends, leases are lost as by [`shutdown`](Locker::shutdown), except that they stay at
+    /// the store until they expire there. Pending and later calls fail with
     /// [`Shutdown`](crate::ErrorKind::Shutdown). So do not keep a locker in a `static` that several
-    /// `#[tokio::test]`s use: each of them has a runtime of its own.
+    /// `#[tokio::test]`s use: each test has a runtime of its own.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -66,31 +72,38 @@ impl Builder {
     /// ```
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
-        // It is large, and comes once for each locker.
+        // The future is large, and each locker needs it only once.
         let store = Box::pin(Store::connect(url.as_ref(), self.dial())).await;
         let store = store.map_err(|error| error.in_namespace(&self.namespace))?;
         self.start_on(owner, Stores::one(store)).await
     }
 
-    /// As [`connect`](Self::connect), for a server that need not be there yet: it connects in the
-    /// background, again and again with pauses of up to 2 s, so that a service can start while its Redis
-    /// is away. A call that is made meanwhile goes on as one whose link is lost: it waits for the server
-    /// for as long as its own time and [`patience`](Self::patience) allow, and fails with what is in the
-    /// way. What [`connect`](Self::connect) finds wrong with a server fails the calls instead; and they
-    /// fail at once if waiting does not help, as with a wrong password, until the server thinks better
-    /// of it.
+    /// Connects in the background, so that a program can start while its Redis is down.
     ///
-    /// Fails with [`Config`](crate::ErrorKind::Config) if a setting, the URL or a file of TLS is not valid,
-    /// and for TLS in a build without it with [`Unsupported`](crate::ErrorKind::Unsupported). Panics
-    /// outside of a tokio runtime with time enabled; for the rest the runtime is as of
-    /// [`connect`](Self::connect). [`findings`](Locker::findings) are there once it has connected.
+    /// The locker retries with pauses of up to 2 s. A call made meanwhile waits for the server, for as long
+    /// as its own timeout and [`patience`](Self::patience) allow, and then fails with the reason. Problems
+    /// that [`connect`](Self::connect) would report fail the calls instead. If waiting does not help, as with
+    /// a wrong password, calls fail at once until the server accepts the locker.
+    /// [`findings`](Locker::findings) are known once it has connected.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if a setting, the URL or a TLS file is not valid;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the URL is for TLS and this build has none.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime with time enabled. The locker lives as long as that runtime: see
+    /// [`connect`](Self::connect).
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::Locker;
     ///
     /// let locker = Locker::builder().connect_lazily("redis://127.0.0.1:1")?;
-    /// // Nobody is there.
+    /// // No server listens there.
     /// let error = locker.lock("orders/42")?.try_acquire().await.unwrap_err();
     /// assert!(error.is_transient());
     /// # Ok(()) }
@@ -104,14 +117,23 @@ impl Builder {
         Ok(locker)
     }
 
-    /// Uses a fred client that the program has and that is connected (`init` was awaited). Of a client of
-    /// a cluster only the configuration is used: the locker has a connection of its own to each master,
-    /// because it has to know which one answered. Any other keeps its settings and its connection. Give it a reconnection policy, and an
-    /// `UnresponsiveConfig`, because this crate does not replace a connection of the program's that has
-    /// gone silent. After the first acquisition a second connection is made for pushes, with the same
-    /// configuration; it ends with the locker.
+    /// Uses a fred client of yours that is connected (you awaited `init`).
     ///
-    /// Errors and the runtime as of [`connect`](Self::connect). Cancel-safe: the client stays as it is.
+    /// Give the client a reconnection policy and an `UnresponsiveConfig`, because this crate does not replace
+    /// a connection of yours that has gone silent. The client keeps its settings and its connection. After
+    /// the first acquisition the locker opens a second connection with the same configuration, for pushes.
+    /// That one ends with the locker.
+    ///
+    /// A cluster's client lends only its configuration. The locker opens connections of its own to each
+    /// master, because it must know which master answered.
+    ///
+    /// Errors and runtime are as for [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the client unchanged.
+    ///
+    /// # Example
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -131,10 +153,15 @@ impl Builder {
         self.start_on(owner, Stores::one(store)).await
     }
 
-    /// Uses whatever Redis client the program has, by an [`Adapter`]: one for the client redis-rs is
-    /// [there](crate::adapter). Its connection stays the program's.
+    /// Uses any Redis client by an [`Adapter`]. The module [`adapter`](crate::adapter) has one for redis-rs.
     ///
-    /// Errors and the runtime as of [`connect`](Self::connect). Cancel-safe: the client stays as it is.
+    /// The client's connection stays yours. Errors and runtime are as for [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the client unchanged.
+    ///
+    /// # Example
     ///
     /// ```no_run
     /// # async fn example(adapter: impl leasehold::adapter::Adapter) -> Result<(), leasehold::Error> {
@@ -148,14 +175,20 @@ impl Builder {
         self.start_on(owner, Stores::one(store)).await
     }
 
-    /// A fred client of the server that a URL names, for what a program asks of that besides locks. It is
-    /// made as [`connect`](Self::connect) makes its own, with the URL's user, database, sentinels and TLS, and
-    /// [`tls`](Self::tls); the other settings of this builder are not for it. No I/O: it is not connected, `init`
-    /// does that, and connects anew when a connection is lost.
+    /// Returns a fred client for the server at a URL, for what a program does there besides locking.
     ///
-    /// Its configuration has the password in it. Fails with [`Config`](crate::ErrorKind::Config) if the URL or a
-    /// file of TLS is not valid, or if it is `memory://`, which no client can connect to; and for TLS in a build
-    /// without it with [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// The client has the URL's user, database, sentinels and TLS, and [`tls`](Self::tls), like the client
+    /// that [`connect`](Self::connect) makes. It ignores the other settings of this builder. This does no
+    /// I/O: await the client's `init` to connect it. It reconnects by itself. Its configuration contains the
+    /// password.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the URL or a TLS file is not valid, or if the URL is
+    /// `memory://`; [`Unsupported`](crate::ErrorKind::Unsupported) if the URL is for TLS and this build has
+    /// none.
+    ///
+    /// # Example
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -172,9 +205,18 @@ impl Builder {
         Store::client(url.as_ref(), self.dial())
     }
 
-    /// A locker on a store of its own in this process. Nothing else sees its locks. Fails with
-    /// [`Config`](crate::ErrorKind::Config) if a setting is not valid. Panics outside of a tokio runtime
-    /// with time enabled; the locker lives as long as that runtime, as of [`connect`](Self::connect).
+    /// Makes a locker on an in-memory store of its own. Nothing else sees its locks.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if a setting is not valid.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime with time enabled. The locker lives as long as that runtime: see
+    /// [`connect`](Self::connect).
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -193,55 +235,80 @@ impl Builder {
         Ok(locker)
     }
 
-    /// Connects to 3, 5 or 7 independent servers, of which a majority has each lock: it outlives the loss
-    /// of the others. Each is a URL as [`connect`](Self::connect) takes it, of a server that replicates to
-    /// none of the others.
+    /// Connects to 3, 5 or 7 independent servers. A majority of them holds each lock, so locks survive the
+    /// loss of the others.
+    ///
+    /// Each URL is one for [`connect`](Self::connect). No server may replicate to another one of the list. A
+    /// majority must be up now; the locker adds the others when they come up.
     ///
     /// A lease is held while a majority has it, and ends with the deadline of that majority. Its token is
-    /// greater than those of all leases before. A majority has to be there now; a server that is away
-    /// is taken in when it comes.
+    /// greater than those of all earlier leases.
     ///
-    /// Waiters are served in order, whatever the order of each locker's list: all lockers rank the servers of a name
-    /// alike, by what the servers are, and the waiters of a name stand in line at the first majority. So different names
-    /// have their lines at different servers. Where a server is away, slow or refuses, the others of these decide. Two
-    /// kinds of lockers are not ordered with each other: those of which each misses another one of these servers, and
-    /// a locker that reaches none of them. A waiter that a server cannot notify may be overtaken, too. A restart of a
-    /// server changes its rank.
+    /// # Servers that are down
     ///
-    /// A minority that is away, slow or read-only keeps a call for no longer than one
-    /// [`command_timeout`](Self::command_timeout). Who stands in line at a server that falls silent notices with
-    /// its next look at its place, after half of the time to live and within 5 s, and goes to another; at one
-    /// that answers with errors alone, after its [`patience`](Self::patience) too. Where a majority
-    /// is away, `try_acquire` fails after one `command_timeout`, and `acquire` after the patience; what they
-    /// took is given back, by servers that come back as well.
+    /// While a minority is down, slow or read-only, a call takes at most one
+    /// [`command_timeout`](Self::command_timeout) longer. While a majority is down, `try_acquire` fails after
+    /// one `command_timeout`, and `acquire` after the [`patience`](Self::patience). What they took is given
+    /// back, also on servers that come back later.
     ///
-    /// A server that is back counts for a lease that is held once it is asked again, which is as soon as it votes, and
-    /// otherwise with the renewals, a third of the time to live apart; and once the majority that has the lease has said
-    /// after that that it has it still. Until then a lease that a bare majority has stays
-    /// [at risk](crate::LeaseEvent::AtRisk): the next server that fails takes it along. So no lease goes on after a
-    /// later one, whatever was freed by force or taken over by its owner. A [fixed](crate::Lock::fixed) lease
-    /// stands on the servers that gave it at once.
+    /// A server that comes back supports a held lease again in two steps. The locker asks it for the lease as
+    /// soon as the server votes, otherwise with the next renewals, a third of the time to live apart. Then
+    /// the majority that has the lease must confirm it once more. Until then a lease that only a bare
+    /// majority has stays [at risk](crate::LeaseEvent::AtRisk): losing one more server ends it. So no lease
+    /// outlives the start of a later one, even after a forced release or a takeover by its owner. A
+    /// [fixed](crate::Lock::fixed) lease rests only on the servers that granted it at first.
     ///
-    /// A server that loses its data, or goes back to older ones, does not vote until no lease is left that it
-    /// may have forgotten: for the [longest time to live](Self::longest_ttl), which a majority of the servers measures.
-    /// It is told from one that goes on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a
-    /// majority lose their data within that time**; also if some do, and others are replaced by new ones.
-    /// A majority that is empty is taken for a new quorum, and begins at once; let all servers be there for
-    /// the first lock, or those that come later may have to wait as if they had forgotten something.
+    /// # Servers that lose data
     ///
-    /// A server's clock that is set forward ends the leases there early. While the server may not vote that does no
-    /// harm, so let a machine that boots set its clock before its server's quarantine is over.
+    /// A server that lost its data, or went back to older data, does not vote until no lease is left that it
+    /// may have forgotten. That takes the [longest time to live](Self::longest_ttl), which a majority of the
+    /// servers measures. Such a server is recognized by a key in each namespace, `{NAMESPACE:}`, and by its
+    /// run ID.
     ///
-    /// The servers' clocks are to be apart by less than the longest time to live and the
-    /// [token retention](Self::token_retention): else a token may be smaller than one before, since what a
-    /// server that lost its data gives out begins at its clock.
+    /// **Two clients can hold one lock at once if a majority loses its data within that time**, or if some
+    /// servers lose theirs and new servers replace others.
+    ///
+    /// A majority of empty servers counts as a new quorum and starts at once. Have all servers up for the
+    /// first lock. Otherwise those that come later may have to wait as if they had forgotten something.
+    ///
+    /// # Waiters
+    ///
+    /// Waiters are served in order, whatever the order of each locker's list. All lockers rank the servers of
+    /// a name alike, by properties of the servers, and a name's waiters queue at the first majority. So
+    /// different names queue at different servers. Where one of these servers is down, slow or refuses, the
+    /// others of them decide.
+    ///
+    /// The order does not hold in these cases:
+    ///
+    /// - between lockers that each miss a different one of these servers;
+    /// - for a locker that reaches none of them;
+    /// - for a waiter that a server cannot notify;
+    /// - when a server restarts, because that changes its rank.
+    ///
+    /// A waiter leaves a server that has fallen silent at its next heartbeat, after half of the time to live
+    /// and within 5 s. It leaves a server that only returns errors after its [`patience`](Self::patience),
+    /// too.
+    ///
+    /// # Clocks
+    ///
+    /// Setting a server's clock forward ends the leases there early. This does no harm while the server may
+    /// not vote, so let a machine that boots set its clock before its server's quarantine ends.
+    ///
+    /// The servers' clocks must differ by less than the longest time to live and the [token
+    /// retention](Self::token_retention). Otherwise a token may be smaller than an earlier one, because a
+    /// server that lost its data restarts its tokens from its clock.
     ///
     /// # Errors
     ///
-    /// As for `connect`, with the number of the server in the list.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for other numbers of servers, one that is there twice,
-    /// and servers of Redis and in memory together; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable)
-    /// if no majority is there. Dense tokens are refused when a lock is acquired.
+    /// As for [`connect`](Self::connect), with the server's number in the list. Also:
+    ///
+    /// - [`ErrorKind::Config`](crate::ErrorKind::Config) for another number of servers, for one that is in
+    ///   the list twice, and for Redis and in-memory servers together;
+    /// - [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if no majority is up.
+    ///
+    /// A quorum refuses [dense tokens](crate::Lock::dense_tokens) when a lock is acquired.
+    ///
+    /// # Example
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -277,7 +344,8 @@ impl Builder {
         stores: Stores,
     ) -> Result<(Locker, impl Future<Output = ()> + Send), Error> {
         let random = u64::try_from(rt::random_bits()? >> 64).unwrap_or(0);
-        // The channel of a shard is found by its first braces, which are to be those of the lock's key.
+        // A subscriber finds a channel's shard by the first braces in its name. They must be those of the
+        // lock's key.
         let client = if stores.are_addressed() && !self.namespace.contains('{') {
             ClientId::at_shards(random)
         } else {

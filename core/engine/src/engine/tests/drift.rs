@@ -85,7 +85,7 @@ fn a_margin_out_of_bounds_is_refused_with_its_name_and_the_bounds() {
         assert!(error.is_config());
         let says = error.to_string();
         assert!(
-            says.contains("drift_margin is from 1000 to 250000"),
+            says.contains("drift_margin must be from 1000 to 250000"),
             "{says}"
         );
     }
