@@ -23,7 +23,7 @@ fn restored(saved: serde_json::Value) -> Gate {
     serde_json::from_value(saved).expect("a gate comes back")
 }
 
-/// The rule without a bound.
+/// The rule without a capacity.
 #[derive(Default)]
 struct Model(HashMap<u8, u64>);
 
@@ -33,8 +33,8 @@ impl Model {
     }
 }
 
-/// What the gate does besides what the model allows. Between the steps it is stored and read, and
-/// `spoil` may change what is stored.
+/// Fails if the gate accepts what the model refuses, or refuses what it allows at full capacity. On `restart`
+/// the gate is stored and restored, and `spoil` may change the stored state.
 fn compare(
     capacity: usize,
     steps: &[(u8, u64, bool)],
@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// The negative control of the test above: a gate that forgets resources without a floor.
+/// The negative control of the test above: a gate that evicts resources without a floor.
 #[test]
 fn the_model_finds_a_gate_without_a_floor() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -148,7 +148,7 @@ fn a_state_with_a_write_under_way_is_whole() {
     drop(entered.expect("nobody writes after a restart"));
 }
 
-/// Catches a permit that is not exclusive, and a wake-up that is lost: the threads would hang.
+/// Catches a permit that is not exclusive, and a lost wake-up: the threads would hang.
 #[test]
 fn one_thread_at_a_time_writes() {
     let gate = Gate::new();
@@ -204,7 +204,7 @@ fn a_write_that_panics_lets_the_next_one_in() {
     gate.guard("a", token(1), || ()).expect("a is free");
 }
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -237,7 +237,7 @@ fn those_who_wait_are_served_in_order_or_refused_at_once() {
         second.poll_unpin(&mut contexts[1]).is_pending(),
         "it overtook"
     );
-    // Catches a place that is given up without passing the turn on.
+    // Catches a waiter that leaves without waking the next one.
     drop(first);
     assert_eq!(counts[1].get(), 1);
 
@@ -256,7 +256,7 @@ fn those_who_wait_are_served_in_order_or_refused_at_once() {
     );
 }
 
-/// Catches a slot that is lost, or given to two resources, when its resource is forgotten again.
+/// Catches a slot that is lost, or given to two resources, when its resource is forgotten.
 #[test]
 fn a_write_that_was_withdrawn_leaves_nothing_behind() {
     let gate = Gate::with_capacity(2);

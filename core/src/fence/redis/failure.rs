@@ -1,4 +1,4 @@
-//! What an error of a guarded write means.
+//! Maps errors of a guarded write.
 
 use fred::error::Error as FredError;
 use leasehold_engine::protocol::{credentials_refused, printable};
@@ -47,7 +47,7 @@ impl Fenced {
             _ if said.starts_with("ERR Error compiling script") => {
                 failed(ErrorKind::Config, printable(said))
             }
-            // The advice that comes with these is for a lock's keys.
+            // For these two the engine's advice is about a lock's keys.
             ErrorKind::WrongType => failed(ErrorKind::WrongType, printable(said)),
             ErrorKind::Auth if credentials_refused(said).is_none() => {
                 failed(ErrorKind::Auth, printable(said))

@@ -1,20 +1,19 @@
-//! What went wrong in a database, as an [`Error`].
+//! Maps errors of a database.
 
 use leasehold_engine::{Error, ErrorKind};
 
-/// What a database's own error means to a guard.
+/// The class of a database's error, as far as a guard cares.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Another transaction was in the way, and this one is over: the whole of it may be tried
-    /// again.
+    /// Another transaction conflicted, and this one is over. All of it may be tried again.
     Race,
-    /// The fence table is missing or of another shape.
+    /// The fence table is missing or has another structure.
     Shape,
-    /// Something else.
+    /// Any other error.
     Kind(ErrorKind),
 }
 
-/// An error with its class: [`begin`](super::begin) tries again after a race.
+/// An error with its class. [`begin`](super::begin) tries again after a race.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) class: Class,
@@ -39,13 +38,13 @@ impl Failure {
     }
 }
 
-/// Why a transaction was not committed, or may not have been.
+/// Maps an error of a commit, which was refused or whose outcome is unknown.
 pub(super) fn of_commit<DB: super::Database>(error: sqlx::Error) -> Error {
     let class = matches!(error, sqlx::Error::Database(_)).then(|| class::<DB>(&error));
     let (kind, what) = match class {
         Some(Class::Kind(kind)) => (kind, REFUSED),
         Some(Class::Race) => (ErrorKind::Unavailable, REFUSED),
-        // A constraint of the program's own, say.
+        // The fence table was right before, so this is, for example, a constraint of the program's own.
         Some(Class::Shape) => (ErrorKind::Store, REFUSED),
         None => (ErrorKind::Unavailable, UNKNOWN),
     };
