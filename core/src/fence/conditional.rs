@@ -136,7 +136,7 @@ where
         return Ok(result);
     }
     let message = format!(
-        "other writers of the resource {resource:?} were faster, {attempts} times in a row"
+        "the write to the resource {resource:?} lost against other writers {attempts} times in a row; try again later"
     );
     Err(Error::new(ErrorKind::Overloaded, message).into())
 }

@@ -96,7 +96,9 @@ impl Statements {
 pub fn check_resource(resource: &str) -> Result<(), Error> {
     super::check_resource(resource)?;
     if resource.contains('\0') {
-        let message = "a resource's name in a database has no NUL character";
+        let message = format!(
+            "a resource's name in a database must not contain a NUL character; got {resource:?}"
+        );
         return Err(Error::new(ErrorKind::Config, message));
     }
     Ok(())

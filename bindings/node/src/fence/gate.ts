@@ -119,7 +119,10 @@ export class Gate {
     }
     const gate = new Gate({ capacity: saved.capacity ?? 0 });
     if (saved.seen.length > gate.#capacity) {
-      throw bad(`a gate for ${gate.#capacity} resources cannot have seen ${saved.seen.length}`);
+      throw bad(
+        `the capacity of a gate must be at least 1 and at least its ${saved.seen.length} resources; ` +
+          `got ${gate.#capacity}`,
+      );
     }
     for (const pair of saved.seen) {
       if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[1] !== "number") {
@@ -128,7 +131,7 @@ export class Gate {
       const [resource, token] = pair as unknown as [string, number];
       checkResource(resource);
       if (gate.#idle.has(resource)) {
-        throw bad(`the resource ${quoted(resource)} is there twice`);
+        throw bad(`the resource ${quoted(resource)} is listed twice`);
       }
       gate.#remember(resource, tokenOf(token)).kept = true;
     }
@@ -205,7 +208,8 @@ export class Gate {
       return this.#entered(resource, entry);
     }
     if (entry.line.size >= Gate.MAX_WAITING) {
-      throw new LeaseholdError("overloaded", `${entry.line.size} writes to the resource are waiting`);
+      const which = `the resource ${quoted(resource)} (at most ${Gate.MAX_WAITING})`;
+      throw new LeaseholdError("overloaded", `too many writes wait for ${which}`);
     }
     await this.#turn(entry, signal, (highest) => new StaleTokenError(resource, number, highest));
     return this.#entered(resource, entry);
@@ -253,7 +257,7 @@ export class Gate {
     if (this.#idle.size + this.#busy.size >= this.#capacity) {
       const [oldest] = this.#idle;
       if (!oldest) {
-        const message = `all ${this.#capacity} resources are being written to`;
+        const message = `the gate is full: all ${this.#capacity} resources are being written to; raise its capacity`;
         throw new LeaseholdError("overloaded", message);
       }
       const [forgotten, { highest }] = oldest;

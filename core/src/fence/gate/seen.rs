@@ -150,9 +150,11 @@ impl Seen {
     /// Joins the queue.
     pub(super) fn wait(&mut self, admitted: &Admitted, waker: &Waker) -> Result<Place, Error> {
         let (slot, ticket) = (admitted.slot, self.tickets);
-        let line = &mut self.slots[slot].line;
+        let Slot { resource, line, .. } = &mut self.slots[slot];
         if line.len() >= Gate::MAX_WAITING {
-            let message = format!("{} writes to the resource are waiting", line.len());
+            let most = Gate::MAX_WAITING;
+            let message =
+                format!("too many writes wait for the resource {resource:?} (at most {most})");
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
         self.tickets += 1;
@@ -261,7 +263,10 @@ impl Seen {
         if slot >= self.capacity {
             slot = self.oldest;
             if slot == NONE {
-                let message = format!("all {} resources are being written to", self.capacity);
+                let message = format!(
+                    "the gate is full: all {} resources are being written to; raise its capacity",
+                    self.capacity
+                );
                 return Err(Error::new(ErrorKind::Overloaded, message));
             }
             self.unlink(slot);
@@ -329,14 +334,14 @@ impl Seen {
         if capacity == 0 || entries.len() > capacity {
             let (length, most) = (entries.len(), capacity);
             return Err(bad(format!(
-                "a gate for {most} resources cannot have seen {length}"
+                "the capacity of a gate must be at least 1 and at least its {length} resources; got {most}"
             )));
         }
         let mut seen = Self::new(capacity);
         for (resource, token) in entries {
             check_resource(&resource)?;
             if seen.index.contains_key(&resource) {
-                return Err(bad(format!("the resource {resource:?} is there twice")));
+                return Err(bad(format!("the resource {resource:?} is listed twice")));
             }
             seen.remember(&resource, token, true)?;
         }

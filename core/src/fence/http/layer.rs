@@ -129,7 +129,9 @@ impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
             };
         };
         if values.next().is_some() {
-            return Err(Problem::bad("there are several headers Fencing-Token"));
+            return Err(Problem::bad(
+                "the request has several Fencing-Token headers: send exactly one",
+            ));
         }
         // A value that is not ASCII is not a token either; the empty text fails to parse.
         let text = value.to_str().unwrap_or_default();

@@ -37,7 +37,8 @@ struct Stale {
 
 impl Problem<'static> {
     pub(super) fn required() -> Self {
-        let detail = "a write here needs the header Fencing-Token, with the token of your lease";
+        let detail =
+            "the request lacks the header Fencing-Token: set it to the token of your lease";
         Self::new(
             StatusCode::PRECONDITION_REQUIRED,
             REQUIRED,

@@ -15,7 +15,7 @@ pub(super) fn wrap(path: &Path, error: StoreError) -> Error {
             "the object store cannot be guarded: it lacks conditional puts (PutMode::Create and \
              PutMode::Update) or metadata of objects, as LocalFileSystem does: {error}"
         ),
-        _ => format!("the object {path}: {error}"),
+        _ => format!("a request for the object {path} failed: {error}"),
     };
     Error::with_source(kind, message, error)
 }
@@ -32,8 +32,8 @@ pub(super) fn no_version(path: &Path) -> Error {
 /// The error for an object that has a guard's metadata but was changed by something else.
 pub(super) fn unlike_ours(path: &Path, what: &str) -> Error {
     let message = format!(
-        "the object {path} has metadata of a guard, but not a guard's {what}: something else \
-         wrote to it"
+        "the object {path} has a guard's metadata but not a guard's {what}: something other than a \
+         guard wrote to it"
     );
     Error::new(ErrorKind::WrongType, message)
 }

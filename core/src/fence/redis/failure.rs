@@ -14,7 +14,7 @@ impl Fenced {
         let secrets = self.redis.runner.secrets();
         let hidden = secrets.hide(error);
         let failed = |kind, what: String| {
-            let message = format!("a guarded write to {resource:?}: {what}");
+            let message = format!("the guarded write to {resource:?} failed: {what}");
             if hidden {
                 return Error::new(kind, message);
             }
@@ -30,12 +30,14 @@ impl Fenced {
                 }
             }
             "NOTAFENCE" => {
-                let what = format!("the key of its fence, {fence:?}, holds something else");
+                let what = format!(
+                    "its fence key {fence:?} does not hold a token: something other than a guard wrote to it"
+                );
                 return failed(ErrorKind::WrongType, what);
             }
             "CROSSSLOT" => {
                 let what = format!(
-                    "its keys and that of its fence, {fence:?}, are not all on one cluster slot"
+                    "its keys and its fence key {fence:?} are on different cluster slots; give all the same hash tag"
                 );
                 return failed(ErrorKind::Config, what);
             }

@@ -270,7 +270,7 @@ impl Fenced {
         R::from_value(reply).map_err(|error| {
             let resource = &*self.resource;
             let message = format!(
-                "the write to {resource:?} was done, but its reply could not be read: {error}"
+                "the guarded write to {resource:?} succeeded, but its reply could not be converted: {error}"
             );
             Error::with_source(ErrorKind::Store, message, error)
         })
@@ -295,7 +295,9 @@ impl Fenced {
         let shown = |key: &Key| String::from_utf8_lossy(key.as_bytes()).into_owned();
         if let Some(key) = keys.iter().find(|key| key.as_bytes() == fence) {
             let key = shown(key);
-            let message = format!("{key:?} is the key of the fence of {resource:?}");
+            let message = format!(
+                "{key:?} is the fence key of the resource {resource:?}: write to another key"
+            );
             return Err(Error::new(ErrorKind::Config, message));
         }
         // A single server has no slots.
@@ -307,7 +309,7 @@ impl Fenced {
         if let Some(key) = keys.iter().find(elsewhere) {
             let (key, fence) = (shown(key), &*self.fence);
             let message = format!(
-                "the key {key:?} is not on the cluster slot of {fence:?}, the fence of \
+                "the key {key:?} is not on the cluster slot of {fence:?}, the fence key of \
                  {resource:?}: give both the same hash tag"
             );
             return Err(Error::new(ErrorKind::Config, message));
@@ -354,7 +356,7 @@ where
     ) {
         return Ok(value);
     }
-    let message = "a value for Redis is one string, some bytes or a number";
+    let message = "a value for Redis must be one string, byte string or number";
     Err(Error::new(ErrorKind::Config, message))
 }
 
@@ -365,7 +367,7 @@ fn milliseconds(time_to_live: Duration) -> Result<i64, Error> {
     if let Ok(milliseconds @ 1..=MOST) = milliseconds {
         return Ok(milliseconds);
     }
-    let message = format!("a time to live is from 1 ms to 2^53 ms, not {time_to_live:?}");
+    let message = format!("a time to live must be 1 ms to 2^53 ms; got {time_to_live:?}");
     Err(Error::new(ErrorKind::Config, message))
 }
 

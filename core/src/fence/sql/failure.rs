@@ -26,13 +26,15 @@ impl Failure {
         let error = match class {
             Class::Race => Error::with_source(
                 ErrorKind::Unavailable,
-                format!("another transaction was in the way of the fence: {error}"),
+                format!("another transaction conflicted with the fence check: {error}"),
                 error,
             ),
             Class::Shape => {
                 Error::with_source(ErrorKind::Config, format!("{WRONG_SHAPE}: {error}"), error)
             }
-            Class::Kind(kind) => Error::with_source(kind, format!("the fence: {error}"), error),
+            Class::Kind(kind) => {
+                Error::with_source(kind, format!("the database guard failed: {error}"), error)
+            }
         };
         Self { class, error }
     }
@@ -51,9 +53,10 @@ pub(super) fn of_commit<DB: super::Database>(error: sqlx::Error) -> Error {
     Error::with_source(kind, format!("{what}: {error}"), error)
 }
 
-const REFUSED: &str = "the commit was refused, and nothing was written";
+const REFUSED: &str = "the database refused the commit, and nothing was written";
 
-const UNKNOWN: &str = "the connection broke during the commit, so whether it was done is unknown";
+const UNKNOWN: &str =
+    "the connection broke during the commit, so it is unknown whether it took effect";
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -64,8 +67,8 @@ impl From<Error> for Failure {
     }
 }
 
-const WRONG_SHAPE: &str = "the table leasehold_fence is missing or not of the shape that this \
-     version needs (leasehold::fence::sql::create_table creates it, or says what is wrong with it)";
+const WRONG_SHAPE: &str = "the table leasehold_fence is missing or has another structure than this \
+     version needs; call leasehold::fence::sql::create_table, which creates it or says what is wrong with it";
 
 fn class<DB: super::Database>(error: &sqlx::Error) -> Class {
     match error {

@@ -280,7 +280,8 @@ where
 {
     check_resource(resource)?;
     if !transaction.is_in_transaction() {
-        let message = "a fence is checked inside a transaction, and none is open";
+        let message =
+            "a fence must be checked inside a transaction, and none is open: begin one first";
         return Err(Error::new(ErrorKind::Config, message));
     }
     match take::<C::Database>(transaction, resource, token).await {

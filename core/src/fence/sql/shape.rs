@@ -15,7 +15,7 @@ pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
             return Ok(());
         }
     }
-    let message = "the table leasehold_fence was dropped while it was created";
+    let message = "the table leasehold_fence was dropped right after it was created: try again";
     Err(Error::new(ErrorKind::Unavailable, message))
 }
 

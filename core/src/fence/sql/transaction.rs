@@ -79,10 +79,10 @@ impl<DB: Database> FencedTransaction<DB> {
     }
 }
 
-const ENDED: &str = "the commit is refused: the transaction that checked the token was ended before, by a \
-     statement in it that commits (such as COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START \
-     TRANSACTION) or by one that was rolled back and whose error was passed over (such as a \
-     deadlock); what was done before such a commit, and after its end, is written";
+const ENDED: &str = "the commit is refused: the transaction that checked the token had ended before, by a \
+     statement that commits (COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START TRANSACTION) or by a \
+     rollback whose error was ignored (such as a deadlock); what was written before such a commit, or after \
+     the end, took effect";
 
 impl<DB: Database> Deref for FencedTransaction<DB> {
     type Target = DB::Connection;

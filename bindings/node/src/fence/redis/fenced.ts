@@ -154,12 +154,12 @@ export class Fenced {
         throw config(`a key is a string, not ${key === null ? "null" : typeof key}`);
       }
       if (key === fence) {
-        throw config(`${quoted(key)} is the key of the fence of ${quoted(resource)}`);
+        throw config(`${quoted(key)} is the fence key of the resource ${quoted(resource)}: write to another key`);
       }
       // On one server there are no slots to miss.
       if (this.#runner.clustered && slotOf(key) !== slotOf(fence)) {
         throw config(
-          `the key ${quoted(key)} is not on the cluster slot of ${quoted(fence)}, the fence of ` +
+          `the key ${quoted(key)} is not on the cluster slot of ${quoted(fence)}, the fence key of ` +
             `${quoted(resource)}: give both the same hash tag`,
         );
       }
@@ -176,12 +176,12 @@ function argument(value: Value): Argument {
     return String(value);
   }
   const what = typeof value === "number" ? String(value) : value === null ? "null" : typeof value;
-  throw config(`a value for Redis is a string, bytes or a number, not ${what}`);
+  throw config(`a value for Redis must be a string, bytes or a number; got ${what}`);
 }
 
 function milliseconds(ttl: number): bigint {
   if (typeof ttl === "number" && ttl > 0 && ttl <= LONGEST_TTL) {
     return BigInt(Math.ceil(ttl));
   }
-  throw config(`a time to live is from 1 to 2^53 ms, not ${shown(ttl)}`);
+  throw config(`a time to live must be 1 to 2^53 ms; got ${shown(ttl)}`);
 }
