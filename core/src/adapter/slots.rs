@@ -4,7 +4,7 @@ use leasehold_engine::protocol::LockKey;
 
 use crate::url::Node;
 
-/// The most masters of a cluster that are connected to; Redis recommends at most 1,000.
+/// The most masters of a cluster that this crate connects to. Redis recommends at most 1,000.
 pub(crate) const MOST_NODES: usize = 1_024;
 
 /// The ranges of slots that are served, in order, each with its master.

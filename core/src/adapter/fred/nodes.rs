@@ -99,7 +99,7 @@ impl Nodes {
             port: node.port,
             tls: self.tls.clone(),
         };
-        // The CAs that a client of the program's trusts are not known here.
+        // The CAs that a program's own client trusts are not known here.
         let looks = self.tls.is_some() || !self.config.uses_tls();
         Target {
             config,
@@ -227,7 +227,7 @@ mod tests {
         Value::Array(vec![first.into(), last.into(), node])
     }
 
-    /// Catches a slot that stays with its former node, because the address is written in another way.
+    /// Catches a slot that stays with its former node because the address is written differently.
     #[test]
     fn a_map_is_read_as_servers_write_it() {
         let said = Value::Array(vec![
