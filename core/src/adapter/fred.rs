@@ -211,7 +211,8 @@ impl Fred {
         // Both leave at the first poll, in this order.
         let (first, second) = future::join(self.send(first), self.send(second)).await;
         if first.is_ok() && !matches!(reconnects.try_recv(), Err(TryRecvError::Empty)) {
-            let message = "the connection was replaced before it was known who has the lock";
+            let message =
+                "the connection was replaced before the copies of the write were confirmed";
             let error = Error::new(ErrorKind::Unavailable, message);
             let error = CallError::Known(String::new(), error);
             return [Err(error.clone()), Err(error)];
@@ -240,7 +241,7 @@ impl Fred {
                 .into_iter()
                 .find_map(Result::err)
                 .unwrap_or_else(|| {
-                    FredError::new(FredErrorKind::Protocol, "there are not two replies")
+                    FredError::new(FredErrorKind::Protocol, "two replies were expected")
                 })),
         }
     }

@@ -20,7 +20,7 @@ mod listener;
 /// - A `MultiplexedConnection` does not reconnect, so its leases are lost when it breaks. Prefer a
 ///   `ConnectionManager`.
 /// - If several lockers share a connection, only the first learns at once that its lock was deleted or
-///   overwritten. The others say so in their [findings](crate::Locker::findings).
+///   overwritten. The others report this in their [findings](crate::Locker::findings).
 ///
 /// A `ClusterConnection` does not say which server replied, so the servers' clocks are not told apart. This
 /// has drawbacks that connecting by a URL of the cluster ([`connect`](crate::Builder::connect)) avoids:
@@ -171,7 +171,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Adapter for RedisRs<C> {
                     texts(reply.map_err(|error| failure(&error))?)
                 }),
                 Ok(Err(_)) => {
-                    let error = CallError::Unreadable("there are not two replies".to_owned());
+                    let error = CallError::Unreadable("two replies were expected".to_owned());
                     [Err(error.clone()), Err(error)]
                 }
                 Err(error) => [Err(error.clone()), Err(error)],

@@ -30,7 +30,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Remote {
     adapter: Arc<dyn Adapter>,
-    /// The same client, if it is fred: batches are sent to it without boxing futures.
+    /// The adapter, if it is fred: batches are sent to it without boxing futures.
     fred: Option<Arc<Fred>>,
     /// True if the server is a node of a cluster.
     is_node: bool,

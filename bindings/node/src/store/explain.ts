@@ -48,7 +48,7 @@ function ownError(error: unknown): LeaseholdError | undefined {
 /** Characters of a message. */
 const LONGEST = 4_096;
 
-const HIDDEN = "(its message has the password in it and is not shown)";
+const HIDDEN = "(its message contains the password and is not shown)";
 
 const LEADS = {
   unavailable: "the store cannot be reached: ",

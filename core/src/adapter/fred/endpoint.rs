@@ -33,7 +33,7 @@ impl Endpoint {
                 .answer(HELLO)
                 .await
                 .is_some_and(|byte| matches!(byte, 0x15 | 0x16));
-            return speaks.then(|| mistaken("the server speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port"));
+            return speaks.then(|| mistaken("the server speaks TLS, but the store's URL does not use it; connect to rediss://, or to another port"));
         };
         let refused = async { tls.refusal(&self.host, self.dial().await?).await };
         tokio::select! {
@@ -45,7 +45,7 @@ impl Endpoint {
 
     async fn speaks_plainly(&self) -> Option<Error> {
         let speaks = matches!(self.answer(PING).await?, b'+' | b'-');
-        speaks.then(|| mistaken("the server does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS"))
+        speaks.then(|| mistaken("the server does not speak TLS, but the store's URL uses it; connect to redis://, or to the server's TLS port"))
     }
 
     /// Returns the first byte of the server's answer.

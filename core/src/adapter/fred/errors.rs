@@ -8,7 +8,7 @@ use leasehold_engine::protocol::{self, server_error};
 use leasehold_engine::{Error, ErrorKind};
 
 /// The replacement for a message that must not be shown.
-const HIDDEN: &str = "(its message has the password in it and is not shown)";
+const HIDDEN: &str = "(its message contains the password and is not shown)";
 
 /// The passwords that must not be shown: servers echo commands, AUTH among them.
 #[derive(Clone)]
@@ -123,8 +123,8 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
 }
 
 /// The rights needed to find a primary. Tests take each of them away.
-const SENTINEL_RIGHTS: &str = "behind sentinels a user of the locks needs +role as well, and a user of \
-                               the sentinels +sentinel|get-master-addr-by-name +sentinel|sentinels";
+const SENTINEL_RIGHTS: &str = "with sentinels, the user at the servers also needs +role, and the user at \
+                               the sentinels needs +sentinel|get-master-addr-by-name +sentinel|sentinels";
 
 /// Returns the mistake in the URL that a sentinel's reply reveals.
 fn misconfigured(details: &str) -> Option<&'static str> {
@@ -132,7 +132,7 @@ fn misconfigured(details: &str) -> Option<&'static str> {
         return Some("the sentinels know no service of this name; check the service in the URL");
     }
     details.starts_with("ERR unknown command").then_some(
-        "the server is no sentinel; give the sentinels in the URL, whose port is mostly 26379",
+        "the server is not a sentinel; name the sentinels in the URL (usually at port 26379)",
     )
 }
 

@@ -175,7 +175,7 @@ fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
 /// Explains why a node refused to report its slot map.
 fn no_map(error: &FredError, converted: Error) -> Error {
     if error.details().contains("cluster support disabled") {
-        let message = "the server is no node of a cluster; connect to redis://";
+        let message = "the server is not a cluster node; connect to redis://";
         return Error::new(ErrorKind::Config, message);
     }
     converted

@@ -35,7 +35,9 @@ impl Dial<'_> {
     pub(crate) fn url(&self, text: &str) -> Result<StoreUrl, Error> {
         let url = url::parse(text)?;
         if self.tls.is_some() && !url.tls {
-            return Err(url::bad("TLS is set, and the store's URL is not of TLS"));
+            return Err(url::bad(
+                "TLS is set, but the store's URL does not use it; connect to rediss://",
+            ));
         }
         Ok(url)
     }
@@ -65,7 +67,7 @@ impl Target {
                 let node = url
                     .nodes
                     .first()
-                    .ok_or_else(|| url::bad("the store's URL names no server that stands alone"))?;
+                    .ok_or_else(|| url::bad("the store's URL names no standalone server"))?;
                 ServerConfig::Centralized {
                     server: server_of(node),
                 }
@@ -173,7 +175,7 @@ mod tests {
                 panic!("{url} was taken");
             };
             assert!(
-                error.is_config() && error.to_string().starts_with("TLS is set, and"),
+                error.is_config() && error.to_string().starts_with("TLS is set, but"),
                 "{error}"
             );
         }

@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{
 
 use crate::tls::{Pem, Tls};
 
-/// How long to wait for the server to refuse a client certificate after it has sent its own.
+/// How long to wait, after the handshake, for the server to refuse the client certificate.
 const REFUSAL: Duration = Duration::from_millis(500);
 
 /// The number of a certificate's names that an error shows.
@@ -122,7 +122,8 @@ impl TlsClient {
             rustls::Error::InvalidCertificate(why) => self.distrusted(why, name, is_self_signed),
             rustls::Error::AlertReceived(alert) => self.alerted(*alert)?,
             rustls::Error::PeerIncompatible(_) => {
-                "the server agrees to no version of TLS, or cipher, that is safe; it has to speak TLS 1.2 or 1.3".into()
+                "the server supports no safe TLS version or cipher; it must support TLS 1.2 or 1.3"
+                    .into()
             }
             _ => return None,
         };
@@ -145,7 +146,7 @@ impl TlsClient {
             CertificateError::NotValidForName => wrong_name(name, &[]),
             CertificateError::NotValidForNameContext { presented, .. } => wrong_name(name, presented),
             CertificateError::UnknownIssuer if is_self_signed => {
-                "the server's certificate is self-signed, and not one that is trusted; give its file as ca".into()
+                "the server's certificate is self-signed and not trusted; give its file as ca".into()
             }
             CertificateError::UnknownIssuer if self.own_ca => {
                 "the server's certificate is not signed by the CA that was given; give the right one as ca".into()
@@ -154,10 +155,10 @@ impl TlsClient {
                 "the server's certificate is signed by a CA that this system does not trust; give that CA's file as ca".into()
             }
             CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-                "the server's certificate is a CA's, which cannot be a server's; give the server one that is signed by it".into()
+                "the server's certificate is a CA certificate; give the server a certificate that this CA has signed".into()
             }
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-                "the server's certificate is not made for servers; it needs the extended key usage serverAuth".into()
+                "the server's certificate is not valid for servers; it needs the extended key usage serverAuth".into()
             }
             CertificateError::Revoked => "the server's certificate was revoked; renew it there".into(),
             why => format!("the server's certificate cannot be trusted ({why:?})"),
@@ -174,12 +175,12 @@ impl TlsClient {
             }
             Alert::CertificateExpired => "the server refused the client certificate: it has expired; renew it".into(),
             Alert::CertificateRevoked => "the server refused the client certificate: it was revoked; renew it".into(),
-            Alert::UnknownCA => "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA of the server's".into(),
+            Alert::UnknownCA => "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA that the server trusts".into(),
             Alert::NoCertificate | Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown | Alert::DecryptError | Alert::AccessDenied => {
                 format!("the server refused the client certificate ({alert:?})")
             }
-            Alert::ProtocolVersion => "the server speaks no version of TLS that is safe; it has to speak TLS 1.2 or 1.3".into(),
-            Alert::UnrecognisedName => "the server knows nothing of the name that it is called by; give its name as serverName".into(),
+            Alert::ProtocolVersion => "the server supports no safe TLS version; it must support TLS 1.2 or 1.3".into(),
+            Alert::UnrecognisedName => "the server does not recognize this server name (SNI); give its name as serverName".into(),
             Alert::CloseNotify | Alert::UserCanceled => return None,
             alert => format!("the server refused TLS ({alert:?})"),
         })
@@ -330,14 +331,14 @@ fn not_read(source: &Pem, what: &str, item: &str, error: &pem::Error) -> Error {
         pem::Error::Io(error) => format!("{shown} cannot be read: {}", io_reason(error)),
         pem::Error::NoItemsFound => format!("{shown} has no {item} in PEM"),
         // The error's message may contain a part of a key.
-        _ => format!("{shown} is no valid PEM"),
+        _ => format!("{shown} is not valid PEM"),
     })
 }
 
 fn io_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".into(),
-        io::ErrorKind::PermissionDenied => "this user may not".into(),
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
         kind => kind.to_string(),
     }
 }

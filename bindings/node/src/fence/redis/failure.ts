@@ -42,7 +42,7 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     const where = `its keys and its fence key ${quoted(fence)}`;
     return make("config", `${where} are on different cluster slots; give all the same hash tag`);
   }
-  const shown = hidden ? "(the message has the password in it and is not shown)" : printable(said);
+  const shown = hidden ? "(the message contains the password and is not shown)" : printable(said);
   if ("reply" in judged) {
     return make(meaning(said), `the server answered: ${shown}`);
   }

@@ -21,7 +21,7 @@ pub(in crate::adapter::fred) struct Shards {
 #[derive(Default)]
 struct State {
     known: BTreeSet<LockKey>,
-    /// The same locks, oldest first.
+    /// The known locks, oldest first.
     order: VecDeque<LockKey>,
     changes: Changes,
 }
