@@ -79,8 +79,7 @@ pub(crate) struct Fred {
 impl Fred {
     /// Creates a client. It connects by [`open`](Self::open), or, with retries, once it is [watched](Adapter::watch).
     pub(crate) fn make(target: Target, fail_fast: bool) -> Result<Self, Error> {
-        let client = client_of(target.config, target.timeout, fail_fast);
-        let client = client.map_err(|error| error.of(&target.shown))?;
+        let client = target.client(fail_fast)?;
         Ok(Self {
             endpoint: target.endpoint,
             own: Some(OnceLock::new()),
@@ -317,18 +316,8 @@ impl Adapter for Fred {
     }
 }
 
-/// Creates a client that is not connected yet.
-pub(crate) fn client_of(
-    config: Config,
-    timeout: Duration,
-    fail_fast: bool,
-) -> Result<Client, Error> {
-    let secrets = Secrets::in_config(&config);
-    plain_client(config, timeout, fail_fast).map_err(|error| secrets.convert(&error))
-}
-
-/// Creates a client like [`client_of`], with fred's own error.
-fn plain_client(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, FredError> {
+/// Creates a client that is not connected yet. The error is fred's own and may contain a password.
+fn client_of(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, FredError> {
     Builder::from_config(Config {
         fail_fast,
         ..config

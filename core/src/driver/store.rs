@@ -69,8 +69,8 @@ impl Store {
                 let message = "an in-memory store has no connection";
                 Err(Error::new(ErrorKind::Config, message))
             }
-            Kind::Cluster => Nodes::new(url, dial)?.whole().client(),
-            Kind::Server | Kind::Socket | Kind::Sentinel => Target::new(url, dial)?.client(),
+            Kind::Cluster => Nodes::new(url, dial)?.whole().client(true),
+            Kind::Server | Kind::Socket | Kind::Sentinel => Target::new(url, dial)?.client(true),
         }
     }
 

@@ -329,10 +329,7 @@ impl<'a> Listener<'a> {
 }
 
 async fn in_time<T>(command: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
-    let late = |_| FredError::new(ErrorKind::Timeout, "no reply");
-    tokio::time::timeout(COMMAND_TIMEOUT, command)
-        .await
-        .map_err(late)?
+    super::in_time(COMMAND_TIMEOUT, command).await?
 }
 
 fn unheard() -> FredError {

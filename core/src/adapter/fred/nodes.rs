@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ::fred::clients::Client;
-use ::fred::error::Error as FredError;
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{ClusterDiscoveryPolicy, Config, Server, ServerConfig};
 use ::fred::types::{RespVersion, Value};
@@ -133,7 +132,13 @@ impl Fred {
     /// Asks the node at address `asked` for the slot map.
     pub(crate) async fn ask_for_map(&self, asked: &Node) -> Result<Map, Error> {
         let said: Result<Value, _> = self.client.custom(custom("CLUSTER"), vec!["SLOTS"]).await;
-        let said = said.map_err(|error| no_map(&error, self.secrets.convert(&error)))?;
+        let said = said.map_err(|error| {
+            if error.details().contains("cluster support disabled") {
+                let message = "the server is not a cluster node; connect to redis://";
+                return Error::new(ErrorKind::Config, message);
+            }
+            self.secrets.convert(&error)
+        })?;
         let map = read(&said, asked);
         if map.0.is_empty() {
             let message = "the cluster serves no slots yet";
@@ -170,15 +175,6 @@ fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
     };
     let port = u16::try_from(node.get(1)?.as_i64()?).ok()?;
     Stretch::new((first, last), (&host, port), asked)
-}
-
-/// Explains why a node refused to report its slot map.
-fn no_map(error: &FredError, converted: Error) -> Error {
-    if error.details().contains("cluster support disabled") {
-        let message = "the server is not a cluster node; connect to redis://";
-        return Error::new(ErrorKind::Config, message);
-    }
-    converted
 }
 
 /// Returns the result of the first attempt that succeeds. Starts each attempt once the one before it has failed or is

@@ -6,14 +6,13 @@ use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{Config, Server, ServerConfig};
-use ::fred::types::{ClusterHash, CustomCommand};
 use leasehold_engine::protocol;
 use leasehold_engine::{Error, ErrorKind};
 use tokio::time::timeout;
 
 use super::errors::Secrets;
 use super::own_task::OwnTask;
-use super::plain_client;
+use super::{client_of, custom};
 
 /// The timeout of each sentinel.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -117,15 +116,14 @@ fn all(config: &Config) -> Option<(Vec<(Server, Config)>, String)> {
 async fn ask(config: Config, service: &str) -> Result<Option<(String, u16)>, FredError> {
     in_time(async {
         let (sentinel, _task) = connected(config).await?;
-        let command = CustomCommand::new_static("SENTINEL", ClusterHash::FirstKey, false);
         let words = vec!["get-master-addr-by-name", service];
-        sentinel.custom(command, words).await
+        sentinel.custom(custom("SENTINEL"), words).await
     })
     .await
 }
 
 async fn connected(config: Config) -> Result<(Client, OwnTask), FredError> {
-    let client = plain_client(config, LIMIT, true)?;
+    let client = client_of(config, LIMIT, true)?;
     let task = OwnTask::connect(&client).await?;
     Ok((client, task))
 }

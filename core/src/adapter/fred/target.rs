@@ -6,9 +6,9 @@ use ::fred::clients::Client;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use leasehold_engine::Error;
 
-use super::client_of;
 use super::endpoint::Endpoint;
 use super::tls::TlsClient;
+use super::{Secrets, client_of};
 use crate::tls::Tls;
 use crate::url::{self, Kind, Node, StoreUrl};
 
@@ -91,10 +91,11 @@ impl Target {
         })
     }
 
-    /// Creates a client that is not connected yet, for the program's own use.
-    pub(crate) fn client(self) -> Result<Client, Error> {
-        let client = client_of(self.config, self.timeout, true);
-        client.map_err(|error| error.of(&self.shown))
+    /// Creates a client that is not connected yet.
+    pub(crate) fn client(&self, fail_fast: bool) -> Result<Client, Error> {
+        let client = client_of(self.config.clone(), self.timeout, fail_fast);
+        let shown = |error| Secrets::in_config(&self.config).convert(&error);
+        client.map_err(|error| shown(error).of(&self.shown))
     }
 }
 

@@ -138,12 +138,10 @@ impl TlsClient {
                 "the server's certificate expired {} ago; renew it there, or set this machine's clock",
                 span(*not_after, *time)
             ),
-            CertificateError::NotValidYet => "the server's certificate is not valid yet; set this machine's clock".into(),
             CertificateError::NotValidYetContext { time, not_before } => format!(
                 "the server's certificate is not valid for another {}; set this machine's clock, or the server's",
                 span(*time, *not_before)
             ),
-            CertificateError::NotValidForName => wrong_name(name, &[]),
             CertificateError::NotValidForNameContext { presented, .. } => wrong_name(name, presented),
             CertificateError::UnknownIssuer if is_self_signed => {
                 "the server's certificate is self-signed and not trusted; give its file as ca".into()
@@ -157,10 +155,9 @@ impl TlsClient {
             CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
                 "the server's certificate is a CA certificate; give the server a certificate that this CA has signed".into()
             }
-            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            CertificateError::InvalidPurposeContext { .. } => {
                 "the server's certificate is not valid for servers; it needs the extended key usage serverAuth".into()
             }
-            CertificateError::Revoked => "the server's certificate was revoked; renew it there".into(),
             why => format!("the server's certificate cannot be trusted ({why:?})"),
         }
     }
