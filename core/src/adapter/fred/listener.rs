@@ -60,6 +60,7 @@ fn connect(client: &Client) -> Result<Client, FredError> {
         .build()
 }
 
+/// An event of the connection.
 enum Change {
     /// Nothing happened; the connection may be dead.
     None,
@@ -73,8 +74,8 @@ enum Change {
     Over,
 }
 
-/// The events of the connection.
-struct Heard {
+/// The receivers of the connection's events.
+struct Events {
     messages: Receiver<Message>,
     changes: Receiver<Invalidation>,
     /// A change to report after all messages that the server sent before it: these say why it happened.
@@ -84,7 +85,7 @@ struct Heard {
     links: Receiver<Server>,
 }
 
-impl Heard {
+impl Events {
     fn of(listener: &Listener<'_>) -> Self {
         Self {
             messages: listener.client.message_rx(),
@@ -175,7 +176,7 @@ impl<'a> Listener<'a> {
 
     /// Returns when the locker has ended. An error comes with true if the subscription had succeeded.
     async fn hear(&self) -> Result<(), (bool, FredError)> {
-        let mut news = Heard::of(self);
+        let mut events = Events::of(self);
         let _connection = OwnTask::connect(&self.client)
             .await
             .map_err(|error| (false, error))?;
@@ -187,7 +188,7 @@ impl<'a> Listener<'a> {
         while self.hearing.0.is_open() {
             let change = tokio::select! {
                 biased;
-                change = news.next(self) => change,
+                change = events.next(self) => change,
                 changes = self.commands.shards.changes() => {
                     self.follow(changes);
                     Change::News

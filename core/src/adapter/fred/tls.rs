@@ -101,9 +101,11 @@ impl TlsClient {
     pub(super) async fn refusal(&self, host: &str, socket: TcpStream) -> Option<Error> {
         let name = self.server_name.as_deref().unwrap_or(host);
         let server = ServerName::try_from(name.to_owned()).ok()?;
-        let look = Arc::new(Look::new(self)?);
+        let verifier = Arc::new(Verifier::new(self)?);
         let mut config = (*self.config).clone();
-        config.dangerous().set_certificate_verifier(look.clone());
+        config
+            .dangerous()
+            .set_certificate_verifier(verifier.clone());
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let failed = match connector.connect(server, socket).await {
             Err(error) => error,
@@ -114,7 +116,7 @@ impl TlsClient {
             }
         };
         let error = failed.get_ref()?.downcast_ref::<rustls::Error>()?;
-        self.explain(error, name, look.is_self_signed())
+        self.explain(error, name, verifier.is_self_signed())
     }
 
     fn explain(&self, error: &rustls::Error, name: &str, is_self_signed: bool) -> Option<Error> {
@@ -186,13 +188,13 @@ impl TlsClient {
 
 /// Verifies a certificate as a connection does, and finds out whether it is self-signed.
 #[derive(Debug)]
-struct Look {
+struct Verifier {
     verifier: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
     self_signed: AtomicBool,
 }
 
-impl Look {
+impl Verifier {
     fn new(tls: &TlsClient) -> Option<Self> {
         let provider = tls.config.crypto_provider().clone();
         let verifier =
@@ -234,7 +236,7 @@ impl Look {
     }
 }
 
-impl ServerCertVerifier for Look {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
