@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_server_says_is_an_answer_and_nothing_else_is() {
+    fn only_errors_of_a_server_count_as_answers() {
         for details in [
             "NOPERM User poor has no permissions to run the 'ping' command",
             "BUSY Redis is busy running a script",
@@ -187,7 +187,7 @@ mod tests {
 
     /// Catches a reason that is hidden because the password is one of its words.
     #[test]
-    fn refused_credentials_are_told_in_our_own_words() {
+    fn refused_credentials_are_reported_in_our_own_words() {
         let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
         for password in ["password", "pass", "user", "invalid", "a"] {
             let secrets = Secrets(vec![password.to_owned()]);

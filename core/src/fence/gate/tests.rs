@@ -72,7 +72,7 @@ proptest! {
     /// Catches an eviction that opens a hole, a state that does not come back whole, and a gate
     /// that refuses although it forgot nothing.
     #[test]
-    fn it_never_accepts_what_the_rule_refuses(capacity in 1..10usize, steps in steps()) {
+    fn a_gate_never_accepts_a_token_that_the_rule_refuses(capacity in 1..10usize, steps in steps()) {
         compare(capacity, &steps, |_| ()).map_err(TestCaseError::fail)?;
     }
 }
@@ -89,7 +89,7 @@ fn the_model_finds_a_gate_without_a_floor() {
 }
 
 #[test]
-fn the_one_used_longest_ago_is_forgotten() {
+fn the_least_recently_used_resource_is_evicted() {
     let gate = Gate::with_capacity(2);
     gate.check("a", token(10)).expect("it is the first");
     gate.check("b", token(20)).expect("it is the first");
@@ -109,7 +109,7 @@ fn the_one_used_longest_ago_is_forgotten() {
 }
 
 #[test]
-fn what_is_being_written_to_is_not_forgotten() {
+fn a_resource_in_use_is_not_evicted() {
     let gate = Gate::with_capacity(1);
     let entered = block_on(gate.enter("a", token(1))).expect("it is free");
     let error = gate.check("b", token(2)).expect_err("there is no place");
@@ -221,7 +221,7 @@ impl Count {
 }
 
 #[test]
-fn those_who_wait_are_served_in_order_or_refused_at_once() {
+fn waiters_are_served_in_order_or_refused_at_once() {
     let gate = Gate::new();
     let counts: [Arc<Count>; 3] = Default::default();
     let wakers = counts.clone().map(Waker::from);
@@ -243,8 +243,8 @@ fn those_who_wait_are_served_in_order_or_refused_at_once() {
 
     let mut newer = Box::pin(gate.enter("a", token(2)));
     let newer = newer.poll_unpin(&mut contexts[2]);
-    assert!(newer.is_ready(), "nobody is inside, and who waits is stale");
-    assert_eq!(counts[1].get(), 2, "the stale one is told at once");
+    assert!(newer.is_ready(), "nobody is inside, and the waiter is stale");
+    assert_eq!(counts[1].get(), 2, "the stale waiter is woken at once");
     let refused = second
         .as_mut()
         .now_or_never()
@@ -285,7 +285,7 @@ fn a_write_that_was_withdrawn_leaves_nothing_behind() {
 
 /// Catches a waiter that is refused for a token that no longer counts.
 #[test]
-fn a_waiter_enters_again_if_what_overtook_it_was_withdrawn() {
+fn a_waiter_enters_again_if_the_newer_write_was_withdrawn() {
     let gate = Gate::new();
     let enter = |number| Box::pin(Entering::new(&gate, "a", token(number)));
     let mut context = Context::from_waker(Waker::noop());

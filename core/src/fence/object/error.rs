@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_told_from_what_will_not() {
+    fn store_errors_map_to_kinds() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(generic(refused), ErrorKind::Unavailable);
         let status = "Server returned non-2xx status code: 503 Service Unavailable: ";

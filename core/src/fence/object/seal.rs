@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_off_is_what_was_put_on() {
+    fn removing_a_seal_restores_the_content() {
         let token = FencingToken::new(33).expect("33 is a token");
         for content in ["", "x", "ends in \t \n"] {
             let sealed = put_on(content.as_bytes(), token);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_opinion_is_right() {
+    fn the_second_implementation_is_right() {
         // From the cluster specification of Redis.
         assert_eq!(slot(b"123456789"), 0x31c3);
         assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
@@ -116,7 +116,7 @@ mod tests {
     /// Catches a key that moves, so that writers of two versions or languages do not fence each other. Also
     /// catches a tag that is cut short: the server would answer CROSSSLOT.
     #[test]
-    fn fences_are_where_everybody_looks() {
+    fn fence_keys_match_the_shared_vectors() {
         for vector in vectors() {
             let (name, fence) = (&vector.resource, fence_key(&vector.resource));
             assert_eq!(fence, vector.fence, "{name}");
