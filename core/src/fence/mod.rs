@@ -60,7 +60,7 @@ pub use leasehold_engine::StaleToken;
 
 use leasehold_engine::{Error, Name};
 
-/// Fails with [`ErrorKind::Config`] if the name is empty or longer than 512 bytes.
+/// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if the name is empty or longer than 512 bytes.
 fn check_resource(resource: &str) -> Result<(), Error> {
     Error::check_length("a resource's name", resource, Name::MAX_BYTES)
 }
