@@ -71,7 +71,7 @@ pub(crate) struct Fred {
     doubted: Notify,
     /// The primary that sentinels named when the connection last led to a demoted server.
     left_for: Mutex<Option<(String, u16)>>,
-    /// The channels of single locks that are heard at a cluster node.
+    /// The channels of single locks at a cluster node.
     shards: Shards,
 }
 
@@ -401,7 +401,7 @@ async fn in_time<T>(left: Duration, sent: impl Future<Output = T>) -> Result<T, 
 fn texts(reply: Value) -> Result<Vec<Bytes>, FredError> {
     match reply {
         Value::Array(values) => values.into_iter().map(Value::convert).collect(),
-        // fred would convert it to its eight bytes.
+        // fred would convert an integer to its eight bytes, not to digits.
         Value::Integer(number) => Ok(vec![number.to_string().into()]),
         value => Ok(vec![value.convert()?]),
     }

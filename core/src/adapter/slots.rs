@@ -68,7 +68,7 @@ impl Stretch {
 fn node_of(host: &str, port: u16, asked: &Node) -> Option<Node> {
     let host = match host {
         "" => &asked.host,
-        // The node does not know the host.
+        // The node does not know its own host.
         "?" => return None,
         host => host,
     };

@@ -81,7 +81,7 @@ struct State {
     /// When the engine needs the time next, and when the background task wakes.
     wake: Timestamp,
     armed: Timestamp,
-    /// When the program dropped its last handle or shut the locker down.
+    /// The time at which the program dropped its last handle or shut the locker down.
     closing: Option<Timestamp>,
     /// The reason why nothing is sent or timed any more, if the background task ended early.
     dead: Option<Error>,

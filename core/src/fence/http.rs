@@ -37,11 +37,11 @@
 //! The gate believes every token that it sees. A client that sends the greatest token, 2^53-1, for a resource
 //! blocks that resource for every holder. A client that sends that token for many made-up resources fills the
 //! gate's table: the [floor](super::Gate#capacity-and-eviction) rises, and the gate blocks every resource. So
-//! put authentication outside of the layer, let each client write only to resources that it has a right to,
-//! and put the layer on the routes that write, not around the whole service.
+//! authenticate outside of the layer, and let each client write only to resources that it has a right to. Put
+//! the layer on the routes that write, not around the whole service.
 //!
-//! The layer takes it that a request was not carried out if the inner service answers 401, 403, 404, 405 or
-//! 410. If the gate did not remember the resource before, it does not remember it for this request, and the
+//! If the inner service answers 401, 403, 404, 405 or 410, the layer assumes that the request was not carried
+//! out. If the gate did not remember the resource before, it does not remember it for this request, and the
 //! floor does not rise to its token. A resource that it remembers keeps the greatest token that it has seen.
 //! A handler that gives one of these answers must not have written. With
 //! [`check_only`](FenceLayer::check_only) every token counts, because the layer does not wait for the answer.

@@ -90,7 +90,7 @@ pub(super) struct Follower<'a> {
     client: &'a Fred,
     changes: BoxStream<'a, LinkChange>,
     link: Link,
-    /// False for a server that has never been reached. It is checked once it is.
+    /// False for a server that was never reached. It is checked on the first connection.
     is_checked: bool,
     is_down: bool,
     is_in_doubt: bool,

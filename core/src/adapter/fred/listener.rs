@@ -45,7 +45,7 @@ fn connect(client: &Client) -> Result<Client, FredError> {
     let mut config = client.client_config();
     // With RESP3, fred does not report that all keys may have changed.
     config.version = RespVersion::RESP2;
-    // Return the error of the first connection, to try again after a pause.
+    // Return an error of the first connection; `listen` tries again after a pause.
     config.fail_fast = true;
     let performance = PerformanceConfig {
         default_command_timeout: COMMAND_TIMEOUT,
@@ -66,7 +66,7 @@ enum Change {
     None,
     /// A push arrived, and was reported.
     News,
-    /// This client's own message arrived.
+    /// This client's own echo arrived.
     Echo,
     Missed,
     Up,

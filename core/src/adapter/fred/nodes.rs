@@ -169,7 +169,7 @@ fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
         return None;
     };
     let host = match node.first()? {
-        // The node means the address at which it was asked.
+        // Null stands for the address at which the node was asked.
         Value::Null => String::new(),
         host => host.as_string()?,
     };
@@ -196,7 +196,7 @@ where
         };
         match ended {
             Some(Ok(value)) => return Ok(value),
-            // A permanent error says more than one of a node that is down.
+            // A permanent error is more useful than that of a node that is down.
             Some(Err(error)) => match &failed {
                 Some(first) if !first.is_transient() || error.is_transient() => {}
                 _ => failed = Some(error),

@@ -1,4 +1,4 @@
-//! Waiting for a resource, and holding it.
+//! Futures that wait for a resource, and permits that hold it.
 
 use std::future::Future;
 use std::ops::Deref;

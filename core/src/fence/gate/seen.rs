@@ -63,7 +63,7 @@ struct Slot {
     resource: Arc<str>,
     highest: FencingToken,
     writing: bool,
-    /// True once a token was accepted for good: then the resource is remembered when idle.
+    /// True once a token counts permanently: then the resource stays in the table when idle.
     kept: bool,
     /// The queue. All its waiters have the highest token: a greater token empties the queue, a smaller one is
     /// not admitted.

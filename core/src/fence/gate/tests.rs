@@ -243,7 +243,10 @@ fn waiters_are_served_in_order_or_refused_at_once() {
 
     let mut newer = Box::pin(gate.enter("a", token(2)));
     let newer = newer.poll_unpin(&mut contexts[2]);
-    assert!(newer.is_ready(), "nobody is inside, and the waiter is stale");
+    assert!(
+        newer.is_ready(),
+        "nobody is inside, and the waiter is stale"
+    );
     assert_eq!(counts[1].get(), 2, "the stale waiter is woken at once");
     let refused = second
         .as_mut()

@@ -29,7 +29,7 @@ impl Runner {
         args: Vec<Value>,
         left: Duration,
     ) -> impl Future<Output = Result<Value, FredError>> + Send + 'a {
-        // `Either` polls the future in place: no second future stores the arguments.
+        // Not an async block, which would store the future and its arguments a second time.
         let running: Either<_, BoxFuture<'a, _>> = match self {
             Self::Fred(client) => Either::Left(send_script(client, command, args, left)),
             #[cfg(feature = "redis-rs")]

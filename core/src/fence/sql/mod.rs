@@ -162,8 +162,8 @@ pub async fn create_table<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
 /// the default isolation level of the database ([`begin_with`] takes another). On SQLite it begins with
 /// `BEGIN IMMEDIATE`. See the [module](self) for what is guarded.
 ///
-/// It waits for another transaction that holds the row as long as the database allows, and for an
-/// unresponsive database as long as the network allows, so give it a timeout. It retries after a deadlock or
+/// It waits for another transaction that holds the row as long as the database allows. It waits for an
+/// unresponsive database as long as the network allows. So give it a timeout. It retries after a deadlock or
 /// a serialization failure, because the caller has done nothing yet. No attempt begins later than 10 s after
 /// the first.
 ///
@@ -257,7 +257,7 @@ pub async fn begin_with<DB: Database>(
 /// Errors: those of [`begin`], and [`ErrorKind::Config`] if no transaction is open. It does not retry: after
 /// [a transient error](Error::is_transient) you may run the whole transaction again.
 ///
-/// Cancel safety: if the future is dropped, roll the transaction back. The check may not have happened.
+/// Not cancel safe: if the future is dropped, the check may not have happened. Then roll the transaction back.
 ///
 /// ```
 /// # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -402,7 +402,7 @@ async fn take_and_mark<DB: Database>(
     Ok(name)
 }
 
-/// Takes the fence row. Returns the server's name of the transaction.
+/// Takes the fence row. Returns the server's number for the transaction.
 async fn take<DB: Database>(
     connection: &mut DB::Connection,
     resource: &str,

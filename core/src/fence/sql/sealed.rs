@@ -12,7 +12,7 @@ use super::failure::Class;
 pub struct Taken {
     /// The token that is stored now.
     pub highest: i64,
-    /// The server's name of the transaction; 0 where a savepoint marks it instead.
+    /// The server's number for the transaction; 0 where a savepoint marks it instead.
     pub transaction: i64,
 }
 
@@ -22,7 +22,7 @@ pub trait Sealed: sqlx::Database {
     const BEGIN_FENCED: &'static str;
     /// Creates the fence table.
     const CREATE_FENCE: &'static str;
-    /// Marks a transaction that has no name, with a savepoint: however the transaction ends, its savepoints
+    /// Marks a transaction that has no number, with a savepoint: however the transaction ends, its savepoints
     /// end with it.
     const MARK_FENCE: Option<&'static str> = Some(include_str!("mark.sql"));
     /// A statement that lets sqlx roll back after the transaction has ended, where that fails otherwise.
@@ -47,7 +47,7 @@ pub trait Sealed: sqlx::Database {
         statement: &'static str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Returns true if the transaction is still the one that was marked or that has this name.
+    /// Returns true if the transaction is still the one that was marked or that has this number.
     fn fence_is_marked(
         connection: &mut Self::Connection,
         _transaction: i64,

@@ -17,7 +17,7 @@ use super::{Database, detached};
 #[must_use = "a transaction that is dropped is rolled back"]
 pub struct FencedTransaction<DB: Database> {
     transaction: Transaction<'static, DB>,
-    /// The server's name of the transaction when it took the row.
+    /// The server's number for the transaction when it took the row.
     name: i64,
 }
 
