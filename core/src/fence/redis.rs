@@ -24,8 +24,8 @@
 //!   keys belong to a resource. Readers need no token.
 //! - *The server keeps the fence.* It is a key without an expiry and as durable as the data beside it. After
 //!   `FLUSHALL`, a restart without persistence or a failover to a lagging replica, an older token may pass
-//!   *until the next holder has written*. The next holder's token is greater, because new tokens are lifted
-//!   to the server's clock.
+//!   *until the next holder has written*. The next holder's token is greater, because new tokens keep
+//!   up with the server's clock.
 //! - *The server does not evict the fence.* Set `maxmemory-policy` to `noeviction`: `allkeys-*` may evict
 //!   fences, and `volatile-*` evicts held locks that are on the same server.
 //!
@@ -37,7 +37,7 @@
 //! **After a timeout or a broken connection** it is unknown whether the write happened. It may even happen
 //! later, but never after a write with a greater token. The guard does not send a write twice. You may repeat
 //! `set`, `del`, `hset` and `hdel` with the same token if this holder wrote nothing else to that key
-//! meanwhile. [`incr_by`](Fenced::incr_by) and [`push`](Fenced::push) may then count twice.
+//! meanwhile. A repeated [`incr_by`](Fenced::incr_by) or [`push`](Fenced::push) may count twice.
 //!
 //! **Not cancel safe**: if a call's future is dropped, the same holds as after a timeout.
 //!

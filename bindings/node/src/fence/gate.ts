@@ -119,10 +119,7 @@ export class Gate {
     }
     const gate = new Gate({ capacity: saved.capacity ?? 0 });
     if (saved.seen.length > gate.#capacity) {
-      throw bad(
-        `the capacity of a gate must be at least 1 and at least its ${saved.seen.length} resources; ` +
-          `got ${gate.#capacity}`,
-      );
+      throw bad(`a gate for ${gate.#capacity} resources cannot have seen ${saved.seen.length}`);
     }
     for (const pair of saved.seen) {
       if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[1] !== "number") {
@@ -131,7 +128,7 @@ export class Gate {
       const [resource, token] = pair as unknown as [string, number];
       checkResource(resource);
       if (gate.#idle.has(resource)) {
-        throw bad(`the resource ${quoted(resource)} is listed twice`);
+        throw bad(`the resource ${quoted(resource)} is there twice`);
       }
       gate.#remember(resource, tokenOf(token)).kept = true;
     }

@@ -90,7 +90,7 @@ mod tests {
         crc % 16_384
     }
 
-    /// Test vectors that all implementations share: writers in other languages read the same fences.
+    /// What every implementation must agree on: writers in other languages read it too.
     const VECTORS: &str = include_str!("../../../../tests/vectors/fence_keys.json");
 
     #[derive(serde::Deserialize)]

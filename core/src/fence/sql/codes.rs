@@ -64,7 +64,7 @@ mod tests {
 
     /// Catches a meaning that differs from JavaScript's, and a row that no vector covers.
     #[test]
-    fn error_codes_mean_the_same_in_every_language() {
+    fn codes_mean_what_every_language_takes_them_for() {
         let vectors = include_str!("../../../../tests/vectors/sql_codes.json");
         let vectors: Vec<Vector> =
             serde_json::from_str(vectors).expect("the vectors are of this shape");

@@ -47,7 +47,7 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     return make(meaning(said), `the server answered: ${shown}`);
   }
   const unknown = judged.code === "timeout" || judged.code === "unavailable";
-  return make(judged.code, unknown ? `no reply, so it is unknown whether it happened: ${shown}` : shown);
+  return make(judged.code, unknown ? `no answer, so whether it was done is unknown: ${shown}` : shown);
 }
 
 /**

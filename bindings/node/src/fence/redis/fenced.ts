@@ -183,5 +183,5 @@ function milliseconds(ttl: number): bigint {
   if (typeof ttl === "number" && ttl > 0 && ttl <= LONGEST_TTL) {
     return BigInt(Math.ceil(ttl));
   }
-  throw config(`a time to live must be 1 to 2^53 ms; got ${shown(ttl)}`);
+  throw config(`a time to live is from 1 to 2^53 ms, not ${shown(ttl)}`);
 }
