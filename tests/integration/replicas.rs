@@ -260,7 +260,7 @@ async fn what_cannot_be_waited_for_is_told() {
     ] {
         let error = lock.acquire().await.expect_err("there are none");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
-        let message = "a store in memory has neither replicas nor a disk";
+        let message = "an in-memory store has neither replicas nor a disk";
         assert!(error.to_string().contains(message), "{error}");
     }
     let quorum = Locker::quorum([

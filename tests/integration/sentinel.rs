@@ -121,7 +121,7 @@ async fn what_is_missing_is_named() {
         .await
         .expect_err("it is no sentinel");
     assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
-    assert!(error.to_string().contains("is no sentinel"), "{error}");
+    assert!(error.to_string().contains("is not a sentinel"), "{error}");
     // One sentinel is enough.
     all.sentinels[0].kill();
     let mut config = fred::types::config::Config::from_url(&format!(

@@ -119,7 +119,7 @@ async fn a_certificate_that_is_not_trusted_is_said_to_be_so() {
         ),
         (
             ca.self_signed(),
-            "is self-signed, and not one that is trusted; give its file as ca",
+            "is self-signed and not trusted; give its file as ca",
         ),
         (
             stranger.server(&LOCAL),
@@ -223,7 +223,7 @@ async fn files_are_checked_before_anybody_is_asked() {
             "ca file /no/such/ca.pem cannot be read: there is no such file",
         ),
         (format!("ca={no_pem}"), "none.pem has no certificate in PEM"),
-        (format!("ca={broken}"), "broken.pem is no valid PEM"),
+        (format!("ca={broken}"), "broken.pem is not valid PEM"),
         (
             format!("ca={garbage}"),
             "garbage.pem has a certificate that cannot be read",
@@ -276,7 +276,7 @@ async fn tls_to_a_plain_port_and_the_reverse_are_said_to_be_so() {
     refused(
         &plain,
         ErrorKind::Config,
-        "the server speaks TLS, and the store's URL is not of TLS; connect to rediss://",
+        "the server speaks TLS, but the store's URL does not use it; connect to rediss://",
     )
     .await;
     let secret = format!(
@@ -284,7 +284,7 @@ async fn tls_to_a_plain_port_and_the_reverse_are_said_to_be_so() {
         server.port(),
         ca.file.display()
     );
-    let says = "the server does not speak TLS, and the store's URL is of TLS; connect to redis://";
+    let says = "the server does not speak TLS, but the store's URL uses it; connect to redis://";
     refused(&secret, ErrorKind::Config, says).await;
     let server = RedisServer::config().password("s3cret").start().await;
     let secret = format!(

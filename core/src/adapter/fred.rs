@@ -1,4 +1,4 @@
-//! The client fred, as an adapter.
+//! The adapter for the client fred.
 
 mod endpoint;
 mod errors;
@@ -45,11 +45,11 @@ use super::{
     unanswered,
 };
 
-/// Connecting takes several questions.
+/// Connecting takes several requests, so it may take this many timeouts.
 const INIT_TIMEOUTS: u32 = 2;
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many commands fred may hold back. The engine gives up on each after its time-out.
+/// The number of commands that fred may hold back. The engine gives up on each after its timeout.
 const MAX_COMMANDS: usize = 65_536;
 
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
@@ -66,12 +66,12 @@ pub(crate) struct Fred {
     own: Option<OnceLock<OwnTask>>,
     /// True while the connection is being tested or replaced.
     is_suspected: AtomicBool,
-    /// Notified when a primary that sentinels named does not answer. Nothing is sent to it before the sentinels are asked
-    /// again.
+    /// Notified when a primary that sentinels named does not answer. Nothing is sent to it until the
+    /// sentinels are asked again.
     doubted: Notify,
     /// The primary that sentinels named when the connection last led to a demoted server.
     left_for: Mutex<Option<(String, u16)>>,
-    /// The channels of single locks that are heard at a cluster node.
+    /// The channels of single locks at a cluster node.
     shards: Shards,
 }
 
@@ -79,8 +79,7 @@ pub(crate) struct Fred {
 impl Fred {
     /// Creates a client. It connects by [`open`](Self::open), or, with retries, once it is [watched](Adapter::watch).
     pub(crate) fn make(target: Target, fail_fast: bool) -> Result<Self, Error> {
-        let client = client_of(target.config, target.timeout, fail_fast);
-        let client = client.map_err(|error| error.of(&target.shown))?;
+        let client = target.client(fail_fast)?;
         Ok(Self {
             endpoint: target.endpoint,
             own: Some(OnceLock::new()),
@@ -88,7 +87,7 @@ impl Fred {
         })
     }
 
-    /// Wraps a client of the program's that is not a cluster client.
+    /// Wraps a program's own client, which must not be a cluster client.
     pub(crate) fn of_program(client: Client, timeout: Duration) -> Self {
         Self {
             secrets: Secrets::of(&client),
@@ -103,7 +102,7 @@ impl Fred {
         }
     }
 
-    /// Connects, and runs a check on the new connection. Errors may say more than fred itself knows.
+    /// Connects, and runs a check on the new connection. Its errors may name a cause that fred does not know.
     pub(crate) async fn open(
         &self,
         shown: &str,
@@ -161,7 +160,7 @@ impl Fred {
 impl Fred {
     /// Sends a command like [`call`](Adapter::call), without boxing the future.
     pub(crate) async fn send(&self, command: Command) -> Result<Vec<Bytes>, CallError> {
-        // Await fred's futures in place: one that is bound to a name first takes its (large) space twice.
+        // Await fred's futures in place: binding one to a name first takes its (large) space twice.
         let reply = match command {
             Command {
                 name,
@@ -176,7 +175,7 @@ impl Fred {
                     Way::Plain | Way::OfNode => send_script(&self.client, name, args, left).await,
                 }
             }
-            // fred has asked for INFO on connecting. A user that may not run it is not refused a second time.
+            // fred has asked for INFO on connecting. A user who may not run it is not refused a second time.
             Command { name: "INFO", .. } if self.client.server_version().is_none() => Err(
                 FredError::new(FredErrorKind::Auth, "NOPERM the version is withheld"),
             ),
@@ -200,8 +199,8 @@ impl Fred {
         CallError::Known(said.to_owned(), self.secrets.convert(error))
     }
 
-    /// Sends both commands at once. If the connection is replaced meanwhile, both fail: the server would wait for copies of
-    /// nothing, because the new connection has written nothing.
+    /// Sends both commands at once. If the connection is replaced meanwhile, both fail: the second would wait
+    /// for copies of nothing, because the new connection has written nothing.
     async fn send_both(
         &self,
         first: Command,
@@ -211,7 +210,8 @@ impl Fred {
         // Both leave at the first poll, in this order.
         let (first, second) = future::join(self.send(first), self.send(second)).await;
         if first.is_ok() && !matches!(reconnects.try_recv(), Err(TryRecvError::Empty)) {
-            let message = "the connection was replaced before it was known who has the lock";
+            let message =
+                "the connection was replaced before the copies of the write were confirmed";
             let error = Error::new(ErrorKind::Unavailable, message);
             let error = CallError::Known(String::new(), error);
             return [Err(error.clone()), Err(error)];
@@ -240,7 +240,7 @@ impl Fred {
                 .into_iter()
                 .find_map(Result::err)
                 .unwrap_or_else(|| {
-                    FredError::new(FredErrorKind::Protocol, "there are not two replies")
+                    FredError::new(FredErrorKind::Protocol, "two replies were expected")
                 })),
         }
     }
@@ -254,7 +254,7 @@ impl Adapter for Fred {
     fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
         Some(Box::pin(async move {
             let replies = if first.script.is_some() {
-                // The reply to a script counts even if the connection breaks before the reply to the second command.
+                // The script's reply counts even if the connection breaks before the second reply.
                 self.send_both(first, second).await
             } else {
                 let replies = self.send_in_line([first, second]).await;
@@ -279,8 +279,10 @@ impl Adapter for Fred {
         Box::pin(async move { Listener::listen(self, &channel, &hearing).await })
     }
 
-    /// Replaces the connection. fred itself does not notice a silent connection while something is written to it, such as
-    /// an occasional renewal.
+    /// Replaces the connection if it does not answer, or leads to the wrong server.
+    ///
+    /// fred itself does not notice a silent connection as long as something is written to it, such as an
+    /// occasional renewal.
     fn suspect(&self, why: Suspicion) -> Task<'_> {
         Box::pin(async move {
             if !self.is_own() || self.is_suspected.swap(true, Ordering::AcqRel) {
@@ -292,7 +294,7 @@ impl Adapter for Fred {
             let is_kept = match why {
                 // Short timeouts alone prove little.
                 Suspicion::Silent => answers(&self.client).await && !self.is_deposed().await,
-                // A demoted server answers a PING all the same.
+                // A demoted server still answers a PING.
                 Suspicion::Demoted => false,
             };
             if !is_kept {
@@ -306,7 +308,7 @@ impl Adapter for Fred {
     fn close(&self) -> Task<'_> {
         Box::pin(async {
             if let Some(task) = &self.own {
-                // fred's `quit` may hang while it reconnects, and its task may go on after it.
+                // fred's `quit` may hang while it reconnects, and its task may outlive it.
                 let _ = tokio::time::timeout(QUIT_TIMEOUT, self.client.quit()).await;
                 task.get().inspect(|task| task.abort());
             }
@@ -314,18 +316,8 @@ impl Adapter for Fred {
     }
 }
 
-/// Creates a client that is not connected yet.
-pub(crate) fn client_of(
-    config: Config,
-    timeout: Duration,
-    fail_fast: bool,
-) -> Result<Client, Error> {
-    let secrets = Secrets::in_config(&config);
-    plain_client(config, timeout, fail_fast).map_err(|error| secrets.convert(&error))
-}
-
-/// Creates a client like [`client_of`], and returns fred's own error.
-fn plain_client(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, FredError> {
+/// Creates a client that is not connected yet. The error is fred's own and may contain a password.
+fn client_of(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, FredError> {
     Builder::from_config(Config {
         fail_fast,
         ..config
@@ -387,7 +379,7 @@ async fn send_script_asking<R: FromValue>(
     for (command, args) in [("ASKING", vec![]), (command, args)] {
         let _queued: Value = pipeline.custom(custom(command), args).await?;
     }
-    // A user without the right to `ASKING` learns that, rather than that the slot is elsewhere.
+    // A user without the right to `ASKING` gets that error, not that the slot is elsewhere.
     let replies = in_time(left, pipeline.try_all::<Value>())
         .await?
         .into_iter();
@@ -409,7 +401,7 @@ async fn in_time<T>(left: Duration, sent: impl Future<Output = T>) -> Result<T, 
 fn texts(reply: Value) -> Result<Vec<Bytes>, FredError> {
     match reply {
         Value::Array(values) => values.into_iter().map(Value::convert).collect(),
-        // fred would convert it to its eight bytes.
+        // fred would convert an integer to its eight bytes, not to digits.
         Value::Integer(number) => Ok(vec![number.to_string().into()]),
         value => Ok(vec![value.convert()?]),
     }

@@ -1,4 +1,4 @@
-//! The client redis-rs.
+//! The adapter for the client redis-rs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,21 +10,26 @@ use super::{Adapter, CallError, Calling, Command, Hearing, Pairing, Task};
 
 mod listener;
 
-/// A connection of the client [redis-rs](https://docs.rs/redis) that the program has: a
-/// `MultiplexedConnection`, a `ConnectionManager`, a `ClusterConnection`, or whatever else can be cloned and
-/// takes commands. Its settings stay the program's; its own time-out for replies, which is 500 ms unless it is
-/// set, holds beside the locker's `command_timeout`, whichever is earlier. Set a longer one for locks that wait
-/// for [replicas](crate::Lock::replicas) or the disk. Of several lockers on one connection only the first hears
-/// at once that a lock of its own was deleted or overwritten; the others say so in their findings.
+/// An adapter for a program's own connection of the client [redis-rs](https://docs.rs/redis).
 ///
-/// A `MultiplexedConnection` is not made anew when it breaks: leases on it are lost then. Prefer a
-/// `ConnectionManager`.
+/// The connection is a `MultiplexedConnection`, a `ConnectionManager`, a `ClusterConnection` or anything else
+/// that can be cloned and takes commands. Its settings stay as they are. Its own response timeout, 500 ms by
+/// default, applies besides the locker's `command_timeout`, whichever is earlier. Set a longer one for locks
+/// that wait for [replicas](crate::Lock::replicas) or the disk.
 ///
-/// A `ClusterConnection` does not say which of its servers replied, so their clocks are not told apart: a call
-/// that was given up may act late, by as much as they differ, and one at a server whose clock is ahead of the
-/// others' by more than the `command_timeout` takes several attempts. Its locks cannot be listed or wait for
-/// replicas, and a holder learns at its next renewal that its lock was deleted. A URL of the cluster
-/// ([`connect`](crate::Builder::connect)) has none of that.
+/// - A `MultiplexedConnection` does not reconnect, so its leases are lost when it breaks. Prefer a
+///   `ConnectionManager`.
+/// - If several lockers share a connection, only the first learns at once that its lock was deleted or
+///   overwritten. The others report this in their [findings](crate::Locker::findings).
+///
+/// A `ClusterConnection` does not say which server replied, so the servers' clocks are not told apart. This
+/// has drawbacks that connecting by a URL of the cluster ([`connect`](crate::Builder::connect)) avoids:
+///
+/// - A call that was given up may act late, by as much as the clocks differ.
+/// - A call to a server whose clock is ahead of the others' by more than the `command_timeout` takes several
+///   attempts.
+/// - Locks cannot be listed and cannot wait for replicas.
+/// - A holder learns only at its next renewal that its lock was deleted.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,7 +47,7 @@ pub struct RedisRs<C> {
     is_clustered: AtomicBool,
 }
 
-/// By what a locker on a connection of redis-rs hears pushes.
+/// The source of pushes for a locker on a connection of redis-rs.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,14 +64,17 @@ pub struct RedisRs<C> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RedisPushes {
-    /// By nothing: those who wait for a lock that another client holds ask every second.
+    /// No pushes: waiters for a lock that another client holds poll every second.
     Unheard,
-    /// On a connection of its own, which this client makes after the first acquisition, and again whenever it
-    /// breaks. It speaks RESP3, whatever the client's setting, and ends with the locker. On a cluster it is to
-    /// the server that the client names, or to any other that the connection for commands knows.
+    /// A separate connection, which this client makes after the first acquisition and again whenever it
+    /// breaks.
+    ///
+    /// It speaks RESP3, whatever the client's setting, and ends with the locker. On a cluster it connects to
+    /// the client's server, or to any other server that the command connection knows.
     Client(Box<redis::Client>),
-    /// On the connection for commands, of which this is the push sender. It has to speak RESP3. What is pushed
-    /// while a reader is too far behind is asked for.
+    /// The push sender of the command connection, which must speak RESP3.
+    ///
+    /// If the locker falls so far behind that it misses pushes, it asks the server instead.
     Sender(broadcast::Sender<PushInfo>),
 }
 
@@ -83,7 +91,9 @@ impl From<broadcast::Sender<PushInfo>> for RedisPushes {
 }
 
 impl<C> RedisRs<C> {
-    /// By itself it hears no pushes: those who wait for a lock that another client holds ask every second.
+    /// Returns an adapter without pushes: waiters for a lock that another client holds poll every second.
+    ///
+    /// Add pushes with [`hearing_by`](Self::hearing_by).
     ///
     /// ```no_run
     /// # async fn example(client: redis::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -101,8 +111,9 @@ impl<C> RedisRs<C> {
         }
     }
 
-    /// Hears pushes by a client, on a connection of its own, or by the connection's push sender: see
-    /// [`RedisPushes`].
+    /// Receives pushes through a client, on a separate connection, or through the connection's push sender.
+    ///
+    /// See [`RedisPushes`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -129,7 +140,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Adapter for RedisRs<C> {
             let reply = connection.req_packed_command(&packed(&command)).await;
             let reply = reply.and_then(Value::extract_error);
             match reply.map_err(|error| failure(&error))? {
-                // A cluster's connection asks all servers what one says of itself.
+                // A cluster connection sends INFO to all servers.
                 Value::Map(replies) => {
                     self.is_clustered.store(true, Ordering::Release);
                     let replies = replies.into_iter();
@@ -160,7 +171,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Adapter for RedisRs<C> {
                     texts(reply.map_err(|error| failure(&error))?)
                 }),
                 Ok(Err(_)) => {
-                    let error = CallError::Unreadable("there are not two replies".to_owned());
+                    let error = CallError::Unreadable("two replies were expected".to_owned());
                     [Err(error.clone()), Err(error)]
                 }
                 Err(error) => [Err(error.clone()), Err(error)],
@@ -202,7 +213,7 @@ fn text(value: Value) -> Result<Vec<u8>, CallError> {
     }
 }
 
-/// What an error of redis-rs means.
+/// Maps an error of redis-rs.
 pub(crate) fn failure(error: &RedisError) -> CallError {
     let said = |code: &str| format!("{code} {}", error.detail().unwrap_or_default());
     match (error.kind(), error.code()) {

@@ -4,7 +4,7 @@ use leasehold_engine::protocol::LockKey;
 
 use crate::url::Node;
 
-/// The most masters of a cluster that are connected to; Redis recommends at most 1,000.
+/// The most masters of a cluster that this crate connects to. Redis recommends at most 1,000.
 pub(crate) const MOST_NODES: usize = 1_024;
 
 /// The ranges of slots that are served, in order, each with its master.
@@ -68,7 +68,7 @@ impl Stretch {
 fn node_of(host: &str, port: u16, asked: &Node) -> Option<Node> {
     let host = match host {
         "" => &asked.host,
-        // The node does not know the host.
+        // The node does not know its own host.
         "?" => return None,
         host => host,
     };

@@ -1,4 +1,4 @@
-//! Calls that wait for the engine's answer.
+//! The program's calls: futures that wait for the engine's answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,9 +17,9 @@ use leasehold_engine::{Error, ErrorKind, FencingToken};
 use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
 
-/// The calls of the program, each with the answer that it waits for.
+/// Starts the program's calls.
 impl Driver {
-    /// Acquires a lock; `None` if somebody else has it for so long.
+    /// Acquires a lock. Resolves to `None` if it is not free within the wait.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         lock: LockId,
@@ -70,7 +70,7 @@ impl Driver {
         })
     }
 
-    /// Of this tenure alone, if one is given.
+    /// Releases a lock by force; with a token, only the tenure that has it.
     pub(crate) fn force_release(
         self: &Arc<Self>,
         key: LockKey,
@@ -83,7 +83,7 @@ impl Driver {
         self.call(None, |call| Input::Shutdown { call })
     }
 
-    /// Makes a call, of the kind that is answered so. Dropping the future cancels it.
+    /// Makes a call. Dropping the future cancels it.
     fn call<T: Kind>(
         self: &Arc<Self>,
         of: Option<(LockId, LeaseId)>,
@@ -105,17 +105,18 @@ impl Driver {
         }
     }
 
-    /// Sends batches. What is left to do is the caller's own.
+    /// Sends batches. Returns the part that the caller's own task executes.
     fn send(self: &Arc<Self>, mut sends: Batches) -> Option<Execution> {
-        // What concerns others too must not wait for this caller to poll.
+        // Batches that concern others must not wait until this caller polls.
         if sends.len() > 1 && sends.iter().all(Batch::is_of_one) {
-            // To several servers: each answer wakes this caller's task, and no other has to be made and woken.
+            // One batch to each of several servers: every reply wakes this caller's task, so no other task is
+            // needed.
             let all: FuturesUnordered<_> = sends.into_iter().map(|own| self.execute(own)).collect();
             return Some(Box::pin(all.collect()));
         }
         let is_own = sends.last().is_some_and(|batch| batch.ops.len() == 1);
         let own = is_own.then(|| sends.pop()).flatten();
-        // What comes before it leaves before it.
+        // Earlier batches leave first.
         self.spawn_all(sends);
         Some(Box::pin(self.execute(own?)))
     }
@@ -125,14 +126,14 @@ type Execution = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The calls of a lease.
 impl Share {
-    /// Gives the lease up and waits for the store to confirm it.
+    /// Releases the lease. Resolves once the store has confirmed it.
     pub(crate) fn release(&mut self) -> Pending<()> {
         self.given_up = true;
         self.tenure.give_up();
         self.driver.release((self.lock, self.tenure.lease))
     }
 
-    /// Extends the lease now; by another time to live from now on, if one is given.
+    /// Extends the lease now, by the given time to live if there is one.
     pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
         self.driver.renew((self.lock, self.tenure.lease), ttl)
     }
@@ -141,7 +142,7 @@ impl Share {
 /// The future of a call.
 pub(crate) struct Pending<T: Kind> {
     driver: Arc<Driver>,
-    /// What it acquires or renews.
+    /// The lock and lease to acquire or renew.
     of: Option<(LockId, LeaseId)>,
     call: CallId,
     /// The batch that this call's own task sends.
@@ -156,7 +157,7 @@ impl<T: Kind> Future for Pending<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { own, slot, .. } = &mut *self;
         if let Some(execution) = own {
-            // What this very poll brings need not wake this task: it is looked for below.
+            // An answer that arrives during this poll need not wake the task: it is taken below.
             drop(slot.as_ref().and_then(|slot| slot.forget_waker()));
             if execution.as_mut().poll(context).is_ready() {
                 *own = None;
@@ -181,91 +182,91 @@ impl<T: Kind> Drop for Pending<T> {
                 Input::Cancel { call, of }
             });
             self.driver.spawn_all(sends);
-            // Only now, with nothing locked: a waker is the program's code, and a lease that is in
-            // the slot already is given up.
+            // Last, with nothing locked: dropping a waker may run the program's code, and dropping a lease
+            // that is already in the slot gives it up.
             drop((listed, slot));
         }
-        // What was sent is awaited all the same: its answer may concern others.
+        // Finish the batch in the background: its reply may concern others.
         if let Some(own) = self.own.take() {
             self.driver.runtime.spawn(own);
         }
     }
 }
 
-/// Where a call's answer comes to.
-pub(crate) struct Slot<T>(Mutex<Post<T>>);
+/// The place where a call's answer arrives.
+pub(crate) struct Slot<T>(Mutex<SlotState<T>>);
 
-enum Post<T> {
+enum SlotState<T> {
     Empty,
-    /// Of a call that is not being polled.
-    Awaited(Waker),
-    Here(Result<T, Error>),
+    /// The call waits and is not being polled.
+    Waiting(Waker),
+    Answered(Result<T, Error>),
 }
 
 impl<T> Slot<T> {
     fn new() -> Self {
-        Self(Mutex::new(Post::Empty))
+        Self(Mutex::new(SlotState::Empty))
     }
 
-    /// The answer, or else a promise to wake who asks.
+    /// Takes the answer, or stores the waker.
     fn poll(&self, context: &Context<'_>) -> Poll<Result<T, Error>> {
-        let mut post = self.post();
-        match std::mem::replace(&mut *post, Post::Empty) {
-            Post::Here(answer) => Poll::Ready(answer),
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, SlotState::Empty) {
+            SlotState::Answered(answer) => Poll::Ready(answer),
             former => {
-                *post = Post::Awaited(context.waker().clone());
-                drop(post);
-                // With nothing locked: it is the program's code.
+                *state = SlotState::Waiting(context.waker().clone());
+                drop(state);
+                // With nothing locked: dropping a waker may run the program's code.
                 drop(former);
                 Poll::Pending
             }
         }
     }
 
-    /// Nobody is to be woken for now. Returns who would have been.
+    /// Removes and returns the waker.
     fn forget_waker(&self) -> Option<Waker> {
-        let mut post = self.post();
-        match std::mem::replace(&mut *post, Post::Empty) {
-            Post::Awaited(waker) => Some(waker),
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, SlotState::Empty) {
+            SlotState::Waiting(waker) => Some(waker),
             other => {
-                *post = other;
+                *state = other;
                 None
             }
         }
     }
 
     fn put(&self, answer: Result<T, Error>) {
-        let before = std::mem::replace(&mut *self.post(), Post::Here(answer));
-        if let Post::Awaited(waker) = before {
+        let before = std::mem::replace(&mut *self.state(), SlotState::Answered(answer));
+        if let SlotState::Waiting(waker) = before {
             waker.wake();
         }
     }
 
-    fn post(&self) -> MutexGuard<'_, Post<T>> {
+    fn state(&self) -> MutexGuard<'_, SlotState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 type Waiting<T> = Table<CallId, Arc<Slot<T>>>;
 
-/// What a kind of call is answered by.
+/// A type of answer, and with it a kind of call.
 pub(crate) trait Kind: Sized {
-    /// Who waits for such an answer.
+    /// Returns the table of the calls that wait for such an answer.
     fn waiting(calls: &mut Calls) -> &mut Waiting<Self>;
     fn delivery(slot: Arc<Slot<Self>>, answer: Result<Self, Error>) -> Delivery;
 }
 
-/// Each kind has a table of its own, so that no call can get the answer to another kind.
+/// Each kind has its own table, so that no call can get another kind's answer.
 macro_rules! kinds {
     ($($kind:ident($table:ident): $answer:ty,)*) => {
-        /// The calls that wait.
+        /// The waiting calls.
         #[derive(Default)]
         pub(crate) struct Calls {
             $($table: Waiting<$answer>,)*
         }
 
         impl Calls {
-            /// The same error to everyone.
+            /// Fails all calls with the same error.
             pub(super) fn fail_all(&mut self, error: &Error) -> Deliveries {
                 let mut failed = Deliveries::new();
                 $(
@@ -277,8 +278,8 @@ macro_rules! kinds {
             }
         }
 
-        /// An answer on its way. It is delivered with nothing locked: if nobody waits for it any
-        /// more, a lease in it is given up, and that locks.
+        /// An answer to be delivered with nothing locked: if no call waits for it any more, a lease in it is
+        /// given up, which takes the lock.
         pub(crate) enum Delivery {
             $($kind(Arc<Slot<$answer>>, Result<$answer, Error>),)*
         }
@@ -308,13 +309,13 @@ kinds! {
     Inspected(inspections): Inspection,
     Listed(walks): Listing,
     ForceReleased(force_releases): Option<HolderInfo>,
-    // A renewal, a release, the shutdown.
+    // A renewal, a release or the shutdown.
     Done(others): (),
 }
 
 impl Calls {
-    /// The engine's answer to a call, if anybody waits for it. That of a `dead` locker, which was
-    /// shut down, says why.
+    /// Prepares the engine's answer for delivery, if a call waits for it. If the locker is `dead`, a shutdown
+    /// error says why.
     pub(super) fn answer(
         &mut self,
         call: CallId,
@@ -332,7 +333,7 @@ impl Calls {
         }
     }
 
-    /// The answer is only made if somebody waits: a share that is dropped here would lock.
+    /// Creates the answer only if a call waits: dropping a share here would take the lock again.
     fn deliver<T: Kind>(
         &mut self,
         call: CallId,

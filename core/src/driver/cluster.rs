@@ -49,7 +49,7 @@ struct State {
     wanted: BTreeSet<ServerId>,
 }
 
-/// A node that serves slots, or did so.
+/// A node that serves slots, or has served some.
 struct Member {
     server: ServerId,
     node: Node,
@@ -199,7 +199,8 @@ impl Cluster {
         is_up: bool,
     ) -> Result<Arc<Member>, Error> {
         if state.members.len() >= MOST_NODES {
-            let message = "the cluster has too many nodes";
+            let message =
+                format!("the cluster has more than {MOST_NODES} masters, which is not supported");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let is_free = |server: &ServerId| !state.members.contains_key(server);
@@ -232,7 +233,7 @@ impl Cluster {
             let added = connected.and_then(|connected| self.add(state, node, connected, false));
             let added = added
                 .inspect_err(|error| {
-                    tracing::warn!(target: "leasehold", %error, "a node cannot be connected to");
+                    tracing::warn!(target: "leasehold", %error, "a cluster node could not be connected to");
                 })
                 .ok()?;
             let is_wanted = state.wanted.contains(&added.server);
@@ -275,7 +276,7 @@ impl State {
     }
 }
 
-/// The input that says why slots without a master cannot be reached.
+/// Returns the input that says why slots without a master cannot be reached.
 fn nobody(error: Error) -> Input {
     let server = ServerId::ONLY;
     Input::Disconnected { server, error }
@@ -348,7 +349,7 @@ impl Cluster {
             };
             server = next;
         }
-        let message = "the lock's slot of the cluster has moved; its node is asked next";
+        let message = "the lock's cluster slot has moved; the next attempt asks its new node";
         (asked, Err(Error::new(ErrorKind::Unavailable, message)))
     }
 

@@ -1,4 +1,4 @@
-//! A store in this process.
+//! The in-memory store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,17 +15,17 @@ use crate::rt;
 pub(crate) struct MemoryStore {
     server: Mutex<MemoryServer>,
     clock: Clock,
-    /// The wall clock's time and this clock's when the store was made. From there on its time follows
-    /// this clock, also if the wall clock is set.
+    /// The wall clock's time and this clock's when the store was created. The store's time then follows this
+    /// clock, even if the wall clock is set.
     origin: (ServerTime, Timestamp),
     links: Mutex<Links>,
     pushes: Mutex<Pushes>,
 }
 
-/// The lockers that use it.
+/// The lockers that use a store.
 #[derive(Default)]
 struct Links {
-    /// Whether they are to find it as a server that cannot be reached.
+    /// True while lockers find the store unreachable.
     cut: bool,
     sinks: BTreeMap<ClientId, ServerSink>,
 }
@@ -34,11 +34,11 @@ struct Links {
 struct Pushes {
     subscribers: BTreeMap<ClientId, ServerSink>,
     queue: VecDeque<(ClientId, Push)>,
-    /// Whether a push is being delivered: one may cause the next, and they are delivered in order.
+    /// True while a push is being delivered. Pushes are delivered in order, and one may cause the next.
     delivering: bool,
 }
 
-/// The stores of `memory://` URLs, while somebody uses them.
+/// The stores of `memory://` URLs, as long as they are in use.
 static NAMED: Mutex<BTreeMap<String, Weak<MemoryStore>>> = Mutex::new(BTreeMap::new());
 
 impl MemoryStore {
@@ -53,7 +53,7 @@ impl MemoryStore {
         }
     }
 
-    /// The store of this name, which all of this process share.
+    /// Returns the store of this name, which the whole process shares.
     pub(crate) fn named(name: &str) -> Arc<Self> {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
@@ -68,7 +68,7 @@ impl MemoryStore {
     pub(super) fn execute(&self, batch: &[Op]) -> Result<BatchReply, Error> {
         self.check_link()?;
         let server = &mut *self.server();
-        // Read with the lock held, so that the store's time never goes back.
+        // Read the clock under the lock, so that the store's time never goes back.
         let now = self.origin.0 + self.clock.now().since(self.origin.1);
         let reply = server.execute(now, batch);
         let pushes = server.take_pushes();
@@ -78,7 +78,7 @@ impl MemoryStore {
         Ok(reply)
     }
 
-    /// [`ErrorKind::Unavailable`] while it is cut off.
+    /// Fails with [`ErrorKind::Unavailable`] while the store is cut off.
     pub(super) fn check_link(&self) -> Result<(), Error> {
         if self.links().cut {
             return Err(cut_off());
@@ -86,7 +86,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// From now on the engine hears when it is cut off and when it is back.
+    /// Reports to the engine from now on when the store is cut off and when it is back.
     pub(super) fn watch_link(&self, client: ClientId, sink: &ServerSink) {
         self.links().sinks.insert(client, sink.clone());
         if let Err(error) = self.check_link() {
@@ -142,9 +142,9 @@ impl MemoryStore {
     }
 }
 
-/// What a program does to it that tries how it does when a server fails.
+/// Fault injection for tests.
 impl MemoryStore {
-    /// Nobody reaches it any more, and what it has to say is lost.
+    /// Makes the store unreachable. Pending pushes are lost.
     pub(crate) fn cut_off(&self) {
         let sinks = self.set_cut(true);
         self.pushes().queue.clear();
@@ -154,7 +154,7 @@ impl MemoryStore {
         }
     }
 
-    /// It can be reached again.
+    /// Makes the store reachable again.
     pub(crate) fn reconnect(&self) {
         for sink in self.set_cut(false) {
             sink.connected();
@@ -163,12 +163,12 @@ impl MemoryStore {
         hearing.iter().for_each(ServerSink::subscribed);
     }
 
-    /// Forgets all that is stored.
+    /// Deletes all stored data.
     pub(crate) fn clear(&self) {
         self.server().flush();
     }
 
-    /// Those who are to be told; none if nothing changes.
+    /// Returns the sinks to notify; none if nothing changes.
     fn set_cut(&self, cut: bool) -> Vec<ServerSink> {
         let links = &mut *self.links();
         if std::mem::replace(&mut links.cut, cut) == cut {
@@ -179,7 +179,7 @@ impl MemoryStore {
 }
 
 fn cut_off() -> Error {
-    Error::new(ErrorKind::Unavailable, "the store in memory is cut off")
+    Error::new(ErrorKind::Unavailable, "the in-memory store is cut off")
 }
 
 /// Ends the delivery of one push when it is dropped, even if a waker of the program panics.

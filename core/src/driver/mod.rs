@@ -1,8 +1,7 @@
-//! Joins the engine and the world: the only place that runs the engine natively.
+//! Runs the engine natively: feeds it input and carries out what it asks for.
 //!
-//! A caller's own task locks the engine, takes out what is to be sent, awaits the answer and
-//! feeds it back, so an uncontended acquire hops through no other task. One background task per
-//! locker owns the timers.
+//! A caller's own task locks the engine, takes out the batches to send, awaits the replies and feeds them
+//! back. So an uncontended acquire involves no other task. One background task per locker drives the timers.
 
 mod calls;
 mod cluster;
@@ -46,28 +45,28 @@ use send_order::{SendOrder, Sending};
 use shared_tenure::SharedTenures;
 use timer_task::TimerTask;
 
-/// The longest nap of the background task while it has something to wake for: timers of the
-/// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
+/// The longest sleep of the background task while a timer is set. The runtime's timers stand still while the
+/// machine is suspended, and `Lost` must not wait for them.
 const LONGEST_NAP: Duration = Duration::from_millis(500);
 
-/// One locker's engine, its store, and everyone who waits for something of it.
+/// A locker's engine, its store, and everyone who waits for either.
 pub(crate) struct Driver {
     state: Mutex<State>,
     client: ClientId,
     namespace: String,
     clock: Clock,
-    /// Where the store tells this client something.
+    /// The channel on which the store notifies this client.
     channel: String,
-    /// Whether the store is to say what others change.
+    /// True if the store is to report changes by other clients.
     tracking: bool,
     stores: Stores,
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
-    /// How many read events.
+    /// The number of event readers.
     readers: AtomicUsize,
     random: Mutex<RandomSource>,
-    /// How long what is under way may take once the program is done.
+    /// How long pending work may take after the program is done with the locker.
     patience: Duration,
 }
 
@@ -76,31 +75,31 @@ struct State {
     calls: Calls,
     tenures: SharedTenures,
     hub: Hub<Waker>,
-    /// Whether what waits is sent by a task that lets others run first.
+    /// True if a task that lets others run first will send the pending operations.
     gathers: bool,
     order: SendOrder,
-    /// When the engine is to be fed the time, and when the background task wakes.
+    /// When the engine needs the time next, and when the background task wakes.
     wake: Timestamp,
     armed: Timestamp,
-    /// Since when the program has had no handle left, or has shut down.
+    /// The time at which the program dropped its last handle or shut the locker down.
     closing: Option<Timestamp>,
-    /// Why nothing is sent or timed any more, if the background task ended before its time.
+    /// The reason why nothing is sent or timed any more, if the background task ended early.
     dead: Option<Error>,
 }
 
-/// A batch that is to be sent.
+/// A batch to be sent.
 struct Batch {
     server: ServerId,
     request: RequestId,
     ops: Vec<Op>,
     durability: Option<Durability>,
     give_up: Timestamp,
-    /// Of the last that was taken out together.
+    /// Held by the last of the batches that were taken out together.
     sending: Option<Sending>,
 }
 
 impl Batch {
-    /// Whether it does one thing, after the check of a quorum's server perhaps.
+    /// Returns true if the batch has one operation, apart from the check of a quorum's member.
     fn is_of_one(&self) -> bool {
         let checks = |op: &&Op| matches!(op.command, Command::Enter(_));
         self.ops.len() - self.ops.iter().take(1).filter(checks).count() == 1
@@ -112,11 +111,11 @@ impl Batch {
     }
 }
 
-/// Mostly one, and then it takes no memory of its own.
+/// Usually one batch, which then needs no allocation.
 type Batches = SmallVec<[Batch; 1]>;
 type Deliveries = SmallVec<[Delivery; 1]>;
 
-/// What has to happen once the state is unlocked.
+/// The work to do once the state is unlocked.
 #[derive(Default)]
 struct Effects {
     sends: Batches,
@@ -127,21 +126,21 @@ struct Effects {
     suspicions: Vec<(ServerId, Suspicion)>,
     watches: Vec<(ServerId, Vec<LockKey>)>,
     subscribes: Vec<ServerId>,
-    /// A caller did not get its lock; it may have a place in line, which is given up now.
+    /// True if a caller was refused its lock. If it has a place in line, a release gives that up now.
     refuses: bool,
-    /// What waits is to be sent once others could run.
+    /// True if pending operations are to be sent after other tasks could run.
     gathers: bool,
 }
 
 impl Driver {
-    /// Starts the engine on a store. If that can be reached the future asks for its clock, so that the
-    /// first call is one round trip; on a store in memory it is ready at once.
+    /// Starts the engine on a store. If the store can be reached, the future asks for its clock, so that the
+    /// first call is one round trip. With an in-memory store the future is ready at once.
     pub(crate) fn start(
         stores: Stores,
         mut settings: Settings,
         (namespace, tracking): (String, bool),
     ) -> Result<(Arc<Self>, impl Future<Output = ()> + Send), Error> {
-        // Panics here, and not in the background task, on a runtime without timers.
+        // On a runtime without timers, panic here and not in the background task.
         drop(tokio::time::sleep(Duration::ZERO));
         let (client, patience) = (settings.client, settings.patience);
         settings.clustered = stores.is_clustered();
@@ -191,66 +190,66 @@ impl Driver {
         Ok((driver, ask_for_clock))
     }
 
-    /// A number that was never used before in this locker.
+    /// Returns a number that this locker has not used before.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// An id that nobody else has, and that nobody can guess.
+    /// Returns a unique ID that nobody can guess.
     pub(crate) fn new_lease(&self) -> Result<LeaseId, Error> {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         random.bits().map(LeaseId)
     }
 
-    /// The time that this locker lives by.
+    /// Returns the time by this locker's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// What connecting found at the store.
+    /// Returns the findings so far.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.stores.findings()
     }
 
-    /// The cursors by which a walk over all locks begins.
+    /// Returns the cursors at which a walk over all locks begins.
     pub(crate) fn walks(&self) -> Result<Vec<u64>, Error> {
         self.stores.walks()
     }
 
-    /// What the engine has counted.
+    /// Returns the engine's counters.
     pub(crate) fn stats(&self) -> Stats {
         let counts = self.state().engine.counts();
         counts.into()
     }
 
-    /// Tells the engine something that no caller waits for.
+    /// Feeds the engine an input that no caller waits for.
     pub(crate) fn feed(self: &Arc<Self>, input: Input) {
         let sends = self.step(input);
         self.spawn_all(sends);
     }
 
-    /// The program has dropped a handle: streams of its events end with its last tenure. Where nobody reads events
-    /// there is none to end, and nobody can begin to read those of this handle any more.
+    /// Ends the event streams of a handle that the program dropped, once its last tenure ends. Without
+    /// readers there is no stream to end, and nobody can subscribe to this handle any more.
     pub(crate) fn close_lock(self: &Arc<Self>, lock: LockId) {
         if self.readers.load(Ordering::Acquire) > 0 {
             self.feed(Input::Close { lock });
         }
     }
 
-    /// The program has no handle left, or has shut down: what is under way is finished, and the
-    /// link closed.
+    /// Finishes pending work and closes the link: the program has no handle left, or has shut the locker
+    /// down.
     pub(crate) fn close(&self) {
         self.state().closing.get_or_insert_with(|| self.now());
         self.rearm.notify_one();
     }
 
-    /// Whether a lease of this handle is held now.
+    /// Returns true if a lease of this handle is held now.
     pub(crate) fn is_held(&self, lock: LockId) -> bool {
         let state = self.state();
         state.engine.held(self.now(), lock).next().is_some()
     }
 
-    /// A new reader of the events of one lock, or of all.
+    /// Adds a reader of the events of one lock, or of all.
     pub(crate) fn subscribe(&self, lock: Option<LockId>) -> ReaderId {
         let id = ReaderId(self.next_id());
         self.readers.fetch_add(1, Ordering::AcqRel);
@@ -260,13 +259,13 @@ impl Driver {
     }
 
     pub(crate) fn unsubscribe(&self, reader: ReaderId) {
-        // Dropped with nothing locked.
+        // Wakers run foreign code: drop them with nothing locked.
         let waker = self.state().hub.unsubscribe(reader);
         drop(waker);
         self.readers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The next event for a reader, or `None` at the end.
+    /// Polls for a reader's next event; `None` at the end.
     pub(crate) fn poll_event(
         &self,
         reader: ReaderId,
@@ -279,17 +278,17 @@ impl Driver {
                 .hub
                 .poll(reader, &state.engine, self.now(), &mut waker)
         };
-        // The former waker is dropped with nothing locked.
+        // Drop the former waker with nothing locked.
         drop(waker);
         polled
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves the engine in a state between two inputs at worst.
+        // A panic elsewhere leaves the engine between two inputs at worst.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Feeds the engine and does everything that it asks for but sending.
+    /// Feeds the engine and does everything that it asks for, except sending.
     fn step(self: &Arc<Self>, input: Input) -> Batches {
         self.step_with(|_| input)
     }
@@ -354,13 +353,13 @@ impl Driver {
             self.stores.of(server).suspect(server, why, &self.runtime);
         }
         if effects.gathers {
-            // Not here: this may be a caller's own task, and what waits may be of others.
+            // In a task of its own: this may be a caller's task, and the pending operations may be of others.
             self.runtime.spawn(self.clone().gather());
         }
         effects.sends
     }
 
-    /// An error that advises on rights names those of this locker's namespace.
+    /// Puts the namespace into errors that give advice on a user's rights.
     fn place(&self, input: &mut Input) {
         if let Input::Reply {
             result: Err(error), ..
@@ -429,13 +428,14 @@ impl Driver {
         }
     }
 
-    /// Sends batches on behalf of nobody. On the locker's own runtime they are on their way when
-    /// this returns, so what the same task sends next comes after them: a release that was
-    /// dropped, before the next acquire.
+    /// Sends batches that no caller waits for.
+    ///
+    /// On the locker's own runtime it polls them before it returns. So the same task's next request comes
+    /// after them: the next acquire after a release by drop.
     fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Batch>) {
         for batch in sends {
             let mut execution = Box::pin(self.execute(batch));
-            // Elsewhere there may be no runtime to poll on, or one that is shutting down.
+            // On another thread there may be no runtime to poll on, or one that is shutting down.
             let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
             let mut context = Context::from_waker(Waker::noop());
             if !at_home || execution.as_mut().poll(&mut context).is_pending() {
@@ -444,14 +444,15 @@ impl Driver {
         }
     }
 
-    /// Sends what waits once those have run that were just answered.
+    /// Sends pending operations once the tasks that were just answered have run.
     async fn gather(self: Arc<Self>) {
         tokio::task::yield_now().await;
         let mut sends = self.step_with(|state| {
             state.gathers = false;
             Input::Tick
         });
-        // This task has nothing else to do: no other has to be made and woken for the last of them.
+        // This task is idle now, so it sends the last batch itself: no other task has to be created and
+        // woken.
         let last = sends.pop();
         self.spawn_all(sends);
         if let Some(last) = last {
@@ -459,11 +460,11 @@ impl Driver {
         }
     }
 
-    /// Sends a batch and feeds its answer back. It must run to its end, whoever waits for it.
+    /// Sends a batch and feeds back its reply. It must run to its end, whether or not a caller waits for it.
     fn execute(self: &Arc<Self>, batch: Batch) -> impl Future<Output = ()> + Send + 'static {
         let driver = self.clone();
         async move {
-            // A loop, because a store in memory answers at once and the next batch follows.
+            // A loop, because an in-memory store answers at once and the next batch follows.
             let mut next = Some(batch);
             while let Some(mut batch) = next {
                 let store = driver.stores.of(batch.server);
@@ -475,7 +476,7 @@ impl Driver {
                 ));
                 let (server, result) = poll_fn(|context| {
                     let polled = executed.as_mut().poll(context);
-                    // By now it is on its way.
+                    // The first poll has sent the batch.
                     drop(sending.take());
                     polled
                 })
@@ -494,7 +495,7 @@ impl Driver {
 }
 
 impl State {
-    /// What a dead locker did not answer at once it never would.
+    /// Fails all calls of a dead locker: nothing will answer them.
     fn refuse_if_dead(&mut self, effects: &mut Effects) {
         if let Some(error) = &self.dead {
             effects.sends.clear();
@@ -506,7 +507,7 @@ impl State {
     }
 }
 
-/// The background task.
+/// The background task: drives the timers until the locker is closed.
 async fn keep_time(mut task: TimerTask) {
     let driver = task.driver.clone();
     loop {

@@ -24,13 +24,13 @@ use crate::adapter::{
 };
 use crate::rt;
 
-/// The timeout of the first requests through an adapter of the program's.
+/// The timeout of the first requests through a program's own adapter.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Remote {
     adapter: Arc<dyn Adapter>,
-    /// The same client if it is fred: batches are sent to it without boxing futures.
+    /// The adapter, if it is fred: batches are sent to it without boxing futures.
     fred: Option<Arc<Fred>>,
     /// True if the server is a node of a cluster.
     is_node: bool,
@@ -66,8 +66,8 @@ impl Remote {
         Box::pin(fred.open(shown, async || self.check().await)).await
     }
 
-    /// Creates a store, and its client. It connects by [`open`](Self::open), or, with retries unless it fails fast, once
-    /// its link is [watched](Self::watch_link).
+    /// Creates a store and its client. It connects by [`open`](Self::open), or once its link is
+    /// [watched](Self::watch_link); the latter retries, unless the client fails fast.
     pub(super) fn unconnected(
         target: Target,
         is_node: bool,
@@ -83,7 +83,7 @@ impl Remote {
         Self::new(fred.clone(), Some(fred), (is_node, timeout))
     }
 
-    /// Uses an adapter of the program's.
+    /// Uses a program's own adapter.
     pub(super) fn of_adapter(adapter: Arc<dyn Adapter>) -> Self {
         Self::new(adapter, None, (false, CHECK_TIMEOUT))
     }
@@ -122,7 +122,7 @@ impl Remote {
             Ok(said) => said,
             // A user without a right to INFO may still lock.
             Err(error) if protocol::info_is_withheld(error.said()) => {
-                tracing::warn!(target: "leasehold", "the server's version could not be checked");
+                tracing::warn!(target: "leasehold", "the server's version could not be checked: the user may not run INFO");
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error.into()),
@@ -136,8 +136,8 @@ impl Remote {
             }
             findings.append(&mut Finding::all(&info));
             if is_of_cluster(&info) && !self.is_node && !self.adapter.is_clustered() {
-                let message = "the server is a node of a cluster; connect to redis-cluster://, or give a \
-                               connection to the cluster";
+                let message = "the server is a cluster node; connect to redis-cluster://, or give a connection \
+                               to the cluster";
                 return Err(Error::new(ErrorKind::Config, message));
             }
         }
@@ -166,7 +166,7 @@ impl Remote {
         give_up: Timestamp,
         way: Way,
     ) -> Result<Result<BatchReply, Error>, CallError> {
-        // Await fred's futures in place: one that is bound to a name first takes its (large) space twice.
+        // Await fred's futures in place: binding one to a name first takes its (large) space twice.
         let mut answer = self.send(Command::script(batch, way, true), give_up).await;
         if let Err(error) = &answer
             && protocol::script_is_missing(error.said())
@@ -188,7 +188,7 @@ impl Remote {
         called.await.map(Texts::Other)
     }
 
-    /// Executes a batch, and counts its effects only if there are enough copies of them.
+    /// Executes a batch. Its effects count only if there are enough copies of them.
     pub(super) async fn execute_durably(
         &self,
         batch: &[Op],
@@ -212,7 +212,7 @@ impl Remote {
             let left = give_up.since(rt::now());
             let pair = pair(&*self.adapter, [script, Command::wait(durability)], left).await;
             pair.ok_or_else(|| {
-                let message = "replicas and the disk cannot be waited for through this client";
+                let message = "this client cannot wait for replicas or the disk";
                 let error = Error::new(ErrorKind::Unsupported, message);
                 CallError::Known(String::new(), error)
             })
@@ -239,7 +239,7 @@ impl Remote {
 
 /// State, and background tasks.
 impl Remote {
-    /// Returns true for a cluster client, whose servers have a clock each.
+    /// Returns true for a cluster client, whose servers each have their own clock.
     pub(super) fn is_clustered(&self) -> bool {
         self.adapter.is_clustered()
     }

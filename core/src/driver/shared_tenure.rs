@@ -19,33 +19,33 @@ pub(crate) struct Share {
     pub(crate) tenure: Arc<SharedTenure>,
     /// When the tenure began.
     began: Timestamp,
-    /// How many nanoseconds the call waited for it.
+    /// How long the call waited for it, in nanoseconds.
     waited: u64,
     pub(super) driver: Arc<Driver>,
     pub(super) lock: LockId,
     pub(super) given_up: bool,
 }
 
-/// What a tenure's leases know of it without asking the engine.
+/// The state of a tenure that its leases read without the engine.
 pub(crate) struct SharedTenure {
     pub(super) lease: LeaseId,
     pub(crate) token: FencingToken,
     deadline: AtomicU64,
-    /// The place of the reason in the list of all of them; `HELD` if it is not lost.
+    /// The index of the loss reason in [`LossReason::ALL`], or `HELD`.
     lost: AtomicU8,
-    /// How many leases there are that were not given up.
+    /// The number of leases that were not given up.
     leases: AtomicU32,
-    /// Made by the first who waits for a change: of most leases nobody does.
+    /// Created by the first task that waits for a change; most tenures never need it.
     changed: OnceLock<Box<Notify>>,
 }
 
 const HELD: u8 = u8::MAX;
 
-/// What is held, by the engine's lease ids, of which no two begin alike.
+/// The tenures that are held. The first halves of the engine's lease IDs are unique.
 pub(super) type SharedTenures = Table<HalfId, Arc<SharedTenure>>;
 
 impl Share {
-    /// What a call got: one more share in the tenure, or the first.
+    /// Creates a call's share in a tenure, and the tenure if it is new.
     pub(super) fn of(
         acquired: Acquired,
         tenures: &mut SharedTenures,
@@ -64,17 +64,17 @@ impl Share {
         }
     }
 
-    /// How long ago the tenure began.
+    /// Returns how long ago the tenure began.
     pub(crate) fn age(&self) -> Duration {
         self.driver.now().since(self.began)
     }
 
-    /// How long the call waited for it.
+    /// Returns how long the call waited for it.
     pub(crate) fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited)
     }
 
-    /// Why the lease is over, if it is: as the engine said, or because the clock says so.
+    /// Returns why the lease is over, by the engine's report or by the clock; `None` while it is held.
     pub(crate) fn lost(&self) -> Option<LossReason> {
         self.tenure.lost(&self.driver.clock)
     }
@@ -91,7 +91,7 @@ impl Share {
         self.tenure.until(|_| self.lost()).await
     }
 
-    /// Waits until the lease is lost, or all that share the tenure were given up.
+    /// Waits until the lease is lost, or every share in the tenure was given up.
     pub(crate) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
         let (tenure, clock) = (self.tenure.clone(), self.driver.clock.clone());
         let over = move |tenure: &SharedTenure| {
@@ -124,7 +124,7 @@ impl SharedTenure {
         })
     }
 
-    /// How many leases share the tenure that were not given up.
+    /// Returns the number of leases that were not given up.
     pub(crate) fn leases(&self) -> u32 {
         self.leases.load(Ordering::Acquire)
     }
@@ -137,7 +137,7 @@ impl SharedTenure {
 
     async fn until<T>(&self, condition: impl Fn(&Self) -> Option<T>) -> T {
         let notify = self.changed.get_or_init(Box::default);
-        // Either this sees the change, or who makes it sees that somebody waits: see `wake`.
+        // Pairs with the fence in `wake`: either this sees the change, or `wake` sees the `Notify`.
         fence(Ordering::SeqCst);
         loop {
             let mut changed = std::pin::pin!(notify.notified());
@@ -155,8 +155,8 @@ impl SharedTenure {
         }
     }
 
-    /// Keeps the tenures up to date with what the engine says happened. Returns one that was
-    /// lost: who waits for that is to be woken with nothing locked.
+    /// Updates the tenures with an event of the engine. Returns a tenure that was lost; wake its waiters with
+    /// nothing locked.
     pub(super) fn follow(
         tenures: &mut SharedTenures,
         lease: LeaseId,
@@ -170,7 +170,7 @@ impl SharedTenure {
                 let deadline = deadline.map_or(0, Timestamp::as_nanos);
                 tenure.deadline.fetch_max(deadline, Ordering::AcqRel);
             }
-            // Some of the servers that it stands on have taken it away.
+            // Some members of the quorum have taken the lease away, which brings the deadline forward.
             LeaseEvent::AtRisk { .. } => {
                 let tenure = tenures.get(&id)?;
                 let deadline = deadline.unwrap_or(Timestamp::NEVER).as_nanos();
@@ -209,7 +209,8 @@ impl SharedTenure {
 mod tests {
     use super::*;
 
-    /// A hundred thousand leases may be held: with its counters this has to fit into 72 bytes.
+    /// A hundred thousand leases may be held. With the counters of its `Arc` a tenure has to fit into 72
+    /// bytes.
     #[test]
     fn a_tenure_is_small() {
         assert!(

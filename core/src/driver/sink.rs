@@ -130,7 +130,9 @@ impl ServerSink {
                 server: self.source(),
                 push,
             }),
-            Err(error) => tracing::warn!(target: "leasehold", %error, "a push was not understood"),
+            Err(error) => {
+                tracing::warn!(target: "leasehold", %error, "a push could not be decoded")
+            }
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Creates a store of its own in this process.
+    /// Creates an in-memory store that nothing else shares.
     pub(crate) fn in_memory() -> Self {
         Self::Memory(Arc::new(MemoryStore::new()))
     }
@@ -66,11 +66,11 @@ impl Store {
         let url = dial.url(url)?;
         match url.kind {
             Kind::Memory => {
-                let message = "a store in memory has no connection";
+                let message = "an in-memory store has no connection";
                 Err(Error::new(ErrorKind::Config, message))
             }
-            Kind::Cluster => Nodes::new(url, dial)?.whole().client(),
-            Kind::Server | Kind::Socket | Kind::Sentinel => Target::new(url, dial)?.client(),
+            Kind::Cluster => Nodes::new(url, dial)?.whole().client(true),
+            Kind::Server | Kind::Socket | Kind::Sentinel => Target::new(url, dial)?.client(true),
         }
     }
 
@@ -166,7 +166,7 @@ impl Store {
                 return store.execute_in_slot(server, asked, give_up).await;
             }
             Self::Memory(_) => {
-                let message = "a store in memory has neither replicas nor a disk";
+                let message = "an in-memory store has neither replicas nor a disk";
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
         };
@@ -203,8 +203,8 @@ impl Store {
         match self {
             Self::Cluster(store) => Ok(store.walked()),
             Self::Remote(store) if store.is_clustered() => {
-                let message = "the locks of a cluster cannot be listed by its client, which does not say \
-                               which server replied; a URL of the cluster can";
+                let message = "the locks of a cluster cannot be listed through its client, which does not say \
+                               which server replied; connect by a URL of the cluster instead";
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
             Self::Remote(_) | Self::Memory(_) => Ok(vec![ServerId::ONLY]),
@@ -234,7 +234,7 @@ impl Store {
         match self {
             Self::Remote(store) => store.watch(keys, driver, sink),
             Self::Cluster(store) => store.watch(keys, driver, sink.server),
-            // No other client can change it.
+            // No other client can change the keys.
             Self::Memory(_) => {}
         }
     }
@@ -244,13 +244,13 @@ impl Store {
         match self {
             Self::Remote(store) => store.suspect(why, runtime),
             Self::Cluster(store) => store.suspect(server, why, runtime),
-            // A store in memory always answers.
+            // An in-memory store always answers.
             Self::Memory(_) => {}
         }
     }
 
-    /// Delivers pushes. Call it after feeding back a reply: as over a network, the caller that released a lock learns it
-    /// first.
+    /// Delivers pushes. Call it after feeding back a reply: then, as over a network, the caller that released
+    /// a lock learns so first.
     pub(super) fn deliver_pushes(&self) {
         match self {
             Self::Remote(_) | Self::Cluster(_) => {}
@@ -258,7 +258,7 @@ impl Store {
         }
     }
 
-    /// Call it instead of `close` once the runtime is gone, and the connections with it.
+    /// Use it instead of `close` once the runtime has ended, and the connections with it.
     pub(super) fn abandon(&self, client: ClientId) {
         match self {
             Self::Remote(_) | Self::Cluster(_) => {}

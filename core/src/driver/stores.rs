@@ -28,8 +28,7 @@ impl Stores {
         check_members(urls.len())?;
         for (at, url) in urls.iter().enumerate() {
             if dial.url(url).is_ok_and(|url| url.kind == Kind::Cluster) {
-                let message =
-                    "a cluster cannot be a member of a quorum; give servers that stand alone";
+                let message = "a cluster cannot be a member of a quorum; give standalone servers";
                 return Err(Error::new(ErrorKind::Unsupported, message).of(place(at)));
             }
         }
@@ -61,7 +60,7 @@ impl Stores {
     fn check(&self) -> Result<(), Error> {
         let remote = self.0.iter().filter(|store| store.is_remote()).count();
         if remote > 0 && remote < self.0.len() {
-            let rule = "has servers that are all Redis, or all in memory";
+            let rule = "must have servers that are all Redis, or all in memory";
             return Err(Error::bad_option("quorum", rule));
         }
         let mut seen = BTreeMap::new();
@@ -69,7 +68,7 @@ impl Stores {
             let identity = store.identity();
             if let Some(first) = identity.and_then(|identity| seen.insert(identity, at)) {
                 let (first, second) = (place(first), place(at));
-                let rule = format!("has each server once: {second} is {first}");
+                let rule = format!("must list each server once: {second} is {first}");
                 return Err(Error::bad_option("quorum", rule));
             }
         }
@@ -81,7 +80,7 @@ impl Stores {
         Some(self.0.len()).filter(|len| *len > 1)
     }
 
-    /// Returns the store of a server. A single store has all servers that it knows.
+    /// Returns the store of a server. With a single store that is the store of all its servers.
     pub(super) fn of(&self, server: ServerId) -> &Store {
         let at = usize::try_from(server.0).unwrap_or(usize::MAX);
         self.0.get(at).unwrap_or(&self.0[0])
@@ -105,7 +104,7 @@ impl Stores {
         self.0[0].is_remote()
     }
 
-    /// Returns true for a cluster, each of whose servers has some of the locks.
+    /// Returns true for a cluster, whose servers hold a part of the locks each.
     pub(super) fn is_clustered(&self) -> bool {
         self.0[0].is_cluster()
     }

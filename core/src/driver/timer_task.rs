@@ -1,4 +1,4 @@
-//! The end of a locker whose runtime ended under it.
+//! Ends a locker whose runtime has ended.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use leasehold_engine::{Error, ErrorKind};
 use super::calls::Delivery;
 use super::{CallId, Driver, Input};
 
-/// Owned by the background task. Without that task nothing times out any more: so if it is dropped before
-/// its end, this fails every call under way.
+/// Owned by the background task. Nothing times out without that task, so if it is dropped early, all pending
+/// calls fail.
 pub(super) struct TimerTask {
     pub(super) driver: Arc<Driver>,
     ended: bool,
@@ -24,7 +24,7 @@ impl TimerTask {
         }
     }
 
-    /// Says that the task came to its end by itself.
+    /// Marks a regular end of the task.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
@@ -40,8 +40,7 @@ impl Drop for TimerTask {
         } else {
             "the tokio runtime on which the locker was made has ended"
         };
-        // Wakers are the program's code and may panic. During a panic a second one would abort the
-        // process.
+        // Wakers are the program's code and may panic. During a panic a second one would abort the process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.driver.die(why)));
     }
 }
@@ -56,7 +55,7 @@ impl Driver {
             state.calls.fail_all(&error)
         };
         failed.into_iter().for_each(Delivery::deliver);
-        // By this every lease is lost: holders are woken, and readers get the events.
+        // A shutdown loses every lease, wakes the holders and gives readers their events.
         let call = CallId(self.next_id());
         self.step(Input::Shutdown { call });
         let wakers = self.state().hub.end_all();

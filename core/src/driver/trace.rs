@@ -1,13 +1,14 @@
-//! Events as traces, for whoever collects those; all that this crate traces has the target `leasehold`. They
-//! are written with nothing locked, because that
-//! runs the collector's code; only whether somebody collects them is asked before, under the lock.
+//! Events as traces, with the target `leasehold`, which all traces of this crate have.
 //!
-//! Of what OpenTelemetry's conventions have a name for, fields have that: `error.type`, which is the
+//! Writing a trace runs the collector's code, so nothing is locked then. Only the question whether the level
+//! is enabled is asked under the lock.
+//!
+//! Fields have the names of OpenTelemetry's conventions where these define one: `error.type`, which is the
 //! error's code, and `exception.message`.
 
 use leasehold_engine::LeaseEvent;
 
-/// A copy of the event, if anybody collects traces of its level.
+/// Returns a copy of the event if its level is enabled.
 pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
     let wanted = match event {
         LeaseEvent::Waiting { .. }
@@ -62,7 +63,7 @@ pub(super) fn write(event: &LeaseEvent) {
             tracing::warn!(
                 target: "leasehold",
                 drift_margin,
-                "the clocks run apart: the drift margin is wider"
+                "clock drift detected: the drift margin was widened"
             );
         }
         LeaseEvent::Quarantined { server, remaining } => {
@@ -70,15 +71,15 @@ pub(super) fn write(event: &LeaseEvent) {
                 target: "leasehold",
                 server,
                 ?remaining,
-                "a server may have forgotten locks, and does not vote"
+                "a server may have forgotten locks: it is in quarantine and does not vote"
             );
         }
         LeaseEvent::Readmitted { server } => {
             tracing::warn!(target: "leasehold", server, "a server votes again");
         }
-        // Concerns one reader alone: the hub makes it when that reader is too slow.
+        // Concerns one slow reader only. The hub creates it, not the engine.
         LeaseEvent::Lagged { .. } => {}
-        // One that the engine has gained since.
+        // An event that the engine has gained since.
         other => tracing::warn!(target: "leasehold", "{other}"),
     }
 }

@@ -1,4 +1,4 @@
-//! A guard of any storage that has a conditional write.
+//! A guard for any storage that has conditional writes.
 
 use leasehold_engine::{Error, ErrorKind, FencingToken};
 
@@ -12,37 +12,40 @@ pub enum Before<V, T> {
     Absent,
     /// The resource exists.
     Present {
-        /// The token that is stored with it; `None` if no guarded write ever touched it.
+        /// The token stored with the resource, or `None` if no guarded write ever touched it.
         token: Option<FencingToken>,
-        /// The version that the write must be conditional on: an etag, a generation, a revision.
+        /// The version that the write must be conditional on: an etag, a generation or a revision.
         version: V,
     },
-    /// An earlier attempt of this very write is in place: its reply was lost. The result of that attempt.
+    /// An earlier attempt of this same write succeeded, but its reply was lost. Holds its result.
     Done(T),
 }
 
-/// The number of attempts of [`write_if_newer`] while other writers are faster.
+/// The maximum number of attempts of [`write_if_newer`] while other writers are faster.
 pub const CONDITIONAL_ATTEMPTS: u32 = 64;
 
-/// Writes under a token to any storage that can write on condition: an object store of any version of its
-/// client, a table with a revision column, etcd, Consul.
+/// Writes under a token to any storage that has conditional writes.
 ///
-/// `read` reports what is there. `put` stores the new content *and the token* in one step, on condition that
-/// the resource still has the version that was read, or still does not exist (`None`). It returns `None` if the
-/// condition did not hold; then everything starts again with `read`. Between the check and the write no other
-/// writer can come in, because the storage checks the condition in the same step.
+/// Examples are an object store, through any version of its client, a table with a revision column, etcd and
+/// Consul.
 ///
-/// The storage must promise this: a version never comes back with an older token. An etag that is a hash of the
-/// content alone breaks this, unless the content holds the token.
+/// `read` reports the current state. `put` stores the new content *and the token* in one step, on condition
+/// that the resource still has the version that was read, or still does not exist (`None`). It returns `None`
+/// if the condition did not hold; then everything starts again with `read`. No other writer can come between
+/// check and write, because the storage checks the condition in the same step.
+///
+/// The storage must promise that a version never comes back with an older token. An etag that is a hash of
+/// the content breaks this, unless the content includes the token.
+///
+/// It does not pause between attempts. If many writers contend, pause in `put` before it returns `None`.
 ///
 /// Errors: [`ErrorKind::StaleToken`] if a greater token is stored, and nothing was written;
-/// [`ErrorKind::Config`] for an empty resource or one of more than 512 bytes; [`ErrorKind::Overloaded`] if other
-/// writers were faster [64 times](CONDITIONAL_ATTEMPTS) in a row; otherwise the error of `read` or `put` as it is.
-/// After an error of `put` it may be unknown whether it wrote: the same write with the same token may be repeated.
+/// [`ErrorKind::Config`] if the resource's name is not 1 to 512 bytes long; [`ErrorKind::Overloaded`] if
+/// other writers were faster [64 times](CONDITIONAL_ATTEMPTS) in a row; otherwise the error of `read` or
+/// `put`, unchanged. After an error of `put` it may be unknown whether it wrote. The same write may then be
+/// repeated with the same token.
 ///
-/// It does not pause between attempts. Pause in `put` before it returns `None` if many writers contend.
-///
-/// Cancel safe: if the future is dropped, the write is done or not, and the rule holds.
+/// Cancel safe: if the future is dropped, the write has happened or not, and the rule holds.
 ///
 /// ```
 /// use leasehold::fence::{Before, write_if_newer};
@@ -96,7 +99,7 @@ where
     write_within(CONDITIONAL_ATTEMPTS, resource, token, read, put).await
 }
 
-/// [`write_if_newer`] with a number of attempts.
+/// Like [`write_if_newer`], with a limit on the attempts.
 pub(super) async fn write_within<V, T, E, R, P>(
     attempts: u32,
     resource: &str,
@@ -128,12 +131,12 @@ where
             return Ok(result);
         }
     }
-    // The reply to the last attempt may have been lost, too.
+    // The reply to the last attempt may have been lost too.
     if let Before::Done(result) = read().await? {
         return Ok(result);
     }
     let message = format!(
-        "other writers of the resource {resource:?} were faster, {attempts} times in a row"
+        "the write to the resource {resource:?} lost against other writers {attempts} times in a row; try again later"
     );
     Err(Error::new(ErrorKind::Overloaded, message).into())
 }
@@ -150,7 +153,7 @@ mod tests {
         FencingToken::new(number).expect("it is a token")
     }
 
-    /// Writes with the token 33; `before` is what each read finds, and every put loses its race.
+    /// Writes with the token 33. Each read finds `before(puts so far)`, and every put loses its race.
     fn losing(
         before: impl Fn(u32) -> Before<u32, &'static str>,
     ) -> (Result<&'static str, Error>, u32) {
@@ -217,7 +220,7 @@ mod tests {
         assert_eq!(losing(last), (Ok("done"), CONDITIONAL_ATTEMPTS));
     }
 
-    /// Catches a guard that goes on without an end.
+    /// Catches a guard that retries forever.
     #[test]
     fn attempts_are_bounded() {
         let (lost, puts) = losing(|_| Before::Absent);

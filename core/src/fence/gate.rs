@@ -1,4 +1,4 @@
-//! The guard in memory.
+//! The in-memory guard.
 
 mod enter;
 mod seen;
@@ -18,11 +18,11 @@ pub(super) use enter::Permit;
 pub(super) use enter::{Entering, block_on};
 use seen::{Seen, Snapshot};
 
-/// A guard in memory, for a service that owns its state.
+/// An in-memory guard, for a service that keeps its own state.
 ///
-/// It remembers the greatest token of each resource and refuses a smaller one. Every writer of a
-/// resource must come through the same gate; share it in an [`Arc`](std::sync::Arc) or a static.
-/// Calls for different resources do not wait for each other's writes.
+/// It remembers the greatest token of each resource and refuses smaller ones. Every writer of a resource must
+/// use the same gate; share it in an [`Arc`](std::sync::Arc) or a static. Calls for different resources do
+/// not wait for each other.
 ///
 /// ```
 /// use leasehold::{fence::Gate, FencingToken};
@@ -37,24 +37,25 @@ use seen::{Seen, Snapshot};
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 ///
-/// # What it takes as one step
+/// # Atomicity
 ///
-/// [`guard`](Self::guard) and [`enter`](Self::enter) hold the resource until the write is over:
-/// no other write that comes through them can pass meanwhile. A greater token counts from the
-/// moment at which it comes, even if it has to wait: smaller ones that wait with it are refused
-/// at once. [`check`](Self::check) holds nothing and waits for nothing, so it is right only if
-/// check and write are under a lock of yours.
+/// [`guard`](Self::guard) and [`enter`](Self::enter) hold the resource until the write is over; no other
+/// write through them can pass meanwhile. A greater token counts as soon as it arrives, even if its write has
+/// to wait: writes already waiting with smaller tokens are refused at once. [`check`](Self::check) neither
+/// holds the resource nor waits, so it is correct only if you hold a lock of your own over check and write.
 ///
-/// # Its bound, and what is forgotten
+/// # Capacity and eviction
 ///
-/// At most [`capacity`](Self::with_capacity) resources are remembered. When one more comes, the
-/// one that was used longest ago is forgotten, and a *floor* is raised to its token: for a
-/// resource that is not remembered, a token below the floor is refused. So to forget never lets
-/// a token pass that would have been refused. It may refuse one that would have passed: a holder
-/// whose resource is not remembered and whose token is smaller than one that was forgotten. With
-/// tokens as they are by default, which grow with the server's clock across all names, these are
-/// holders that acquired before the last holder of the forgotten resource did, and have not
-/// written since. Whoever has leases that last long, or
+/// The gate remembers at most [`capacity`](Self::with_capacity) resources. One more evicts the least recently
+/// used one and raises a *floor* to its token. For a resource that the gate does not remember, tokens below
+/// the floor are refused.
+///
+/// So eviction never accepts a token that the rule refuses. It may refuse a token that the rule accepts: one
+/// that is below the floor, for a resource that was evicted or never seen. By default tokens grow with the
+/// server's clock across all names. Such a token then belongs to a holder that acquired before the evicted
+/// resource's last holder did and has not written since.
+///
+/// If your leases last long, or you use
 #[cfg_attr(
     feature = "native",
     doc = "[dense tokens](crate::Lock::dense_tokens), which say nothing about the age of another"
@@ -63,20 +64,20 @@ use seen::{Seen, Snapshot};
     not(feature = "native"),
     doc = "dense tokens, which say nothing about the age of another"
 )]
-/// name's, must choose the capacity so that nothing is ever forgotten: no less than the number of
-/// resources that there can be. Each takes the length of its name and some hundred bytes.
+/// name's, choose a capacity of at least the number of possible resources, so that nothing is ever evicted.
+/// Each resource takes the length of its name and some hundred bytes.
 ///
-/// A client that may name resources and tokens can make the gate refuse everybody else: by one token
-/// of 2^53 - 1 for a resource, or by many resources that fill the table. Only authentication before
-/// the gate prevents that.
+/// A client that may choose resources and tokens can make the gate refuse everyone else: with the token
+/// 2^53-1 for a resource, or with enough resources to fill the table. Only authentication in front of the
+/// gate prevents that.
 ///
-/// # After a restart
+/// # Restarts
 ///
-/// A gate that forgets everything lets everything pass. If the state that it guards outlives the
-/// process, so must the gate: it is [`Serialize`] and [`Deserialize`], with all that it remembers.
-/// Keep it in the same transaction as the state, or take its snapshot *after* the state's: its
-/// tokens are then no smaller than those of the writes in it. What came after the snapshot is not
-/// in it: a gate that is restored without the state is open to what happened between.
+/// An empty gate accepts every token. If the guarded state outlives the process, so must the gate: it is
+/// [`Serialize`] and [`Deserialize`], with everything that it remembers. Store it in the same transaction as
+/// the state, or take its snapshot *after* the state's, so that it covers every write in the state. A
+/// snapshot lacks later tokens. A gate that is restored without its state accepts tokens that were stale by
+/// then.
 ///
 /// ```
 /// use leasehold::{fence::Gate, FencingToken};
@@ -94,15 +95,15 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// How many resources [`new`](Self::new) remembers.
+    /// The number of resources that a gate from [`new`](Self::new) remembers.
     pub const DEFAULT_CAPACITY: usize = limits::count("gateCapacity") as usize;
 
-    /// How many writes may wait for one resource; [`Overloaded`](crate::ErrorKind::Overloaded)
-    /// beyond.
+    /// The maximum number of writes that may wait for one resource.
+    ///
+    /// One more fails with [`Overloaded`](crate::ErrorKind::Overloaded).
     pub const MAX_WAITING: usize = limits::count("gateWaiting") as usize;
 
-    /// A gate that has seen nothing and remembers
-    /// [`DEFAULT_CAPACITY`](Self::DEFAULT_CAPACITY) resources.
+    /// Returns an empty gate that remembers up to [`DEFAULT_CAPACITY`](Self::DEFAULT_CAPACITY) resources.
     ///
     /// ```
     /// let gate = leasehold::fence::Gate::new();
@@ -112,7 +113,9 @@ impl Gate {
         Self::with_capacity(Self::DEFAULT_CAPACITY)
     }
 
-    /// A gate that remembers so many resources, at least one. It takes memory as they come.
+    /// Returns an empty gate that remembers up to the given number of resources, at least one.
+    ///
+    /// It allocates memory as resources arrive.
     ///
     /// ```
     /// use leasehold::{fence::Gate, FencingToken};
@@ -130,16 +133,16 @@ impl Gate {
         }
     }
 
-    /// Notes the token, and refuses it if a greater one was seen. It holds nothing: by the time
-    /// of your write a greater token may have passed. Unless a lock of yours is held over both,
-    /// take [`guard`](Self::guard) or [`enter`](Self::enter), and for all writers of the resource.
-    /// Never waits, not even for a write that is under way.
+    /// Records the token, or refuses it if a greater one was seen.
     ///
-    /// [`StaleToken`](crate::ErrorKind::StaleToken) if a greater token was seen, or if the
-    /// resource is not remembered and the token is below the floor;
-    /// [`Config`](crate::ErrorKind::Config) if the resource is not 1 to 512 bytes long;
-    /// [`Overloaded`](crate::ErrorKind::Overloaded) if the gate is full of resources that are
-    /// being written to.
+    /// It holds nothing: by the time you write, a greater token may have passed. Use [`guard`](Self::guard)
+    /// or [`enter`](Self::enter) for all writers of the resource, unless you hold a lock of your own over
+    /// check and write. It never waits, not even for a write in progress.
+    ///
+    /// Errors: [`StaleToken`](crate::ErrorKind::StaleToken) if a greater token was seen, or if the gate does
+    /// not remember the resource and the token is below the floor; [`Config`](crate::ErrorKind::Config) if
+    /// the resource's name is not 1 to 512 bytes long; [`Overloaded`](crate::ErrorKind::Overloaded) if the
+    /// gate is full of resources that are being written to.
     ///
     /// ```
     /// use leasehold::{fence::Gate, ErrorKind, FencingToken};
@@ -154,21 +157,22 @@ impl Gate {
     pub fn check(&self, resource: &str, token: FencingToken) -> Result<(), Error> {
         check_resource(resource)?;
         let admitted = self.lock().admit(resource, token, true)?;
-        // Wakers are code of others: never under the lock.
+        // Wakers run foreign code: never call them under the lock.
         admitted.wake_overtaken();
         Ok(())
     }
 
-    /// Checks the token and runs the write, while no other write to the resource passes. Blocks
-    /// the thread while another one is under way, and so is not for async code, which has
-    /// [`enter`](Self::enter).
+    /// Checks the token and runs the write; no other write to the resource passes meanwhile.
     ///
-    /// The write must not come back to the gate for the same resource, because it would wait for
-    /// itself; nor for another resource, if elsewhere it is done the other way round. If the
-    /// write panics or fails, its token was seen all the same.
+    /// It blocks the thread while another write to the resource is in progress, so async code uses
+    /// [`enter`](Self::enter) instead.
     ///
-    /// The errors are those of [`check`](Self::check), and
-    /// [`Overloaded`](crate::ErrorKind::Overloaded) if too many wait; the write has not run then.
+    /// The write must not use the gate for the same resource again: it would wait for itself. If it enters
+    /// another resource, every writer must enter the two in the same order, or they deadlock. The token
+    /// counts even if the write panics or fails.
+    ///
+    /// Errors: those of [`check`](Self::check), and [`Overloaded`](crate::ErrorKind::Overloaded) if [too many
+    /// writes](Self::MAX_WAITING) wait. The write has not run then.
     ///
     /// ```
     /// use leasehold::{fence::Gate, FencingToken};
@@ -192,15 +196,17 @@ impl Gate {
         Ok(write())
     }
 
-    /// Checks the token and holds the resource until the answer is dropped; waits while another
-    /// write to it is under way, in the order of arrival.
+    /// Checks the token and holds the resource until the returned value is dropped.
     ///
-    /// Do not enter a resource again while you hold it. A write that takes for ever holds up all
-    /// that come after it, the newer holder's too: give it a time limit.
+    /// While another write to the resource is in progress it waits, in order of arrival.
     ///
-    /// The errors are those of [`guard`](Self::guard). A write that waits is refused as soon as a
-    /// greater token comes. Cancel-safe: dropping the future gives up the place in line; a
-    /// token that was seen stays seen.
+    /// Do not enter a resource again while you hold it. A write that never ends blocks all later ones, those
+    /// of newer holders too, so give it a time limit.
+    ///
+    /// Errors: those of [`guard`](Self::guard). A waiting write is refused as soon as a greater token
+    /// arrives.
+    ///
+    /// Cancel safe: dropping the future gives up the place in the queue. The token still counts.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -217,8 +223,10 @@ impl Gate {
         Ok(Entered { _permit: permit })
     }
 
-    /// The smallest token that passes: the greatest that was seen for the resource, or the floor
-    /// if it is not remembered. `None` if every token passes. It may be out of date at once.
+    /// Returns the smallest token that passes, or `None` if every token passes.
+    ///
+    /// That is the greatest token seen for the resource, or the floor if the gate does not remember it. The
+    /// answer may be out of date at once.
     ///
     /// ```
     /// use leasehold::{fence::Gate, FencingToken};
@@ -234,7 +242,7 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        // Nothing panics halfway through a change.
+        // No change to `Seen` can panic halfway, so a poisoned lock guards a consistent state.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -251,8 +259,10 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// As `{"capacity": 65536, "floor": null, "seen": [["account/7", 34]]}`, the resource first that
-/// was used longest ago. Writes that are under way are not held up, and their tokens are in it.
+/// Serializes as `{"capacity": 65536, "floor": null, "seen": [["account/7", 34]]}`, least recently used
+/// first.
+///
+/// Tokens of writes in progress are included; the writes are not blocked.
 impl Serialize for Gate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let snapshot = self.lock().snapshot();
@@ -260,7 +270,7 @@ impl Serialize for Gate {
     }
 }
 
-/// Refuses what no gate can have written: bad tokens or names, a resource twice, more than fit.
+/// Refuses a state that no gate can have written: bad tokens or names, duplicates, more resources than fit.
 impl<'de> Deserialize<'de> for Gate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let snapshot = Snapshot::deserialize(deserializer)?;
@@ -271,7 +281,7 @@ impl<'de> Deserialize<'de> for Gate {
     }
 }
 
-/// The right to write to a resource, until it is dropped; from [`Gate::enter`].
+/// The right to write to a resource until this is dropped. Returned by [`Gate::enter`].
 #[must_use = "another write may pass once it is dropped"]
 pub struct Entered<'a> {
     _permit: enter::Permit<&'a Gate>,

@@ -1,46 +1,52 @@
-//! A guard of an object store: conditional puts, with the token in the object itself.
+//! A guard for object stores: conditional puts, with the token in the object itself.
 //!
 //! # How it decides
 //!
-//! A guarded write reads the object's etag and token, refuses if that token is greater, and else
-//! puts the new object, with its token, *on condition* that the object still has that etag (or
-//! that there still is none). The store checks the condition in the same step as the put, so there
-//! is nothing between check and write: whoever is paused, killed or cut off after the reading has
-//! written nothing, and a put that arrives late meets another etag. If another writer was faster,
-//! the object is read anew, and the rule is asked again.
+//! A guarded write takes these steps:
 //!
-//! # Why objects end in blanks
+//! 1. It reads the object's etag and token, and refuses if that token is greater.
+//! 2. It puts the new object, with its token, *on condition* that the object still has that etag, or still
+//!    does not exist.
+//! 3. If another writer was faster, it starts again.
 //!
-//! An etag must never come back under a smaller token. On Amazon S3 and most that are like it the
-//! etag is the MD5 of the *content*, whatever the metadata: if a writer with a newer token puts
-//! the same bytes again, the etag is the same, and the condition of an older, paused writer holds
-//! although it must not. Hence a [`FencedStore`] puts the token into the content too: 54 bytes at
-//! the end, blanks, tabs and a line feed. [`get`](FencedStore::get) takes them off. Other readers
-//! see them; JSON, XML, CSV, TOML, source code and most text do not mind. Where etags or
-//! generations are new for every put (Google's, Azure's, S3 Express, memory), or where your content
-//! holds the token anyway, [`unsealed`](FencedStore::unsealed) leaves the content as it is.
+//! The store checks the condition in the same step as the put, so nothing can come between check and write. A
+//! writer that is paused, killed or cut off after step 1 has written nothing, and a put that arrives late
+//! finds another etag.
 //!
-//! # Which stores can
+//! # Why objects end in whitespace
 //!
-//! | store | |
+//! An etag must never come back under a smaller token. On Amazon S3 and most compatible stores the etag is
+//! the MD5 of the *content*, whatever the metadata. If a writer with a newer token puts the same bytes again,
+//! the etag stays the same, and the condition of an older, paused writer wrongly holds.
+//!
+//! Hence a [`FencedStore`] puts the token into the content too, as a *seal*: 54 bytes at the end, spaces,
+//! tabs and a line feed. [`get`](FencedStore::get) removes the seal; other readers see it. JSON, XML, CSV,
+//! TOML, source code and most text tolerate it. Use [`unsealed`](FencedStore::unsealed), which leaves the
+//! content unchanged, where every put gets a new etag or generation (Google, Azure, S3 Express, memory) or
+//! where your content includes the token anyway.
+//!
+//! # Supported stores
+//!
+//! | store | supported |
 //! |---|---|
 //! | `InMemory` | yes, unsealed too |
-//! | `AmazonS3`, and what is compatible and has conditional writes | yes; `S3ConditionalPut::ETagMatch`, which is the default |
-//! | `GoogleCloudStorage`, `MicrosoftAzure` | by their documentation, unsealed too; not tested here |
+//! | `AmazonS3`, and compatible stores with conditional writes | yes, with `S3ConditionalPut::ETagMatch`, the
+//! default |
+//! | `GoogleCloudStorage`, `MicrosoftAzure` | according to their documentation, unsealed too; not tested here
+//! |
 //! | `LocalFileSystem` | no: in `object_store` 0.14 it has neither metadata nor `PutMode::Update` |
-//! | an S3-compatible store that ignores `If-Match` | no; [`probe`](FencedStore::probe) finds that out |
+//! | an S3-compatible store that ignores `If-Match` | no; [`probe`](FencedStore::probe) detects it |
 //!
-//! A store that cannot answers the first guarded write with
-//! [`ErrorKind::Unsupported`]. For one that does not say so, and silently puts,
-//! call [`probe`](FencedStore::probe) once.
+//! On an unsupported store the first guarded write fails with [`ErrorKind::Unsupported`]. A store that
+//! silently ignores conditions does not fail, so call [`probe`](FencedStore::probe) once.
 //!
-//! # What it relies on
+//! # Requirements
 //!
-//! - Everyone who writes to an object does so through this guard, and all alike sealed or unsealed.
-//!   A plain put removes the token, a plain delete (or a lifecycle rule) the object with it; after
-//!   that any token passes.
+//! - Every writer of an object uses this guard, and all of them are sealed or all unsealed. A plain put
+//!   removes the token; a plain delete or a lifecycle rule removes the object with it. After that any token
+//!   passes.
 //! - An object without a token was never fenced: the first guarded write to it passes.
-//! - A write is one put: at most what the store takes in one, 5 GB on S3.
+//! - A write is one put, so its size is limited to what the store takes in one: 5 GB on S3.
 
 mod error;
 mod probe;
@@ -65,21 +71,21 @@ use super::conditional::{Before, write_within};
 use super::random::random;
 use error::{no_version, unlike_ours, wrap};
 
-// Letters only: Azure takes no hyphens in the names of metadata.
+// Letters only: Azure does not allow hyphens in the names of metadata.
 const TOKEN: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("leaseholdtoken"));
-/// Which call wrote the object, so that one whose answer was lost knows its own write.
+/// Identifies the call that wrote the object, so that a call whose reply was lost recognizes its own write.
 const WRITE: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("leaseholdwrite"));
-/// How many bytes at the end of the content are the seal.
+/// The number of bytes at the end of the content that form the seal.
 const SEAL: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("leaseholdseal"));
-/// The object is what a delete left.
+/// Marks an object that a guarded delete left behind.
 const GONE: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("leaseholdgone"));
 
-/// The longest pause before a lost race is run again.
+/// The longest pause before another attempt after a lost race.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// A guard over an object store. The resource is the object: its path names it.
+/// A guard over an object store, where each object is a resource and its path is the name.
 ///
-/// See the [module](self) for how it decides and which stores can. Clones share the store.
+/// The [module](self) explains how it decides and which stores it supports. Clones share the store.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -103,32 +109,32 @@ pub struct FencedStore {
     attempts: u32,
 }
 
-/// An object, as [`FencedStore::get`] answers it.
+/// An object as [`FencedStore::get`] returns it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Object {
     /// The content, without the seal.
     pub bytes: Bytes,
-    /// The token of its last guarded write, and the greatest; `None` if it was never fenced.
+    /// The token of its last guarded write, which is also the greatest; `None` if it was never fenced.
     pub token: Option<FencingToken>,
-    /// What the store says of it. The size includes the seal.
+    /// The store's metadata. The size includes the seal.
     pub meta: ObjectMeta,
 }
 
-/// What a guarded write finds before it.
+/// The object that a guarded write finds.
 struct Seen {
     version: UpdateVersion,
     token: Option<FencingToken>,
     write: Option<String>,
     attributes: Attributes,
-    /// Without the seal; `None` if it was not asked for or is what a delete left.
+    /// The content without the seal; `None` if it was not read or the object was deleted.
     content: Option<Bytes>,
     meta: ObjectMeta,
 }
 
 impl Seen {
-    /// What this call's own put gave, if it is what is there: the store's client tries again by
-    /// itself if an answer is lost, and then meets its own first try.
+    /// Returns the result of this call's own put, if that is what the object holds. The store's client
+    /// retries by itself after a lost reply and then meets its own first try.
     fn is_of(&self, write: &str) -> Option<PutResult> {
         let own = self.write.as_deref() == Some(write);
         own.then(|| PutResult {
@@ -139,7 +145,7 @@ impl Seen {
     }
 }
 
-/// What a guarded write puts.
+/// The object that a guarded write puts.
 struct Put {
     content: Bytes,
     attributes: Attributes,
@@ -147,7 +153,7 @@ struct Put {
 }
 
 impl FencedStore {
-    /// Guards a store. No I/O.
+    /// Returns a guard for a store. No I/O.
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
         Self {
             store,
@@ -156,41 +162,49 @@ impl FencedStore {
         }
     }
 
-    /// Leaves the content as it is. Only right if an etag or generation never comes back under a
-    /// smaller token: see the [module](self); [`probe`](Self::probe) checks it.
+    /// Leaves the content unchanged.
+    ///
+    /// This is correct only if an etag or generation never comes back under a smaller token: see the
+    /// [module](self). [`probe`](Self::probe) checks that.
     #[must_use]
     pub fn unsealed(mut self) -> Self {
         self.sealed = false;
         self
     }
 
-    /// How often a write is tried if other writers are faster each time; 64 by default, at
-    /// least 1. Between two tries it pauses for a random time of at most 250 ms.
+    /// Sets how often a write is tried while other writers are faster; 64 by default, at least 1.
+    ///
+    /// Between attempts it pauses for a random time of at most 250 ms.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
-    /// The store behind the guard. Do not write through it to what is guarded.
+    /// Returns the store behind the guard. Do not write to guarded objects through it.
     pub fn inner(&self) -> &Arc<dyn ObjectStore> {
         &self.store
     }
 
-    /// Puts an object, if no greater token wrote to it: a small read and one put.
+    /// Puts an object unless a greater token has written to it, with a small read and one put.
     ///
-    /// The answer is the store's, with the new etag. Errors:
-    /// [`StaleToken`](ErrorKind::StaleToken), and nothing of it is left;
-    /// [`Config`](ErrorKind::Config) for an empty path or one above 512 bytes;
-    /// [`Unsupported`](ErrorKind::Unsupported) if the store has no conditional puts;
-    /// [`WrongType`](ErrorKind::WrongType) if the object's token is not one;
-    /// [`Overloaded`](ErrorKind::Overloaded) if others were faster
-    /// [every time](Self::attempts), and nothing was written; else what the store says, and for
-    /// [`Unavailable`](ErrorKind::Unavailable) and [`Timeout`](ErrorKind::Timeout) whether it
-    /// wrote is unknown: the same put with the same token may be tried again.
+    /// Returns the store's result, with the new etag.
     ///
-    /// It waits for as long as the store's client lets a request take. If the call is dropped, the
-    /// object is either put or not, and the rule holds.
+    /// Errors:
+    ///
+    /// - [`StaleToken`](ErrorKind::StaleToken) if a greater token has written; this call wrote nothing
+    /// - [`Config`](ErrorKind::Config) if the path is empty or longer than 512 bytes
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the store has no conditional puts
+    /// - [`WrongType`](ErrorKind::WrongType) if the token in the object's metadata is invalid
+    /// - [`Overloaded`](ErrorKind::Overloaded) if others were faster in [every attempt](Self::attempts);
+    ///   nothing was written
+    /// - [`Unavailable`](ErrorKind::Unavailable) or [`Timeout`](ErrorKind::Timeout) if there was no reply.
+    ///   Then it is unknown whether it wrote; the same put may be repeated with the same token
+    /// - otherwise the store's error
+    ///
+    /// It has no timeout of its own: the store's client limits each request.
+    ///
+    /// Cancel safe: if the future is dropped, the object was put or not, and the rule holds.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -211,8 +225,9 @@ impl FencedStore {
         self.put_with(path, token, bytes, Attributes::new()).await
     }
 
-    /// [`put`](Self::put) with attributes of yours, such as the content type. Those that begin
-    /// with `leasehold` are the guard's.
+    /// Like [`put`](Self::put), with attributes such as the content type.
+    ///
+    /// Attributes whose names begin with `leasehold` belong to the guard.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -243,15 +258,17 @@ impl FencedStore {
         self.write(path, token, false, put).await
     }
 
-    /// Reads an object, lets `change` make the new content of the old, and puts that: in one step,
-    /// because the put fails if anybody wrote in between. `change` gets `None` if there is no object,
-    /// and is called again after a lost race. The object's attributes stay. (Where an etag is that
-    /// of the content, one thing goes unnoticed: that another task with the *same* token put the
-    /// same content with other attributes, or deleted an empty object.)
+    /// Reads an object, computes the new content with `change`, and puts it, atomically.
     ///
-    /// Errors are those of [`put`](Self::put). If the store's answer is lost and the call finds
-    /// its own write in place, it does not apply the change twice; if another writer *with the same
-    /// token* has written on top of it by then, the call cannot know, and does.
+    /// The put fails if anyone wrote in between; then the call starts again, and `change` runs again.
+    /// `change` gets `None` if there is no object. The object's attributes stay.
+    ///
+    /// Where the etag depends only on the content, one case goes unnoticed: another task with the *same*
+    /// token put the same content with other attributes, or deleted an empty object.
+    ///
+    /// Errors: those of [`put`](Self::put). If the store's reply is lost and the call finds its own write in
+    /// place, it does not apply the change twice. If another writer *with the same token* has written over it
+    /// by then, the call cannot know and applies the change again.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -284,12 +301,13 @@ impl FencedStore {
         self.write(path, token, true, put).await
     }
 
-    /// Deletes an object, and keeps its token: what remains is an empty object that
-    /// [`get`](Self::get) answers as none. Object stores have no place for the token of an object
-    /// that is not there, so listings still show it. To be rid of it, delete it through
-    /// [`inner`](Self::inner) once no older lease can be at work; after that any token passes.
+    /// Deletes an object and keeps its token.
     ///
-    /// Errors are those of [`put`](Self::put); to delete what is not there is none.
+    /// An empty object remains, which [`get`](Self::get) reports as `None` and which listings still show:
+    /// object stores have no place for the token of a missing object. To remove it, delete it through
+    /// [`inner`](Self::inner) once no older lease can be at work. After that any token passes.
+    ///
+    /// Errors: those of [`put`](Self::put). Deleting a missing object is not an error.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -312,10 +330,11 @@ impl FencedStore {
         self.write(path, token, false, put).await.map(|_| ())
     }
 
-    /// Reads an object, with the token that wrote it; `None` if there is none or it was deleted.
+    /// Reads an object with the token that wrote it; `None` if it does not exist or was deleted.
     ///
-    /// Errors: [`WrongType`](ErrorKind::WrongType) if the object has the guard's metadata but not
-    /// its content (somebody rewrote it and kept the metadata); else what the store says.
+    /// Errors: [`Config`](ErrorKind::Config) if the path is empty or longer than 512 bytes;
+    /// [`WrongType`](ErrorKind::WrongType) if the object has the guard's metadata but an invalid token or no
+    /// seal, because something else rewrote it and kept the metadata; otherwise the store's error.
     pub async fn get(&self, path: &Path) -> Result<Option<Object>, Error> {
         check_resource(path.as_ref())?;
         let seen = self.read(path, true).await?;
@@ -328,8 +347,10 @@ impl FencedStore {
         }))
     }
 
-    /// The greatest token that wrote to an object, deleted ones included; `None` if it was never
-    /// fenced. Errors are those of [`get`](Self::get).
+    /// Returns the greatest token that wrote to an object, also if it was deleted; `None` if it was never
+    /// fenced.
+    ///
+    /// Errors: those of [`get`](Self::get).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -348,7 +369,7 @@ impl FencedStore {
         Ok(self.read(path, false).await?.and_then(|seen| seen.token))
     }
 
-    /// Reads, asks the rule, and puts on condition that nobody wrote since.
+    /// Reads, applies the rule, and puts on condition that nobody has written since.
     async fn write(
         &self,
         path: &Path,
@@ -396,7 +417,7 @@ impl FencedStore {
         write_within(self.attempts, path.as_ref(), token, read, put).await
     }
 
-    /// One conditional put of an object with its token.
+    /// Does one conditional put of an object with its token.
     async fn put_if(
         &self,
         path: &Path,
@@ -429,7 +450,7 @@ impl FencedStore {
         self.store.put_opts(path, content.into(), options).await
     }
 
-    /// What is there now; without the content if it is not wanted whole.
+    /// Reads the object, with its content only if `whole`.
     async fn read(&self, path: &Path, whole: bool) -> Result<Option<Seen>, Error> {
         let options = GetOptions {
             head: !whole,
@@ -481,14 +502,14 @@ impl fmt::Debug for FencedStore {
     }
 }
 
-/// Takes one of the guard's attributes out of the user's.
+/// Takes one of the guard's attributes out of the user's attributes.
 fn take(attributes: &mut Attributes, name: &Attribute) -> Option<String> {
     attributes
         .remove(name)
         .map(|value| value.as_ref().to_owned())
 }
 
-/// A random time that may grow from 2 ms on, so that those who lost do not meet again.
+/// Returns a random pause, so that losers of a race do not collide again. Its limit doubles from 2 ms on.
 fn pause(lost: u32) -> Duration {
     let most = Duration::from_millis(1 << lost.min(8)).min(LONGEST_PAUSE);
     let micros = u64::try_from(most.as_micros()).expect("a quarter of a second fits");

@@ -1,5 +1,6 @@
-//! A guard of keys of a Redis server, 7.0 or newer, or of a Redis Cluster, by a fred client or, with the
-//! feature `redis-rs`, a connection of that client.
+//! A guard for keys of a Redis server, 7.0 or newer, or of a Redis Cluster.
+//!
+//! It runs on a fred client or, with the feature `redis-rs`, on a connection of that client.
 //!
 //! ```no_run
 //! # async fn example(client: fred::clients::Client) -> Result<(), leasehold::Error> {
@@ -12,40 +13,37 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Each call is one script: it compares the token with the *fence* of the resource, the greatest
-//! token that was seen, keeps the token if it is greater, and writes. Nothing of another client
-//! comes in between.
+//! Each call is one script. It compares the token with the *fence* of the resource, which is the greatest
+//! token seen. It stores the token if it is greater, and writes. No other client's command runs in between.
 //!
-//! # What it promises, and what not
+//! # Guarantees and limits
 //!
-//! A refusal, [`StaleToken`](ErrorKind::StaleToken), wrote nothing. It is safe to rely on as long
-//! as:
+//! A refusal, [`StaleToken`](ErrorKind::StaleToken), wrote nothing. The guard protects only as long as:
 //!
-//! - *everybody* who writes these keys does it by the guard and names the same resource. The
-//!   server does not know which keys belong to it. Reading needs no token.
-//! - *the server keeps the fence.* It is a key beside the data, without an expiry, and as durable
-//!   as they are. After `FLUSHALL`, a restart without persistence or a failover to a replica that
-//!   lags behind, an older token passes once more *until the next holder has written*: new tokens
-//!   are greater still, because they are lifted to the server's clock, but nothing tells the server
-//!   so before. Set `maxmemory-policy` to `noeviction`: `allkeys-*` may evict the fence, and
-//!   `volatile-*` evicts locks that are held, if they are on the same server.
+//! - *Every writer* of these keys uses the guard and names the same resource. The server does not know which
+//!   keys belong to a resource. Readers need no token.
+//! - *The server keeps the fence.* It is a key without an expiry and as durable as the data beside it. After
+//!   `FLUSHALL`, a restart without persistence or a failover to a lagging replica, an older token may pass
+//!   *until the next holder has written*. The next holder's token is greater, because new tokens keep
+//!   up with the server's clock.
+//! - *The server does not evict the fence.* Set `maxmemory-policy` to `noeviction`: `allkeys-*` may evict
+//!   fences, and `volatile-*` evicts held locks that are on the same server.
 //!
-//! **An error of the write itself**, such as a wrong type or a mistake in a script, is after the
-//! check: *the token was kept though the write failed*. That refuses nobody but older holders. A
-//! command does all or nothing; what a script wrote before its mistake stays, because Redis does not
-//! roll back. A server that is out of memory refuses before anything is written, the token too,
-//! and so refuses the `del` of a new holder.
+//! **If the write itself fails**, for example on a wrong type or a mistake in a script, *the token is stored
+//! all the same*. That refuses only older holders. A single command does all or nothing. What a script wrote
+//! before its mistake stays, because Redis does not roll back. A server that is out of memory refuses the
+//! call before it stores anything, the token included; so it also refuses the `del` of a new holder.
 //!
-//! **After a time-out or a broken connection** it is unknown whether the write was done; it may
-//! even be done later, though never after one of a greater token. The guard does not send a write
-//! twice. To repeat it under the same token is safe for what has the same effect twice, `set`,
-//! `del`, `hset` and `hdel`, as long as this holder wrote nothing else to that key meanwhile; not
-//! for [`incr_by`](Fenced::incr_by) and [`push`](Fenced::push), which may then count twice. The
-//! same holds for a call whose future is dropped: the calls are *not cancel-safe*.
+//! **After a timeout or a broken connection** it is unknown whether the write happened. It may even happen
+//! later, but never after a write with a greater token. The guard does not send a write twice. You may repeat
+//! `set`, `del`, `hset` and `hdel` with the same token if this holder wrote nothing else to that key
+//! meanwhile. A repeated [`incr_by`](Fenced::incr_by) or [`push`](Fenced::push) may count twice.
 //!
-//! # Where the fence is
+//! **Not cancel safe**: if a call's future is dropped, the same holds as after a timeout.
 //!
-//! On the cluster slot of a key named as the resource, which is that of its hash tag, if it has
+//! # The key of the fence
+//!
+//! The fence is on the cluster slot of a key with the resource's name, so its hash tag decides, if it has
 //! one:
 //!
 //! | resource | key of its fence |
@@ -54,9 +52,9 @@
 //! | `orders:{42}` | `{42}:fence:orders:{42}` |
 //! | `a}b`, which no tag can hold | `{n}:fence:a}b`, where n is the smallest number on its slot |
 //!
-//! On one server the keys that are written can be any. On a cluster they must be on the slot of
-//! the fence: the resource itself, and whatever has its tag, `{orders/42}:items`. If they are not
-//! the call is an error of kind [`Config`](ErrorKind::Config), before anything is sent.
+//! On one server you may write to any keys. On a cluster they must be on the slot of the fence: the key that
+//! has the resource's name, and keys with that hash tag, such as `{orders/42}:items`. Otherwise the call
+//! fails with [`Config`](ErrorKind::Config) before anything is sent.
 
 mod failure;
 mod fenced;
@@ -84,10 +82,10 @@ use super::check_resource;
 const DEFAULT_TIMEOUT: Duration = limits::time("guardTimeout");
 const LONGEST_TIMEOUT: Duration = limits::time("longestGuardTimeout");
 
-/// A Redis server whose keys are written only by those who hold the newest token.
+/// A guard for the keys of a Redis server.
 ///
-/// It is cheap to clone, and uses the client as it is: its connection, its reconnecting, its
-/// database. The [module](self) says what is promised.
+/// It is cheap to clone and uses the client unchanged: its connection, its reconnects, its database. The
+/// [module](self) lists the guarantees.
 ///
 /// ```no_run
 /// # async fn example(client: fred::clients::Client, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -105,7 +103,7 @@ pub struct FencedRedis {
 }
 
 impl FencedRedis {
-    /// Guards what a client writes. No I/O: the client may be connected later.
+    /// Returns a guard that writes through a fred client. No I/O: the client may connect later.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -123,13 +121,14 @@ impl FencedRedis {
         Self::by(Runner::Fred(client))
     }
 
-    /// Guards what is written by a connection of the client redis-rs: a `MultiplexedConnection`, a
-    /// `ConnectionManager`, or whatever else can be cloned and takes commands. No I/O. Its own time-out for
-    /// replies, which is 500 ms unless it is set, holds beside the guard's.
+    /// Returns a guard that writes through a connection of the client redis-rs. No I/O.
     ///
-    /// A `ClusterConnection` sends a write again whose connection broke, up to as often as its `retries` say.
-    /// No older holder gains by that, but [`incr_by`](Fenced::incr_by) and [`push`](Fenced::push) may count
-    /// twice there without being repeated.
+    /// The connection is a `MultiplexedConnection`, a `ConnectionManager` or anything else that can be cloned
+    /// and takes commands. Its own response timeout, 500 ms by default, applies besides the guard's.
+    ///
+    /// A `ClusterConnection` sends a write again if the connection broke, as often as its `retries` allow.
+    /// This gives no older holder an advantage, but [`incr_by`](Fenced::incr_by) and [`push`](Fenced::push)
+    /// may count twice even if you do not repeat them.
     ///
     /// ```no_run
     /// # async fn example(lease: leasehold::Lease) -> Result<(), Box<dyn std::error::Error>> {
@@ -155,9 +154,10 @@ impl FencedRedis {
         }
     }
 
-    /// How long a call may take, 5 s by default, a day at the most. What was not sent by then is not sent any more;
-    /// of what was sent it is unknown whether the server acts, and the error's kind is
-    /// [`Timeout`](ErrorKind::Timeout).
+    /// Sets the timeout of a call, 5 s by default and one day at most.
+    ///
+    /// A write that was not sent by then is not sent at all. If it was sent, it is unknown whether the server
+    /// carries it out. In both cases the call fails with [`Timeout`](ErrorKind::Timeout).
     ///
     /// ```no_run
     /// # fn example(client: fred::clients::Client) {
@@ -169,16 +169,17 @@ impl FencedRedis {
     /// ```
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        // fred takes zero for "none"; and nobody waits for longer than a day.
+        // fred takes zero for "no timeout".
         self.timeout = timeout.clamp(Duration::from_millis(1), LONGEST_TIMEOUT);
         self
     }
 
-    /// The writes to a resource under a token. No I/O.
+    /// Returns the writes to a resource under a token. No I/O.
     ///
-    /// The resource is what the lock stands for, often the key itself that is written, and always
-    /// one that all its writers name alike; [`ErrorKind::Config`] if it is empty or longer than
-    /// 512 bytes. It costs little: make one for each lease.
+    /// The resource is what the lock stands for, often the key that is written. All its writers must name it
+    /// alike. The call is cheap: make one for each lease.
+    ///
+    /// Errors: [`ErrorKind::Config`] if the name is empty or longer than 512 bytes.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {

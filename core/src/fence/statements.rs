@@ -1,15 +1,15 @@
-//! The statements by which a SQL database guards, for every client and version of one.
+//! The SQL statements of the database guard, for any client and version.
 //!
-//! With the crate `sqlx` in its current version, `sql::begin` does all of this. For another
-//! client, or another version of that one, run the statements yourself, *in the transaction of your work, before
-//! its first read*:
+//! With the current version of the crate `sqlx`, `sql::begin` does all of this. With another client or
+//! version, run the statements yourself, *in the transaction of your work, before its first read*:
 //!
 //! 1. [`check_resource`] refuses a name that the table cannot hold.
-//! 2. [`take`](Statements::take) writes the token unless a greater one is there, and locks the resource's row.
-//! 3. [`highest`](Statements::highest) reads what is there now, one number.
+//! 2. [`take`](Statements::take) writes the token unless a greater one is there, and locks the resource's
+//!    row.
+//! 3. [`highest`](Statements::highest) reads the token that is there now, one number.
 //! 4. [`check`](Statements::check) compares the two. Roll back if it returns an error.
 //!
-//! The table, made once by [`create`](Statements::create), is the one that `sql::begin` and the npm package use,
+//! [`create`](Statements::create) makes the table once. `sql::begin` and the npm package use the same table,
 //! so all of them fence one another.
 //!
 //! ```
@@ -31,35 +31,38 @@
 
 use leasehold_engine::{Error, ErrorKind, FencingToken};
 
-/// The statements of one database. See the [module](self) for their order.
+/// The statements of one database, to be run in the order that the [module](self) gives.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Statements {
     /// Creates the fence table. Run it once, for example in a migration.
     pub create: &'static str,
-    /// Writes the token, unless a greater one is there, and holds the resource's row until the transaction ends.
+    /// Writes the token unless a greater one is there, and locks the resource's row until the transaction
+    /// ends.
     ///
-    /// Parameters: the resource as text, the token as a number; on MySQL and MariaDB the token a second time.
+    /// Parameters: the resource as text, then the token as a number; on MySQL and MariaDB the token twice.
     pub take: &'static str,
-    /// Reads the greatest token, one number in one row. Parameter: the resource.
+    /// Reads the greatest token, one number in one row.
+    ///
+    /// Parameter: the resource.
     pub highest: &'static str,
 }
 
-/// Postgres. Parameters are `$1`, `$2`.
+/// The statements for Postgres. Parameters are `$1`, `$2`.
 pub const POSTGRES: Statements = Statements {
     create: include_str!("sql/postgres/create.sql"),
     take: include_str!("sql/postgres/take.sql"),
     highest: include_str!("sql/postgres/highest.sql"),
 };
 
-/// MySQL and MariaDB, with `InnoDB` tables. Parameters are `?`.
+/// The statements for MySQL and MariaDB, with `InnoDB` tables. Parameters are `?`.
 pub const MYSQL: Statements = Statements {
     create: include_str!("sql/mysql/create.sql"),
     take: include_str!("sql/mysql/take.sql"),
     highest: include_str!("sql/mysql/highest.sql"),
 };
 
-/// SQLite. Parameters are `?`. Open the transaction with `BEGIN IMMEDIATE`.
+/// The statements for SQLite. Parameters are `?`. Open the transaction with `BEGIN IMMEDIATE`.
 pub const SQLITE: Statements = Statements {
     create: include_str!("sql/sqlite/create.sql"),
     take: include_str!("sql/sqlite/take.sql"),
@@ -67,20 +70,22 @@ pub const SQLITE: Statements = Statements {
 };
 
 impl Statements {
-    /// Compares the token of a write with what [`highest`](Self::highest) returned after
+    /// Compares a write's token with the number that [`highest`](Self::highest) returned after
     /// [`take`](Self::take).
     ///
-    /// Errors: [`ErrorKind::StaleToken`] if a greater token is there; [`ErrorKind::Config`] if the number is
-    /// neither this token nor a greater one: then `take` did not run in this transaction, or the table is not a
-    /// fence table.
+    /// Errors: [`ErrorKind::StaleToken`] if the number is a greater token; [`ErrorKind::Config`] if it is
+    /// neither this token nor a greater one. In that case `take` did not run in this transaction, or the
+    /// table is not a fence table.
     pub fn check(&self, resource: &str, token: FencingToken, highest: i64) -> Result<(), Error> {
         compare(resource, token, highest)
     }
 }
 
-/// Checks the name of a resource before it is sent to a database, which may cut or refuse what it cannot store.
+/// Checks the name of a resource before it is sent to a database.
 ///
-/// Errors: [`ErrorKind::Config`] if the name is empty, has more than 512 bytes or a NUL character.
+/// A database may truncate or refuse a name that it cannot store.
+///
+/// Errors: [`ErrorKind::Config`] if the name is empty, is longer than 512 bytes or contains a NUL character.
 ///
 /// ```
 /// use leasehold::fence::statements::check_resource;
@@ -91,18 +96,20 @@ impl Statements {
 pub fn check_resource(resource: &str) -> Result<(), Error> {
     super::check_resource(resource)?;
     if resource.contains('\0') {
-        let message = "a resource's name in a database has no NUL character";
+        let message = format!(
+            "a resource's name in a database must not contain a NUL character; got {resource:?}"
+        );
         return Err(Error::new(ErrorKind::Config, message));
     }
     Ok(())
 }
 
-/// Compares a token that was written with the number that is there now.
+/// Compares a token that was written with the number that is stored now.
 pub(super) fn compare(resource: &str, token: FencingToken, highest: i64) -> Result<(), Error> {
     match u64::try_from(highest).map(FencingToken::new) {
         Ok(Ok(highest)) if highest == token => Ok(()),
         Ok(Ok(highest)) if highest > token => Err(Error::stale(resource, token, highest)),
-        // The column cut or rounded it, or something else wrote what is not a token.
+        // The column truncated or rounded the token, or something else wrote a number that is no token.
         _ => {
             let message = format!(
                 "the table leasehold_fence holds {highest} for the resource {resource:?} after the token {token} \
@@ -121,7 +128,7 @@ mod tests {
         FencingToken::new(number).expect("it is a token")
     }
 
-    /// Catches a comparison that accepts a smaller number, which a table of another shape returns.
+    /// Catches a comparison that accepts a smaller number, as a table of another shape may return.
     #[test]
     fn only_the_token_itself_passes() {
         assert_eq!(POSTGRES.check("a", token(33), 33), Ok(()));

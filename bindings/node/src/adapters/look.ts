@@ -39,11 +39,11 @@ export async function look(target: Target, options: TlsOptions, error?: unknown)
   const byte = await answer(first, tls ? "PING\r\n" : HELLO);
   if (tls) {
     return byte === 0x2b || byte === 0x2d
-      ? config("the server does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS")
+      ? config("the server does not speak TLS, but the store's URL uses it; connect to redis://, or to the server's TLS port")
       : refusal(first, options);
   }
   return byte === 0x15 || byte === 0x16
-    ? config("the server speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port")
+    ? config("the server speaks TLS, but the store's URL does not use it; connect to rediss://, or to another port")
     : undefined;
 }
 

@@ -13,18 +13,18 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /^DEPTH_ZERO_SELF_SIGNED_CERT$/,
-    "the server's certificate is self-signed, and not one that is trusted; give its file as ca",
+    "the server's certificate is self-signed and not trusted; give its file as ca",
   ],
   [
     /^(SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(VERIFY_LEAF_SIGNATURE|GET_ISSUER_CERT(_LOCALLY)?))$/,
     "the server's certificate is signed by a CA that is not trusted; give that CA's file as ca",
   ],
-  [/^INVALID_PURPOSE$/, "the server's certificate is not made for servers; it needs the extended key usage serverAuth"],
+  [/^INVALID_PURPOSE$/, "the server's certificate is not valid for servers; it needs the extended key usage serverAuth"],
   [/^CERT_|^INVALID_CA$|^UNABLE_TO_/, "the server's certificate cannot be trusted ($&)"],
   [/ALERT_CERTIFICATE_REQUIRED|ALERT_HANDSHAKE_FAILURE|ALERT_NUMBER_(116|40)$/, "the server wants a client certificate; give cert and key"],
   [
     /ALERT_UNKNOWN_CA|ALERT_NUMBER_48$/,
-    "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA of the server's",
+    "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA that the server trusts",
   ],
   [/ALERT_(CERTIFICATE|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|DECRYPT_ERROR|ACCESS_DENIED)/, "the server refused the client certificate ($&)"],
 ];

@@ -54,7 +54,7 @@ async function certificateIn(path: string, what: string): Promise<string> {
     throw config(`${at(path, what)} has no certificate in PEM`);
   }
   if (usable(() => new X509Certificate(text)) === undefined) {
-    throw config(`${at(path, what)} is no valid PEM, or has a certificate that cannot be read`);
+    throw config(`${at(path, what)} is not valid PEM, or has a certificate that cannot be read`);
   }
   return text;
 }
@@ -65,7 +65,7 @@ async function textOf(path: string, what: string): Promise<string> {
     return await readFile(path, "utf8");
   } catch (error) {
     const { code } = error as { code?: unknown };
-    const why = code === "ENOENT" ? "there is no such file" : code === "EACCES" ? "this user may not" : String(code);
+    const why = code === "ENOENT" ? "there is no such file" : code === "EACCES" ? "permission denied" : String(code);
     throw config(`${at(path, what)} cannot be read: ${why}`);
   }
 }

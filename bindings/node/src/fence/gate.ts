@@ -232,7 +232,8 @@ export class Gate {
       return this.#entered(resource, entry);
     }
     if (entry.line.size >= Gate.MAX_WAITING) {
-      throw new LeaseholdError("overloaded", `${entry.line.size} writes to the resource are waiting`);
+      const which = `the resource ${quoted(resource)} (at most ${Gate.MAX_WAITING})`;
+      throw new LeaseholdError("overloaded", `too many writes wait for ${which}`);
     }
     await this.#turn(entry, signal, (highest) => new StaleTokenError(resource, number, highest));
     return this.#entered(resource, entry);
@@ -280,7 +281,7 @@ export class Gate {
     if (this.#idle.size + this.#busy.size >= this.#capacity) {
       const [oldest] = this.#idle;
       if (!oldest) {
-        const message = `all ${this.#capacity} resources are being written to`;
+        const message = `the gate is full: all ${this.#capacity} resources are being written to; raise its capacity`;
         throw new LeaseholdError("overloaded", message);
       }
       const [forgotten, { highest }] = oldest;

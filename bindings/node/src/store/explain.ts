@@ -51,7 +51,7 @@ function ownError(error: unknown): LeaseholdError | undefined {
 /** The number of characters that are kept of a message. */
 const LONGEST = 4_096;
 
-const HIDDEN = "(its message has the password in it and is not shown)";
+const HIDDEN = "(its message contains the password and is not shown)";
 
 const LEADS = {
   unavailable: "the store cannot be reached: ",

@@ -17,7 +17,7 @@ export function checkMembers(servers: Given): Given {
   const given = attempt("quorum: the servers cannot be read", () => copied(servers));
   const inMemory = given.filter((server, at) => named(at, () => isInMemory(server)));
   if (inMemory.length > 0 && inMemory.length < given.length) {
-    throw config("quorum has servers that are all Redis, or all in memory");
+    throw config("quorum must have servers that are all Redis, or all in memory");
   }
   refuseTwins(given);
   return given;
@@ -149,7 +149,7 @@ function refuseTwins(identities: readonly unknown[]): void {
   for (const [at, identity] of identities.entries()) {
     const first = identity === undefined ? at : identities.indexOf(identity);
     if (first < at) {
-      throw config(`quorum has each server once: ${place(at)} is ${place(first)}`);
+      throw config(`quorum must list each server once: ${place(at)} is ${place(first)}`);
     }
   }
 }

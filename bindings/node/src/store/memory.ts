@@ -76,7 +76,7 @@ export class Memory implements Store {
     }
     const { keys, args, wait } = batch;
     if (wait !== undefined) {
-      const message = "a store in memory has neither replicas nor a disk";
+      const message = "an in-memory store has neither replicas nor a disk";
       host.replyFailed(engine, batch, new LeaseholdError("unsupported", message));
       return;
     }
@@ -208,7 +208,7 @@ export class Memory implements Store {
 }
 
 function cutOff(): LeaseholdError {
-  return new LeaseholdError("unavailable", "the store in memory is cut off");
+  return new LeaseholdError("unavailable", "the in-memory store is cut off");
 }
 
 /** The number of digits in a client id. They are the last ones of its channel. */

@@ -232,7 +232,7 @@ export class RedisStore extends ServerStore implements Store {
     );
     if (links !== this.#links) {
       // A new connection has written nothing that its server would wait for.
-      const message = "the connection was replaced before it was known who has the lock";
+      const message = "the connection was replaced before the copies of the write were confirmed";
       throw new LeaseholdError("unavailable", message);
     }
     const reply = replyOf(ran.reply);

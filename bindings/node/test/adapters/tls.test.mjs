@@ -117,7 +117,7 @@ for (const { name, open } of opened) {
       const nobody = { tls: 1 };
       await fails(url(nobody, "", "no-such"), "config", /the ca file .*no-such\.pem cannot be read: there is no such file/);
       await fails(url(nobody, "", "none"), "config", /none\.pem has no certificate in PEM/);
-      await fails(url(nobody, "", "broken"), "config", /broken\.pem is no valid PEM/);
+      await fails(url(nobody, "", "broken"), "config", /broken\.pem is not valid PEM/);
       const keyless = `&cert=${file("client.pem")}&key=${file("client.pem")}`;
       await fails(url(nobody, keyless), "config", /client\.pem has no private key in PEM/);
       const wrong = `&cert=${file("client.pem")}&key=${file("good.key")}`;

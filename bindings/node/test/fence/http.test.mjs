@@ -153,7 +153,7 @@ for (const [name, start] of Object.entries(services)) {
         type: "urn:leasehold:token-required",
         title: "No fencing token",
         status: 428,
-        detail: "a write here needs the header Fencing-Token, with the token of your lease",
+        detail: "the request lacks the header Fencing-Token: set it to the token of your lease",
       });
       const malformed = (detail) => ({
         type: "urn:leasehold:bad-request",
@@ -172,7 +172,7 @@ for (const [name, start] of Object.entries(services)) {
       await answers(large, 400, malformed(detail));
       const headers = new Headers([["Fencing-Token", "34"], ["Fencing-Token", "35"]]);
       const several = await send("/r/doc", { headers });
-      await answers(several, 400, malformed("there are several headers Fencing-Token"));
+      await answers(several, 400, malformed("the request has several Fencing-Token headers: send exactly one"));
       await answers(await send(`/r/${"x".repeat(513)}`, withToken(1)), 400, {
         type: "urn:leasehold:bad-request",
         title: "Bad resource",

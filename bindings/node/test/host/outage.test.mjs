@@ -90,7 +90,7 @@ describe("a store in memory that is cut off", { concurrency: 2 }, () => {
     const next = await other.lock("x", { ttl: TTL }).acquire();
     assert.ok(next.token > lease.token);
     stores[1].control.cutOff();
-    const missing = /^3 of 5 servers are missing, and 3 are needed: server 1: the store in memory is cut off; server 2: /;
+    const missing = /^3 of 5 servers are missing, and 3 are needed: server 1: the in-memory store is cut off; server 2: /;
     await assert.rejects(Locker.quorum(urls), { code: "unavailable", message: missing });
     for (const at of [0, 1, 3]) stores[at].control.reconnect();
     await next.release();

@@ -105,7 +105,7 @@ test("unsupported waits are reported", async (t) => {
   }
   const memory = Locker.inMemory();
   t.after(() => memory.shutdown());
-  const none = { code: "unsupported", message: /a store in memory has neither replicas nor a disk/ };
+  const none = { code: "unsupported", message: /an in-memory store has neither replicas nor a disk/ };
   await assert.rejects(memory.lock("x", { replicas: 1 }).acquire(), none);
   await assert.rejects(memory.lock("x", { fsynced: true }).tryAcquire(), none);
   const wrong = { code: "config", message: /^replicasTimeout must be from 1 ms to 1 min/ };

@@ -1,6 +1,6 @@
-//! Looks at a server on a connection of its own, once another one could not be made: whether one side
-//! speaks TLS and the other does not, or one does not trust the other. To most clients these are a time-out
-//! or a connection that was closed.
+//! Examines a server on a separate connection after connecting has failed. It detects that only one side
+//! speaks TLS, or that one side does not trust the other. To most clients these are a timeout or a closed
+//! connection.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::tls::TlsClient;
 
-/// A first message of TLS 1.2 or 1.3, which each server of it answers.
+/// A first message of TLS 1.2 or 1.3, which every TLS server answers.
 const HELLO: &[u8] = b"\x16\x03\x01\x00\x35\x01\x00\x00\x31\x03\x03\
     leasehold looks who answers here\x00\x00\x0a\
     \xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x00\x2f\x01\x00";
@@ -25,15 +25,15 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// What is wrong, if it is one of these.
+    /// Returns the cause of the failure, if it is one of these.
     pub(super) async fn look(&self) -> Option<Error> {
         let Some(tls) = &self.tls else {
-            // An alert, or part of an agreement.
+            // The first byte of a TLS alert or of a handshake.
             let speaks = self
                 .answer(HELLO)
                 .await
                 .is_some_and(|byte| matches!(byte, 0x15 | 0x16));
-            return speaks.then(|| mistaken("the server speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port"));
+            return speaks.then(|| mistaken("the server speaks TLS, but the store's URL does not use it; connect to rediss://, or to another port"));
         };
         let refused = async { tls.refusal(&self.host, self.dial().await?).await };
         tokio::select! {
@@ -45,10 +45,10 @@ impl Endpoint {
 
     async fn speaks_plainly(&self) -> Option<Error> {
         let speaks = matches!(self.answer(PING).await?, b'+' | b'-');
-        speaks.then(|| mistaken("the server does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS"))
+        speaks.then(|| mistaken("the server does not speak TLS, but the store's URL uses it; connect to redis://, or to the server's TLS port"))
     }
 
-    /// The first byte of what it says to this.
+    /// Returns the first byte of the server's answer.
     async fn answer(&self, question: &[u8]) -> Option<u8> {
         let asked = async {
             let mut socket = self.dial().await?;

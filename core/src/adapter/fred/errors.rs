@@ -1,4 +1,4 @@
-//! What a client's error means, and what of it must not be shown.
+//! Maps fred's errors, and hides passwords in them.
 
 use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
@@ -7,10 +7,10 @@ use ::fred::types::config::{Config, ServerConfig};
 use leasehold_engine::protocol::{self, server_error};
 use leasehold_engine::{Error, ErrorKind};
 
-/// Stands for what must not be shown.
-const HIDDEN: &str = "(its message has the password in it and is not shown)";
+/// The replacement for a message that must not be shown.
+const HIDDEN: &str = "(its message contains the password and is not shown)";
 
-/// What must not be shown: servers echo commands, AUTH among them.
+/// The passwords that must not be shown: servers echo commands, AUTH among them.
 #[derive(Clone)]
 pub(crate) struct Secrets(Vec<String>);
 
@@ -19,7 +19,7 @@ impl Secrets {
         Self::in_config(&client.client_config())
     }
 
-    /// Of a client that does not say what it knows.
+    /// For a client that does not expose its passwords.
     #[cfg(feature = "redis-rs")]
     pub(crate) fn unknown() -> Self {
         Self(Vec::new())
@@ -34,13 +34,13 @@ impl Secrets {
         Self(all.filter(|password| !password.is_empty()).collect())
     }
 
-    /// Whether the error's own words must not be shown.
+    /// Returns true if the error's own message must not be shown.
     pub(crate) fn hide(&self, error: &FredError) -> bool {
         let mut secrets = self.0.iter();
         secrets.any(|password| error.details().contains(password.as_str()))
     }
 
-    /// Returns an error's own words, for a message that says what they are about.
+    /// Returns an error's own message, for a text that says what it is about.
     pub(super) fn reason(&self, error: &FredError) -> String {
         if self.hide(error) {
             return HIDDEN.to_owned();
@@ -60,14 +60,14 @@ impl Secrets {
     }
 }
 
-/// Whether a server said this, which proves the link: all its errors begin with a code such as
-/// `NOPERM`, and none of fred's own does.
+/// Returns true if a server sent this error, which proves that the link works. All errors of servers begin
+/// with a code such as `NOPERM`; none of fred's own does.
 pub(super) fn is_answer(error: &FredError) -> bool {
     let code = error.details().split(' ').next().unwrap_or_default();
     !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// fred shows the operating system's errors in their debug form.
+/// Extracts the message of an error of the operating system, which fred shows in its debug form.
 fn plain(details: &str) -> &str {
     let quoted = |field: &str| {
         let (_, rest) = details.split_once(field)?;
@@ -85,7 +85,7 @@ fn plain(details: &str) -> &str {
         .unwrap_or(details)
 }
 
-/// The cause is kept where fred itself says it; what a server said has its place in the message.
+/// Converts an error. Only fred's own errors keep their cause; a server's reply is in the message.
 fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error {
     if let (FredErrorKind::Sentinel, Some(message)) = (error.kind(), misconfigured(details)) {
         return Error::new(ErrorKind::Config, message);
@@ -105,7 +105,7 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
         FredErrorKind::Protocol | FredErrorKind::Parse => ErrorKind::Store,
         #[cfg(feature = "tls-rustls")]
         FredErrorKind::Tls => ErrorKind::Tls,
-        // fred's own words, which no server said.
+        // Messages of fred's own, not of a server.
         _ if details.starts_with("Failed to") || details.starts_with("Too many failed") => {
             ErrorKind::Unavailable
         }
@@ -122,21 +122,21 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
     }
 }
 
-/// On the way to a primary; tested with each of them taken away.
-const SENTINEL_RIGHTS: &str = "behind sentinels a user of the locks needs +role as well, and a user of \
-                               the sentinels +sentinel|get-master-addr-by-name +sentinel|sentinels";
+/// The rights needed to find a primary. Tests take each of them away.
+const SENTINEL_RIGHTS: &str = "with sentinels, the user at the servers also needs +role, and the user at \
+                               the sentinels needs +sentinel|get-master-addr-by-name +sentinel|sentinels";
 
-/// What is wrong with the URL, of what a sentinel said.
+/// Returns the mistake in the URL that a sentinel's reply reveals.
 fn misconfigured(details: &str) -> Option<&'static str> {
     if details.starts_with("Missing primary address") {
         return Some("the sentinels know no service of this name; check the service in the URL");
     }
     details.starts_with("ERR unknown command").then_some(
-        "the server is no sentinel; give the sentinels in the URL, whose port is mostly 26379",
+        "the server is not a sentinel; name the sentinels in the URL (usually at port 26379)",
     )
 }
 
-/// A server's refusal: what it means is seen by its own words, even if they are not shown.
+/// Converts a server's refusal. The kind depends on the full message, even if that is not shown.
 fn classified(error: &FredError, shown: &str) -> Error {
     let kind = server_error(plain(error.details()), None).kind();
     let said = server_error(shown, None);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_server_says_is_an_answer_and_nothing_else_is() {
+    fn only_errors_of_a_server_count_as_answers() {
         for details in [
             "NOPERM User poor has no permissions to run the 'ping' command",
             "BUSY Redis is busy running a script",
@@ -185,9 +185,9 @@ mod tests {
         }
     }
 
-    /// Catches a reason that is hidden because a word of it is the password.
+    /// Catches a reason that is hidden because the password is one of its words.
     #[test]
-    fn refused_credentials_are_told_in_our_own_words() {
+    fn refused_credentials_are_reported_in_our_own_words() {
         let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
         for password in ["password", "pass", "user", "invalid", "a"] {
             let secrets = Secrets(vec![password.to_owned()]);

@@ -19,8 +19,8 @@ use crate::clock::Clock;
 /// The interval at which a broken link is checked while fred reports nothing.
 const LINK_CHECK: Duration = Duration::from_secs(1);
 
-/// The interval of checks while the link is in doubt. By then it is decided whether the connection is replaced; until
-/// then fred still calls the old connection good.
+/// The interval of checks while the link is in doubt. By the first check it is decided whether the connection
+/// is replaced. Until then fred calls the old connection good.
 const DOUBT_CHECK: Duration = Duration::from_secs(2);
 
 /// The time after which the endpoint is examined: a server that speaks another protocol often looks like a slow one.
@@ -90,7 +90,7 @@ pub(super) struct Follower<'a> {
     client: &'a Fred,
     changes: BoxStream<'a, LinkChange>,
     link: Link,
-    /// False for a server that has never been reached. It is checked once it is.
+    /// False for a server that was never reached. It is checked on the first connection.
     is_checked: bool,
     is_down: bool,
     is_in_doubt: bool,

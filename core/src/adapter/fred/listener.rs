@@ -1,4 +1,4 @@
-//! Hears what a Redis server tells this client, on a connection of its own.
+//! Receives pushes from a Redis server, on a separate connection.
 
 mod shards;
 
@@ -24,28 +24,28 @@ use super::own_task::OwnTask;
 use crate::adapter::Hearing;
 use crate::clock::Clock;
 
-/// How many messages may wait to be read before some are missed and everyone asks again.
+/// The number of unread messages after which some are missed and every waiter asks again.
 const CAPACITY: usize = 4_096;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the connection is asked whether it still hears anything.
+/// The interval at which the connection is checked.
 const CHECK: Duration = Duration::from_secs(10);
 const CHECK_IF_DOWN: Duration = Duration::from_secs(1);
-/// Waiting before the next try, if the server does not let us listen.
+/// The pause before the next attempt if the server refuses the subscription.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const SLOWEST_RETRY: Duration = Duration::from_secs(30);
 
-/// Before each look whether the server has a subscription by now.
+/// The pauses, in milliseconds, between checks whether the server has the subscription.
 const PAUSES: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 
-/// What this client says to itself on its channel, to learn whether it still hears.
+/// The message that this client sends itself on its channel, to learn whether it still receives.
 const ECHO: &str = "echo";
 
-/// A connection like the one that commands use.
+/// Creates a client with the settings of the command connection.
 fn connect(client: &Client) -> Result<Client, FredError> {
     let mut config = client.client_config();
-    // By RESP3 fred does not say that everything may have changed.
+    // With RESP3, fred does not report that all keys may have changed.
     config.version = RespVersion::RESP2;
-    // An error of the first connection is returned, and tried again after a pause.
+    // Return an error of the first connection; `listen` tries again after a pause.
     config.fail_fast = true;
     let performance = PerformanceConfig {
         default_command_timeout: COMMAND_TIMEOUT,
@@ -60,12 +60,13 @@ fn connect(client: &Client) -> Result<Client, FredError> {
         .build()
 }
 
+/// An event of the connection.
 enum Change {
-    /// The connection may only seem to be there.
+    /// Nothing happened; the connection may be dead.
     None,
-    /// What was heard was fed.
+    /// A push arrived, and was reported.
     News,
-    /// It hears what it says to itself.
+    /// This client's own echo arrived.
     Echo,
     Missed,
     Up,
@@ -73,18 +74,18 @@ enum Change {
     Over,
 }
 
-/// What comes by itself.
-struct Heard {
+/// The receivers of the connection's events.
+struct Events {
     messages: Receiver<Message>,
     changes: Receiver<Invalidation>,
-    /// A change that is reported after all messages that the server sent before it: these say why.
+    /// A change to report after all messages that the server sent before it: these say why it happened.
     change: Option<Invalidation>,
     errors: Receiver<(FredError, Option<Server>)>,
-    /// Of the connection for commands.
+    /// Reconnects of the command connection.
     links: Receiver<Server>,
 }
 
-impl Heard {
+impl Events {
     fn of(listener: &Listener<'_>) -> Self {
         Self {
             messages: listener.client.message_rx(),
@@ -129,14 +130,14 @@ impl Heard {
 
 pub(super) struct Listener<'a> {
     client: Client,
-    /// The connection for commands: this one takes none while it is subscribed.
+    /// The command connection: a connection takes no other commands while it is subscribed.
     commands: &'a Fred,
     channel: &'a str,
     hearing: &'a Hearing,
 }
 
 impl<'a> Listener<'a> {
-    /// Listens until the locker is gone. It never ends the locker: without pushes waiters only ask
+    /// Listens until the locker has ended. Failures do not end the locker: without pushes waiters only poll
     /// more often.
     pub(super) async fn listen(commands: &'a Fred, channel: &'a str, hearing: &'a Hearing) {
         let mut pause = FIRST_RETRY;
@@ -156,12 +157,12 @@ impl<'a> Listener<'a> {
             let Some((subscribed, error)) = heard else {
                 return;
             };
-            // fred's own words may hold what the server echoed.
+            // fred's message may contain what the server echoed, so show only the kind.
             let kind = error.kind();
             tracing::warn!(
                 target: "leasehold",
                 ?kind,
-                "pushes cannot be heard; waiters ask every second instead"
+                "pushes cannot be received; waiters poll every second instead"
             );
             hearing.unsubscribed();
             pause = if subscribed {
@@ -173,13 +174,13 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
+    /// Returns when the locker has ended. An error comes with true if the subscription had succeeded.
     async fn hear(&self) -> Result<(), (bool, FredError)> {
-        let mut news = Heard::of(self);
+        let mut events = Events::of(self);
         let _connection = OwnTask::connect(&self.client)
             .await
             .map_err(|error| (false, error))?;
-        // Made after the first connection, so it tells of later ones only.
+        // Subscribe after the first connection, to hear of later ones only.
         let mut reconnects = self.client.reconnect_rx();
         self.subscribe().await.map_err(|error| (false, error))?;
         let (mut hears, mut asked) = (true, false);
@@ -187,7 +188,7 @@ impl<'a> Listener<'a> {
         while self.hearing.0.is_open() {
             let change = tokio::select! {
                 biased;
-                change = news.next(self) => change,
+                change = events.next(self) => change,
                 changes = self.commands.shards.changes() => {
                     self.follow(changes);
                     Change::News
@@ -230,7 +231,7 @@ impl<'a> Listener<'a> {
     async fn subscribe(&self) -> Result<(), FredError> {
         self.commands.shards.clear();
         self.client.subscribe(self.channel).await?;
-        // `subscribe` returns before the server has it, and even if it refuses.
+        // `subscribe` returns before the server has the subscription, and even if it refuses.
         let mut pauses = PAUSES.into_iter();
         loop {
             let pause = pauses.next().ok_or_else(refused)?;
@@ -244,8 +245,8 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// Subscribes to channels of locks, and leaves others, in the background. Whatever does not come about is
-    /// told by the client's own channel.
+    /// Subscribes to channels of locks and leaves others, in the background. If that fails, the client's own
+    /// channel serves these locks too.
     fn follow(&self, Changes { begun, ended }: Changes) {
         let channels = |keys: Vec<LockKey>| -> Vec<String> {
             let names = keys.iter().map(|key| shard_channel(self.channel, key));
@@ -253,7 +254,7 @@ impl<'a> Listener<'a> {
         };
         let (client, begun, ended) = (self.client.clone(), channels(begun), channels(ended));
         tokio::spawn(async move {
-            // Channels of several slots cannot be named by one command.
+            // One command cannot name channels of several slots.
             let subscribed = begun.into_iter().map(|channel| client.ssubscribe(channel));
             let left = ended
                 .into_iter()
@@ -265,13 +266,13 @@ impl<'a> Listener<'a> {
             };
             if let Err(error) = in_time(all).await {
                 let kind = error.kind();
-                tracing::debug!(target: "leasehold", ?kind, "a lock's own channel cannot be heard");
+                tracing::debug!(target: "leasehold", ?kind, "a lock's shard channel cannot be subscribed to");
             }
         });
     }
 
-    /// Returns whether it should hear an echo soon. Who may not publish gets none; a connection that is
-    /// silent stays then.
+    /// Checks the connection. Returns true if an echo should arrive soon. A user who may not publish gets no
+    /// echo; then a silent connection is kept.
     async fn check(&self) -> Result<bool, FredError> {
         if !self.hearing.0.is_tracking_settled() {
             self.track();
@@ -292,11 +293,11 @@ impl<'a> Listener<'a> {
         Ok(heard > 0)
     }
 
-    /// Has the server say what others change.
+    /// Reports whether changes by other clients can be heard, and on which connection.
     fn track(&self) {
-        // fred takes a push that it does not know for the reply to some command.
+        // fred takes an unknown push for the reply to some command.
         if self.commands.client.protocol_version() == RespVersion::RESP3 {
-            let reason = "the connection for commands speaks RESP3";
+            let reason = "the command connection speaks RESP3";
             return self.hearing.hears_no_changes(reason);
         }
         let id = self.client.connection_ids().into_values().next();
@@ -318,7 +319,7 @@ impl<'a> Listener<'a> {
     }
 
     fn changed(&self, invalidation: &Invalidation) {
-        // As fred says it that everything may have changed.
+        // An empty list is how fred reports that all keys may have changed.
         if invalidation.keys.is_empty() {
             self.hearing.changed(None);
         }
@@ -329,10 +330,7 @@ impl<'a> Listener<'a> {
 }
 
 async fn in_time<T>(command: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
-    let late = |_| FredError::new(ErrorKind::Timeout, "no reply");
-    tokio::time::timeout(COMMAND_TIMEOUT, command)
-        .await
-        .map_err(late)?
+    super::in_time(COMMAND_TIMEOUT, command).await?
 }
 
 fn unheard() -> FredError {

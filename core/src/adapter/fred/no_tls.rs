@@ -1,4 +1,4 @@
-//! In the place of `tls.rs` in a build without it.
+//! Replaces `tls.rs` in a build without TLS.
 
 use std::future::Ready;
 
@@ -10,7 +10,7 @@ use crate::tls::Tls;
 
 pub(super) fn name_node(_: &Config, _: &mut Server, _: &str) {}
 
-/// There is none.
+/// Has no values: there is no TLS.
 #[derive(Clone)]
 pub(super) enum TlsClient {}
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ::fred::clients::Client;
-use ::fred::error::Error as FredError;
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{ClusterDiscoveryPolicy, Config, Server, ServerConfig};
 use ::fred::types::{RespVersion, Value};
@@ -99,7 +98,7 @@ impl Nodes {
             port: node.port,
             tls: self.tls.clone(),
         };
-        // The CAs that a client of the program's trusts are not known here.
+        // The CAs that a program's own client trusts are not known here.
         let looks = self.tls.is_some() || !self.config.uses_tls();
         Target {
             config,
@@ -133,7 +132,13 @@ impl Fred {
     /// Asks the node at address `asked` for the slot map.
     pub(crate) async fn ask_for_map(&self, asked: &Node) -> Result<Map, Error> {
         let said: Result<Value, _> = self.client.custom(custom("CLUSTER"), vec!["SLOTS"]).await;
-        let said = said.map_err(|error| no_map(&error, self.secrets.convert(&error)))?;
+        let said = said.map_err(|error| {
+            if error.details().contains("cluster support disabled") {
+                let message = "the server is not a cluster node; connect to redis://";
+                return Error::new(ErrorKind::Config, message);
+            }
+            self.secrets.convert(&error)
+        })?;
         let map = read(&said, asked);
         if map.0.is_empty() {
             let message = "the cluster serves no slots yet";
@@ -164,21 +169,12 @@ fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
         return None;
     };
     let host = match node.first()? {
-        // The node means the address at which it was asked.
+        // Null stands for the address at which the node was asked.
         Value::Null => String::new(),
         host => host.as_string()?,
     };
     let port = u16::try_from(node.get(1)?.as_i64()?).ok()?;
     Stretch::new((first, last), (&host, port), asked)
-}
-
-/// Explains why a node refused to report its slot map.
-fn no_map(error: &FredError, converted: Error) -> Error {
-    if error.details().contains("cluster support disabled") {
-        let message = "the server is no node of a cluster; connect to redis://";
-        return Error::new(ErrorKind::Config, message);
-    }
-    converted
 }
 
 /// Returns the result of the first attempt that succeeds. Starts each attempt once the one before it has failed or is
@@ -200,7 +196,7 @@ where
         };
         match ended {
             Some(Ok(value)) => return Ok(value),
-            // A permanent error says more than one of a node that is down.
+            // A permanent error is more useful than that of a node that is down.
             Some(Err(error)) => match &failed {
                 Some(first) if !first.is_transient() || error.is_transient() => {}
                 _ => failed = Some(error),
@@ -227,7 +223,7 @@ mod tests {
         Value::Array(vec![first.into(), last.into(), node])
     }
 
-    /// Catches a slot that stays with its former node, because the address is written in another way.
+    /// Catches a slot that stays with its former node because the address is written differently.
     #[test]
     fn a_map_is_read_as_servers_write_it() {
         let said = Value::Array(vec![

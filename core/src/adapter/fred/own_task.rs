@@ -1,4 +1,4 @@
-//! The task that drives the connection of a client of this crate's.
+//! The task that drives the connection of a client that this crate made.
 
 use std::pin::pin;
 use std::task::Poll;

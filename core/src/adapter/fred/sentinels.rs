@@ -1,4 +1,4 @@
-//! What sentinels say of the server that a client of theirs is connected to.
+//! Asks sentinels about the primary.
 
 use std::time::Duration;
 
@@ -6,25 +6,23 @@ use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{Config, Server, ServerConfig};
-use ::fred::types::{ClusterHash, CustomCommand};
 use leasehold_engine::protocol;
 use leasehold_engine::{Error, ErrorKind};
 use tokio::time::timeout;
 
 use super::errors::Secrets;
 use super::own_task::OwnTask;
-use super::plain_client;
+use super::{client_of, custom};
 
-/// How long each of them has to answer.
+/// The timeout of each sentinel.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// Whether they named the server to the client.
+/// Returns true if the client found its server by sentinels.
 pub(super) fn found(client: &Client) -> bool {
     client.client_config().server.is_sentinel()
 }
 
-/// The host and port of the primary; nothing if the client did not find it by sentinels, or none of them
-/// answers.
+/// Returns the primary's host and port, or `None` if the client has no sentinels or none of them answers.
 pub(super) async fn primary(client: &Client) -> Option<(String, u16)> {
     let (sentinels, service) = all(&client.client_config())?;
     for (_, config) in sentinels {
@@ -35,8 +33,8 @@ pub(super) async fn primary(client: &Client) -> Option<(String, u16)> {
     None
 }
 
-/// Returns why no primary can be reached, which the client hides: what each sentinel did, or the primary
-/// that they name. Nothing if these can be reached, or there are no sentinels.
+/// Returns why no primary can be reached, which fred hides: the errors of the sentinels, or of the primary
+/// that they name. Returns `None` if these can be reached, or there are no sentinels.
 pub(super) async fn trouble(client: &Client, secrets: &Secrets) -> Option<Error> {
     let config = client.client_config();
     let (sentinels, service) = all(&config)?;
@@ -88,7 +86,7 @@ fn unreachable(kind: ErrorKind, reason: &str) -> Error {
     Error::new(kind, Error::unreachable_for(reason))
 }
 
-/// Returns how to connect to each of them, and the service that they are asked for.
+/// Returns the settings to connect to each sentinel, and the service to ask for.
 fn all(config: &Config) -> Option<(Vec<(Server, Config)>, String)> {
     let ServerConfig::Sentinel {
         hosts,
@@ -114,19 +112,18 @@ fn all(config: &Config) -> Option<(Vec<(Server, Config)>, String)> {
     Some((sentinels.collect(), service_name))
 }
 
-/// Returns what a sentinel says; nothing if it knows no such service.
+/// Asks a sentinel for the primary. Returns `None` if it does not know the service.
 async fn ask(config: Config, service: &str) -> Result<Option<(String, u16)>, FredError> {
     in_time(async {
         let (sentinel, _task) = connected(config).await?;
-        let command = CustomCommand::new_static("SENTINEL", ClusterHash::FirstKey, false);
         let words = vec!["get-master-addr-by-name", service];
-        sentinel.custom(command, words).await
+        sentinel.custom(custom("SENTINEL"), words).await
     })
     .await
 }
 
 async fn connected(config: Config) -> Result<(Client, OwnTask), FredError> {
-    let client = plain_client(config, LIMIT, true)?;
+    let client = client_of(config, LIMIT, true)?;
     let task = OwnTask::connect(&client).await?;
     Ok((client, task))
 }

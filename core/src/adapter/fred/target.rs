@@ -1,4 +1,4 @@
-//! How a server is connected to that a URL names.
+//! The connection settings for the server of a URL.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use ::fred::clients::Client;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use leasehold_engine::Error;
 
-use super::client_of;
 use super::endpoint::Endpoint;
 use super::tls::TlsClient;
+use super::{Secrets, client_of};
 use crate::tls::Tls;
 use crate::url::{self, Kind, Node, StoreUrl};
 
-/// How connections are made that are this crate's.
+/// Settings for all connections that this crate makes.
 #[derive(Clone, Copy)]
 pub(crate) struct Dial<'a> {
     pub(crate) tls: Option<&'a Tls>,
-    /// For a connection, and for the reply to each of the requests that it begins with.
+    /// The timeout of connecting, and of each of the first requests.
     pub(crate) timeout: Duration,
 }
 
-/// A server, and how to connect to it.
+/// A server and its connection settings.
 pub(crate) struct Target {
     pub(super) config: Config,
-    /// Where it can be looked at if connecting fails; not of a socket.
+    /// The address to examine if connecting fails; `None` for a socket.
     pub(super) endpoint: Option<Endpoint>,
     /// The server's address for errors, without credentials.
     pub(crate) shown: String,
@@ -31,16 +31,18 @@ pub(crate) struct Target {
 }
 
 impl Dial<'_> {
-    /// Reads a URL that these settings go with.
+    /// Parses a URL, and checks that it fits these settings.
     pub(crate) fn url(&self, text: &str) -> Result<StoreUrl, Error> {
         let url = url::parse(text)?;
         if self.tls.is_some() && !url.tls {
-            return Err(url::bad("TLS is set, and the store's URL is not of TLS"));
+            return Err(url::bad(
+                "TLS is set, but the store's URL does not use it; connect to rediss://",
+            ));
         }
         Ok(url)
     }
 
-    /// The TLS of a URL, with the files that it or these settings name.
+    /// Returns a URL's TLS settings, with the files that it or these settings name.
     pub(super) fn tls_of(&self, url: &StoreUrl) -> Result<Option<TlsClient>, Error> {
         let tls = url.tls.then(|| TlsClient::new(&merged(url, self.tls)));
         tls.transpose().map_err(|error| error.of(url))
@@ -48,7 +50,7 @@ impl Dial<'_> {
 }
 
 impl Target {
-    /// A server that stands alone, or the primary that sentinels name.
+    /// Returns the target for a standalone server, or for the primary that sentinels name.
     pub(crate) fn new(url: StoreUrl, dial: Dial<'_>) -> Result<Self, Error> {
         let (tls, shown) = (dial.tls_of(&url)?, url.to_string());
         let server = match url.kind {
@@ -65,7 +67,7 @@ impl Target {
                 let node = url
                     .nodes
                     .first()
-                    .ok_or_else(|| url::bad("the store's URL names no server that stands alone"))?;
+                    .ok_or_else(|| url::bad("the store's URL names no standalone server"))?;
                 ServerConfig::Centralized {
                     server: server_of(node),
                 }
@@ -89,14 +91,15 @@ impl Target {
         })
     }
 
-    /// A client that is not connected yet, for the program's own use.
-    pub(crate) fn client(self) -> Result<Client, Error> {
-        let client = client_of(self.config, self.timeout, true);
-        client.map_err(|error| error.of(&self.shown))
+    /// Creates a client that is not connected yet.
+    pub(crate) fn client(&self, fail_fast: bool) -> Result<Client, Error> {
+        let client = client_of(self.config.clone(), self.timeout, fail_fast);
+        let shown = |error| Secrets::in_config(&self.config).convert(&error);
+        client.map_err(|error| shown(error).of(&self.shown))
     }
 }
 
-/// With the URL's credentials.
+/// Returns a configuration with the URL's credentials.
 pub(super) fn config_of(url: &StoreUrl, server: ServerConfig) -> Config {
     Config {
         server,
@@ -111,7 +114,7 @@ fn server_of(node: &Node) -> Server {
     Server::new(node.host.clone(), node.port)
 }
 
-/// What the URL says goes before what the builder does.
+/// Merges TLS settings. The URL takes precedence over the builder.
 fn merged(url: &StoreUrl, tls: Option<&Tls>) -> Tls {
     let mut tls = tls.cloned().unwrap_or_default();
     if let Some(ca) = &url.ca {
@@ -173,7 +176,7 @@ mod tests {
                 panic!("{url} was taken");
             };
             assert!(
-                error.is_config() && error.to_string().starts_with("TLS is set, and"),
+                error.is_config() && error.to_string().starts_with("TLS is set, but"),
                 "{error}"
             );
         }

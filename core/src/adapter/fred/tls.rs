@@ -1,4 +1,4 @@
-//! TLS by rustls: what fred is to connect with, and why a server or its client is refused.
+//! TLS through rustls: fred's connector, and why one side refuses the other.
 
 use std::fmt::Write as _;
 use std::io;
@@ -24,19 +24,19 @@ use tokio_rustls::rustls::{
 
 use crate::tls::{Pem, Tls};
 
-/// How long a server may take to refuse a client's certificate once it has sent its own.
+/// How long to wait, after the handshake, for the server to refuse the client certificate.
 const REFUSAL: Duration = Duration::from_millis(500);
 
-/// How many of a certificate's names an error shows.
+/// The number of a certificate's names that an error shows.
 const NAMES: usize = 5;
 
-/// How to connect by TLS.
+/// TLS settings of a client.
 #[derive(Clone)]
 pub(super) struct TlsClient {
     config: Arc<ClientConfig>,
     roots: Arc<RootCertStore>,
     server_name: Option<String>,
-    /// Whether it trusts CAs of its own.
+    /// True if it trusts the program's CAs instead of the system's.
     own_ca: bool,
     has_certificate: bool,
 }
@@ -82,7 +82,7 @@ impl TlsClient {
         })
     }
 
-    /// Has fred connect by it.
+    /// Makes fred connect with these settings.
     pub(super) fn configure(&self, config: &mut Config) {
         let connector = tokio_rustls::TlsConnector::from(self.config.clone());
         config.tls = Some(TlsConnector::from(connector).into());
@@ -97,24 +97,26 @@ impl TlsClient {
         }
     }
 
-    /// Tries to agree on TLS, and says who refuses whom, if it is that.
+    /// Tries a handshake, and returns who refuses whom and why, if that is the problem.
     pub(super) async fn refusal(&self, host: &str, socket: TcpStream) -> Option<Error> {
         let name = self.server_name.as_deref().unwrap_or(host);
         let server = ServerName::try_from(name.to_owned()).ok()?;
-        let look = Arc::new(Look::new(self)?);
+        let verifier = Arc::new(Verifier::new(self)?);
         let mut config = (*self.config).clone();
-        config.dangerous().set_certificate_verifier(look.clone());
+        config
+            .dangerous()
+            .set_certificate_verifier(verifier.clone());
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let failed = match connector.connect(server, socket).await {
             Err(error) => error,
-            // By TLS 1.3 a server looks at a client's certificate once the client is done.
+            // With TLS 1.3 a server checks a client certificate after the client has finished.
             Ok(mut stream) => {
                 let read = tokio::time::timeout(REFUSAL, stream.read_u8()).await;
                 read.ok()?.err()?
             }
         };
         let error = failed.get_ref()?.downcast_ref::<rustls::Error>()?;
-        self.explain(error, name, look.is_self_signed())
+        self.explain(error, name, verifier.is_self_signed())
     }
 
     fn explain(&self, error: &rustls::Error, name: &str, is_self_signed: bool) -> Option<Error> {
@@ -122,14 +124,15 @@ impl TlsClient {
             rustls::Error::InvalidCertificate(why) => self.distrusted(why, name, is_self_signed),
             rustls::Error::AlertReceived(alert) => self.alerted(*alert)?,
             rustls::Error::PeerIncompatible(_) => {
-                "the server agrees to no version of TLS, or cipher, that is safe; it has to speak TLS 1.2 or 1.3".into()
+                "the server supports no safe TLS version or cipher; it must support TLS 1.2 or 1.3"
+                    .into()
             }
             _ => return None,
         };
         Some(Error::with_source(ErrorKind::Tls, message, error.clone()))
     }
 
-    /// What is wrong with the server's certificate.
+    /// Describes the fault of the server's certificate.
     fn distrusted(&self, why: &CertificateError, name: &str, is_self_signed: bool) -> String {
         match why {
             CertificateError::Expired => "the server's certificate has expired; renew it there, or set this machine's clock".into(),
@@ -137,15 +140,13 @@ impl TlsClient {
                 "the server's certificate expired {} ago; renew it there, or set this machine's clock",
                 span(*not_after, *time)
             ),
-            CertificateError::NotValidYet => "the server's certificate is not valid yet; set this machine's clock".into(),
             CertificateError::NotValidYetContext { time, not_before } => format!(
                 "the server's certificate is not valid for another {}; set this machine's clock, or the server's",
                 span(*time, *not_before)
             ),
-            CertificateError::NotValidForName => wrong_name(name, &[]),
             CertificateError::NotValidForNameContext { presented, .. } => wrong_name(name, presented),
             CertificateError::UnknownIssuer if is_self_signed => {
-                "the server's certificate is self-signed, and not one that is trusted; give its file as ca".into()
+                "the server's certificate is self-signed and not trusted; give its file as ca".into()
             }
             CertificateError::UnknownIssuer if self.own_ca => {
                 "the server's certificate is not signed by the CA that was given; give the right one as ca".into()
@@ -154,47 +155,46 @@ impl TlsClient {
                 "the server's certificate is signed by a CA that this system does not trust; give that CA's file as ca".into()
             }
             CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-                "the server's certificate is a CA's, which cannot be a server's; give the server one that is signed by it".into()
+                "the server's certificate is a CA certificate; give the server a certificate that this CA has signed".into()
             }
-            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-                "the server's certificate is not made for servers; it needs the extended key usage serverAuth".into()
+            CertificateError::InvalidPurposeContext { .. } => {
+                "the server's certificate is not valid for servers; it needs the extended key usage serverAuth".into()
             }
-            CertificateError::Revoked => "the server's certificate was revoked; renew it there".into(),
             why => format!("the server's certificate cannot be trusted ({why:?})"),
         }
     }
 
-    /// What a server means that ends the connection so.
+    /// Describes an alert with which the server ended the connection.
     fn alerted(&self, alert: AlertDescription) -> Option<String> {
         use AlertDescription as Alert;
         Some(match alert {
-            // Without a certificate, servers of TLS 1.2 say no more.
+            // Servers of TLS 1.2 say no more than this to a client without a certificate.
             Alert::CertificateRequired | Alert::HandshakeFailure if !self.has_certificate => {
                 "the server wants a client certificate; give cert and key".into()
             }
             Alert::CertificateExpired => "the server refused the client certificate: it has expired; renew it".into(),
             Alert::CertificateRevoked => "the server refused the client certificate: it was revoked; renew it".into(),
-            Alert::UnknownCA => "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA of the server's".into(),
+            Alert::UnknownCA => "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA that the server trusts".into(),
             Alert::NoCertificate | Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown | Alert::DecryptError | Alert::AccessDenied => {
                 format!("the server refused the client certificate ({alert:?})")
             }
-            Alert::ProtocolVersion => "the server speaks no version of TLS that is safe; it has to speak TLS 1.2 or 1.3".into(),
-            Alert::UnrecognisedName => "the server knows nothing of the name that it is called by; give its name as serverName".into(),
+            Alert::ProtocolVersion => "the server supports no safe TLS version; it must support TLS 1.2 or 1.3".into(),
+            Alert::UnrecognisedName => "the server does not recognize this server name (SNI); give its name as serverName".into(),
             Alert::CloseNotify | Alert::UserCanceled => return None,
             alert => format!("the server refused TLS ({alert:?})"),
         })
     }
 }
 
-/// Checks a certificate as a connection does, and looks who signed it.
+/// Verifies a certificate as a connection does, and finds out whether it is self-signed.
 #[derive(Debug)]
-struct Look {
+struct Verifier {
     verifier: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
     self_signed: AtomicBool,
 }
 
-impl Look {
+impl Verifier {
     fn new(tls: &TlsClient) -> Option<Self> {
         let provider = tls.config.crypto_provider().clone();
         let verifier =
@@ -210,7 +210,7 @@ impl Look {
         self.self_signed.load(Ordering::Acquire)
     }
 
-    /// One that is trusted on its own word has signed itself.
+    /// Returns true if the certificate verifies with itself as the only root.
     fn has_signed_itself(
         &self,
         certificate: &CertificateDer<'_>,
@@ -236,7 +236,7 @@ impl Look {
     }
 }
 
-impl ServerCertVerifier for Look {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -283,7 +283,7 @@ impl ServerCertVerifier for Look {
 fn system_roots() -> Result<RootCertStore, Error> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Systems have some that nothing can read, which others do without, too.
+    // Systems have some certificates that nothing can parse; other programs skip them too.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why = found
@@ -323,21 +323,21 @@ fn certificates_of(source: &Pem, what: &str) -> Result<Vec<CertificateDer<'stati
     read.map_err(|error| not_read(source, what, "certificate", &error))
 }
 
-/// What was to be in it is not.
+/// The error for a file or text that does not contain what it should.
 fn not_read(source: &Pem, what: &str, item: &str, error: &pem::Error) -> Error {
     let shown = shown(source, what);
     config_error(match error {
         pem::Error::Io(error) => format!("{shown} cannot be read: {}", io_reason(error)),
         pem::Error::NoItemsFound => format!("{shown} has no {item} in PEM"),
-        // Its other words may have a part of a key in them.
-        _ => format!("{shown} is no valid PEM"),
+        // The error's message may contain a part of a key.
+        _ => format!("{shown} is not valid PEM"),
     })
 }
 
 fn io_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".into(),
-        io::ErrorKind::PermissionDenied => "this user may not".into(),
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
         kind => kind.to_string(),
     }
 }
@@ -360,7 +360,7 @@ fn shown(source: &Pem, what: &str) -> String {
     }
 }
 
-/// Whose certificate a node of a program's cluster has to have, if the program says so.
+/// Sets the name that a cluster node's certificate must have, if the program's client maps names.
 pub(super) fn name_node(config: &Config, server: &mut Server, seed: &str) {
     let hosts = config.tls.as_ref().map(|tls| &tls.hostnames);
     let address = server.host.parse::<std::net::IpAddr>().ok();
@@ -378,7 +378,7 @@ fn config_error(message: impl AsRef<str>) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 
-/// The names come from the server.
+/// The error for a certificate without the right name. Its names come from the server, so they are escaped.
 fn wrong_name(name: &str, presented: &[String]) -> String {
     let mut of = String::new();
     for presented in presented.iter().take(NAMES) {
@@ -392,7 +392,7 @@ fn wrong_name(name: &str, presented: &[String]) -> String {
             .escape_default()
             .take(100)
             .collect();
-        // A text takes every write.
+        // Writing to a string cannot fail.
         let _ = write!(of, "{before} {presented}");
     }
     if presented.len() > NAMES {
@@ -413,7 +413,7 @@ fn wrong_name(name: &str, presented: &[String]) -> String {
     )
 }
 
-/// How long it is from one to the other.
+/// Formats the time from one to the other.
 fn span(from: UnixTime, to: UnixTime) -> String {
     let seconds = to.as_secs().saturating_sub(from.as_secs());
     match seconds {

@@ -1,4 +1,4 @@
-//! Hears pushes for a locker on a connection of redis-rs.
+//! Receives pushes for a locker on a connection of redis-rs.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use tokio::sync::broadcast::{self, Receiver};
 use super::{RedisPushes, RedisRs};
 use crate::adapter::{Adapter, Hearing};
 
-/// How often the connection is asked whether it is still there, and how long that may take.
+/// The interval at which the connection is checked, and the timeout of each request.
 const CHECK: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Waiting before the next try to subscribe.
+/// The pause before the next attempt to subscribe.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const SLOWEST_RETRY: Duration = Duration::from_secs(10);
-/// How many pushes may wait to be read before some are missed and everyone asks again.
+/// The number of unread pushes after which some are missed and every waiter asks again.
 const CAPACITY: usize = 4_096;
 
-/// Goes on for as long as it is polled.
+/// Listens for as long as it is polled.
 pub(super) async fn listen<C>(adapter: &RedisRs<C>, channel: String, hearing: Hearing)
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
     let commands = &adapter.connection;
     if adapter.is_clustered() {
-        // It would have to be turned on for each connection to each of its servers.
-        hearing.hears_no_changes("the client is of a cluster, and has connections of its own");
+        // Tracking would have to be turned on for each connection to each server.
+        hearing.hears_no_changes("a cluster client tracks no keys: it has several connections");
     }
     let mut pause = FIRST_RETRY;
     loop {
@@ -51,13 +51,13 @@ where
         hearing.unsubscribed();
         match heard {
             Ok(()) => pause = FIRST_RETRY,
-            // The client's own words may hold what the server echoed.
+            // The client's message may contain what the server echoed, so show only the kind.
             Err(error) => {
                 let kind = error.kind();
                 tracing::warn!(
                     target: "leasehold",
                     ?kind,
-                    "pushes cannot be heard; waiters ask every second instead"
+                    "pushes cannot be received; waiters poll every second instead"
                 );
             }
         }
@@ -66,11 +66,11 @@ where
     }
 }
 
-/// A connection that speaks RESP3, and what it pushes.
+/// A connection that speaks RESP3, and its pushes.
 struct Listener<C> {
     connection: C,
     pushes: Receiver<PushInfo>,
-    /// Whether it is another one than that for commands.
+    /// True if it is not the command connection.
     is_apart: bool,
 }
 
@@ -82,7 +82,7 @@ async fn hear_apart<C: ConnectionLike>(
 ) -> RedisResult<()> {
     let listener = match Listener::open(client, None).await {
         Ok(listener) => listener,
-        // What is published at one server of a cluster is heard at all of them.
+        // Any server of a cluster will do: a message published at one arrives at all.
         Err(error) => {
             let mut opened = Err(error);
             for node in nodes(commands).await {
@@ -98,7 +98,7 @@ async fn hear_apart<C: ConnectionLike>(
 }
 
 impl Listener<MultiplexedConnection> {
-    /// A connection as the client would make it, or to another server.
+    /// Connects as the client would, or to another server.
     async fn open(client: &Client, to: Option<(String, u16)>) -> RedisResult<Self> {
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone();
@@ -125,9 +125,9 @@ impl Listener<MultiplexedConnection> {
 }
 
 impl<C: ConnectionLike> Listener<C> {
-    /// Returns once the connection is gone, or with why it cannot hear.
+    /// Returns once the connection is gone, or an error if it cannot receive pushes.
     async fn hear(mut self, channel: &str, hearing: &Hearing) -> RedisResult<()> {
-        // On a connection of RESP2 nothing else could be asked after a subscription.
+        // With RESP2 the connection could not send other commands after it has subscribed.
         if !matches!(self.ask(&["HELLO"]).await?, Value::Map(_)) {
             let error = (
                 redis::ErrorKind::RESP3NotSupported,
@@ -154,7 +154,7 @@ impl<C: ConnectionLike> Listener<C> {
                 biased;
                 push = self.pushes.recv() => push,
                 () = check.as_mut() => {
-                    // Unlike PING it needs no right.
+                    // Unlike PING, HELLO needs no right.
                     if self.ask(&["HELLO"]).await.is_err() {
                         return Ok(());
                     }
@@ -166,7 +166,7 @@ impl<C: ConnectionLike> Listener<C> {
             match push {
                 Ok(push) if push.kind == PushKind::Disconnection => return Ok(()),
                 Ok(push) => take_in(&push, channel, hearing),
-                // Everyone asks again.
+                // Some pushes were missed, so every waiter asks again.
                 Err(RecvError::Lagged(_)) => {
                     hearing.subscribed();
                     hearing.changed(None);
@@ -200,13 +200,13 @@ fn take_in(push: &PushInfo, channel: &str, hearing: &Hearing) {
                 }
             }
         }
-        // Everything was flushed.
+        // All keys were flushed.
         (PushKind::Invalidate, _) => hearing.changed(None),
         _ => {}
     }
 }
 
-/// Another server that is reached in the same way.
+/// Returns the address of another server that is reached in the same way.
 fn beside(addr: &ConnectionAddr, (host, port): (String, u16)) -> ConnectionAddr {
     match addr.clone() {
         ConnectionAddr::TcpTls {
@@ -223,7 +223,7 @@ fn beside(addr: &ConnectionAddr, (host, port): (String, u16)) -> ConnectionAddr 
     }
 }
 
-/// The masters of a cluster, as any of its servers knows them; none of what is no cluster.
+/// Asks for the masters of a cluster. Returns none if the server is not of a cluster.
 async fn nodes<C: ConnectionLike>(mut commands: C) -> Vec<(String, u16)> {
     let mut command = cmd("CLUSTER");
     command.arg("SLOTS");

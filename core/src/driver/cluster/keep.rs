@@ -1,4 +1,4 @@
-//! Keeps up with who serves which slots.
+//! Keeps the slot map up to date.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,11 +13,11 @@ use crate::adapter::slots::Map;
 use crate::clock::Clock;
 use crate::driver::Input;
 
-/// While something is wrong the nodes are asked again and again: first after this time, then after twice that,
-/// and so on.
+/// The first pause between attempts while the map is incomplete or a node is down. It doubles up to the
+/// longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long a node has to answer.
+/// The timeout of each node.
 const LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn keep(cluster: Arc<Cluster>) {
@@ -36,12 +36,12 @@ pub(super) async fn keep(cluster: Arc<Cluster>) {
                 tracing::debug!(
                     target: "leasehold",
                     %error,
-                    "who serves what in the cluster is not known"
+                    "the cluster's slot map could not be read"
                 );
                 cluster.miss(error);
             }
         }
-        // However often it rings.
+        // A limit on the rate, however often the map is doubted.
         Clock::Machine.sleep(FIRST_PAUSE).await;
         if cluster.is_settled() {
             pause = FIRST_PAUSE;
@@ -57,7 +57,7 @@ pub(super) async fn keep(cluster: Arc<Cluster>) {
 }
 
 impl Cluster {
-    /// Whether each slot is served by a node that can be reached.
+    /// Returns true if a reachable node serves each slot.
     fn is_settled(&self) -> bool {
         let state = self.state();
         let is_up = |node| {
@@ -68,7 +68,7 @@ impl Cluster {
         state.map.gaps().is_empty() && state.map.nodes().into_iter().all(is_up)
     }
 
-    /// Asks the members that can be reached; if there are none, the nodes that were named at first.
+    /// Reads the map from a member that is up; if there is none, from the seed nodes.
     async fn look(&self) -> Result<Map, Error> {
         let mut up = self.members();
         up.retain(|member| member.link.is_up());
@@ -77,7 +77,7 @@ impl Cluster {
             client.close().await;
             return Ok(map);
         }
-        // Not always the same one first.
+        // Take turns, so that no member is always asked first.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let first = turn % up.len();
         up.rotate_left(first);
@@ -89,7 +89,7 @@ impl Cluster {
         map.await
     }
 
-    /// Nobody says who serves what.
+    /// Reports that no node could be asked, if there is no map yet.
     fn miss(&self, error: Error) {
         let knows_nothing = self.state().map.0.is_empty();
         if let Some(driver) = self.driver().filter(|_| knows_nothing) {
@@ -97,7 +97,7 @@ impl Cluster {
         }
     }
 
-    /// Takes in what a node said.
+    /// Applies a new map.
     fn take(&self, map: Map) {
         let Some(driver) = self.driver() else { return };
         for node in map.nodes() {
@@ -107,7 +107,7 @@ impl Cluster {
             let state = &mut *self.state();
             let is_new = state.map != map || std::mem::take(&mut state.is_amended);
             state.map = map;
-            // One that is a replica by now is kept: a slot may be on its way to it.
+            // Keep a node that is a replica by now: a slot may be migrating to it.
             let is_gone = |member: &Member| !member.link.is_up() && !state.map.has(&member.node);
             let gone: Vec<_> = state
                 .members

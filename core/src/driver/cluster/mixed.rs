@@ -1,4 +1,4 @@
-//! Batches of several slots: one call, if the node that was asked serves them all.
+//! Batches of several slots: one call, if the asked node serves them all.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -16,15 +16,17 @@ use crate::adapter::Way;
 use crate::driver::Input;
 use crate::rt;
 
-/// For so long a node that refused something of such a call is asked for each slot by itself: its slots are on
-/// their way, or it lets no script use keys that are not named.
+/// How long a node is asked for each slot separately after it refused part of a call of several slots. Its
+/// slots are being migrated, or it lets scripts use only the keys that are named.
 const APART: Duration = Duration::from_secs(1);
 
 type Answer = (ServerId, Result<BatchReply, Error>);
 
 impl Cluster {
-    /// Executes a batch. Returns who answered, too; what is answered earlier is fed by and by, as parts of the
-    /// request, since other nodes may answer it, each by its own clock.
+    /// Executes a batch. Returns the server that answered last, and its reply.
+    ///
+    /// Earlier replies are fed to the engine as parts of the request, because other nodes, each with its own
+    /// clock, may have answered them.
     pub(in crate::driver) async fn execute(
         &self,
         (asked, request): (ServerId, RequestId),
@@ -37,7 +39,7 @@ impl Cluster {
         {
             return self.execute_in_slot(asked, (batch, None), give_up).await;
         }
-        let mut left = Left {
+        let mut left = Unanswered {
             cluster: self,
             request,
             places: (0..batch.len()).collect(),
@@ -56,12 +58,12 @@ impl Cluster {
         self.execute_apart(asked, batch, left, give_up).await
     }
 
-    /// Asks for what is left, each slot by itself.
+    /// Executes the unanswered operations, each slot separately.
     async fn execute_apart(
         &self,
         asked: ServerId,
         batch: &[Op],
-        mut left: Left<'_>,
+        mut left: Unanswered<'_>,
         give_up: Timestamp,
     ) -> Answer {
         let mut slots: BTreeMap<_, Vec<usize>> = BTreeMap::new();
@@ -91,16 +93,16 @@ impl Cluster {
     }
 }
 
-/// What of a request is not answered yet.
-struct Left<'a> {
+/// The operations of a request that are not answered yet.
+struct Unanswered<'a> {
     cluster: &'a Cluster,
     request: RequestId,
-    /// In the batch, in order.
+    /// Their places in the batch, in order.
     places: Vec<usize>,
 }
 
-impl Left<'_> {
-    /// Of all of it; what was refused is left.
+impl Unanswered<'_> {
+    /// Feeds the operations that were carried out. Those that were refused remain.
     fn answer_done(&mut self, server: ServerId, reply: BatchReply) {
         let all = reply.replies.into_iter().enumerate();
         let done = all.filter(|(_, reply)| !is_refused(reply));
@@ -127,7 +129,7 @@ impl Left<'_> {
 }
 
 impl Member {
-    /// All of a batch in one call; nothing if the node refuses that.
+    /// Executes a whole batch in one call. Returns `None` if the node refuses that.
     async fn ask_for_all(
         &self,
         batch: &[Op],
@@ -156,7 +158,8 @@ fn slot(op: &Op) -> Option<u16> {
     op.command.key().map(LockKey::slot)
 }
 
-/// Asked by itself the slot may be served, or the node may say by whom.
+/// Returns true if the operation is worth a separate call: the slot may be served then, or the node names the
+/// one that serves it.
 fn is_refused(reply: &Result<protocol::Reply, Error>) -> bool {
     let error = reply.as_ref().err();
     error.is_some_and(|error| error.kind() == ErrorKind::Unavailable)

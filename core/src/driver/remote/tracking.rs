@@ -1,5 +1,5 @@
-//! Client-side tracking: the server reports changes of keys that this client has read. It is turned on for the command
-//! connection, and reports arrive on the connection that the adapter names.
+//! Client-side tracking: the server reports changes to keys that this client has read. It is turned on for
+//! the command connection, and reports arrive on the connection that the adapter names.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,8 +17,8 @@ use crate::adapter::{Adapter, Command};
 use crate::rt;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The least time between two attempts to turn it on after a read: a client with several connections would try with each
-/// command.
+/// The shortest time between two attempts to turn tracking on after a read. Without it, a client with several
+/// connections would try with each command.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Replies to `CLIENT GETREDIR`: tracking is off, or reports arrive on the command connection itself.
@@ -39,7 +39,7 @@ pub(super) struct Tracking {
 }
 
 struct Last {
-    /// The connection IDs that the server was told, and that the adapter listens on.
+    /// The connection ID that the server was told, and the one on which the adapter listens.
     to: i64,
     heard: i64,
     /// The time at which a read last found tracking off.
@@ -177,12 +177,12 @@ impl Tracking {
     async fn call(&self, command: Command) -> Result<i64, Error> {
         let reply = call(&*self.adapter, command, TIMEOUT).await?;
         let number = reply.first().and_then(|text| number(text));
-        number.ok_or_else(|| Error::unreadable("it is no number"))
+        number.ok_or_else(|| Error::unreadable("it is not a number"))
     }
 
     /// Gives up after a permanent error. Otherwise the adapter's next report tries again.
     fn failed(&self, error: &Error) {
-        tracing::debug!(target: "leasehold", %error, "changes by others are not heard at once");
+        tracing::debug!(target: "leasehold", %error, "changes by other clients are not tracked");
         if !error.is_transient() {
             self.is_impossible(error.to_string());
         }

@@ -1,4 +1,4 @@
-//! Waiting for a resource, and holding it.
+//! Futures that wait for a resource, and permits that hold it.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -13,12 +13,12 @@ use super::Gate;
 use super::seen::Place;
 use crate::fence::check_resource;
 
-/// The future of a permit: over a borrowed gate, or a shared one.
+/// The future of a [`Permit`], for a borrowed or a shared gate.
 pub(in crate::fence) struct Entering<G: Deref<Target = Gate>, R> {
     gate: G,
     resource: R,
     token: FencingToken,
-    /// Once it waits.
+    /// The place in the queue, while it waits.
     place: Option<Place>,
 }
 
@@ -43,7 +43,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let (resource, token) = (this.resource.as_ref(), this.token);
-        // Dropped after the lock.
+        // Declared before the guard of the lock, so it is dropped after it.
         let mut retired = None;
         let mut seen = this.gate.lock();
         let permit = |slot| Permit {
@@ -68,7 +68,7 @@ where
                 }),
             };
             drop(seen);
-            // By now the slot is the permit's, which gives it back even if a waker panics.
+            // The permit owns the slot by now and gives it back even if a waker panics.
             admitted.wake_overtaken();
             turn
         };
@@ -96,7 +96,7 @@ impl<G: Deref<Target = Gate>, R> Drop for Entering<G, R> {
     }
 }
 
-/// Nobody else writes to the resource while it is there.
+/// Exclusive write access to a resource until this is dropped.
 pub(in crate::fence) struct Permit<G: Deref<Target = Gate>> {
     gate: G,
     slot: usize,
@@ -104,8 +104,8 @@ pub(in crate::fence) struct Permit<G: Deref<Target = Gate>> {
 }
 
 impl<G: Deref<Target = Gate>> Permit<G> {
-    /// Ends a write that has written nothing: the gate forgets the resource again, unless it
-    /// remembered it before or another write follows.
+    /// Ends a write that changed nothing. The gate forgets the resource, unless it remembered it before or
+    /// another write follows.
     #[cfg(any(feature = "http", test))]
     pub(in crate::fence) fn withdraw(mut self) {
         self.wrote = false;
@@ -119,7 +119,7 @@ impl<G: Deref<Target = Gate>> Drop for Permit<G> {
     }
 }
 
-/// Blocks the thread. The first look costs no allocation.
+/// Blocks the thread until the future is ready. The first poll does not allocate.
 pub(in crate::fence) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let first = future

@@ -1,4 +1,4 @@
-//! What a gate remembers: the greatest token of each resource, and who waits to write to it.
+//! The gate's table: the greatest token of each resource, and the queue of waiting writes.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use super::Gate;
 use crate::fence::check_resource;
 
-/// No slot.
+/// Marks the absence of a slot.
 const NONE: usize = usize::MAX;
 
-/// Those who wait, first come first: each with its ticket, which no other ever has.
+/// Waiters in order of arrival, each with its unique ticket.
 type Line = VecDeque<(u64, Waker)>;
 
-/// A place in the line of a slot.
+/// A place in a slot's queue.
 #[derive(Copy, Clone)]
 pub(super) struct Place {
     slot: usize,
     ticket: u64,
 }
 
-/// A token that passed.
+/// A token that passed the check.
 #[must_use = "the overtaken are to be woken"]
 pub(super) struct Admitted {
     slot: usize,
@@ -33,7 +33,7 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Those who waited with a smaller token learn that they are refused.
+    /// Wakes the waiters with smaller tokens, which are refused now.
     pub(super) fn wake_overtaken(self) {
         for (_, waker) in self.overtaken {
             waker.wake();
@@ -41,17 +41,19 @@ impl Admitted {
     }
 }
 
-/// A slot is given to another resource only while it is idle, so the number of one that is being
-/// written to, or waited for, stays good.
+/// The table of resources.
+///
+/// A slot goes to another resource only while it is idle, so its number stays valid while a write holds it or
+/// waits for it.
 pub(super) struct Seen {
     capacity: usize,
-    /// No less than the token of whatever was forgotten.
+    /// At least the greatest token of every evicted resource.
     floor: Option<FencingToken>,
     index: HashMap<Arc<str>, usize>,
     slots: Vec<Slot>,
     /// Slots without a resource.
     free: Vec<usize>,
-    /// The ends of the list of idle slots, by their last use.
+    /// The ends of the linked list of idle slots, in order of last use.
     newest: usize,
     oldest: usize,
     tickets: u64,
@@ -61,17 +63,17 @@ struct Slot {
     resource: Arc<str>,
     highest: FencingToken,
     writing: bool,
-    /// Whether a token was accepted, so that the resource is remembered once it is idle.
+    /// True once a token counts permanently: then the resource stays in the table when idle.
     kept: bool,
-    /// All of them have the highest token: a greater one empties the line, a smaller one does not
-    /// get into it.
+    /// The queue. All its waiters have the highest token: a greater token empties the queue, a smaller one is
+    /// not admitted.
     line: Line,
     newer: usize,
     older: usize,
 }
 
 impl Slot {
-    /// Exactly the idle ones are in the list, and may be forgotten.
+    /// Exactly the idle slots are in the linked list and may be evicted.
     fn is_idle(&self) -> bool {
         !self.writing && self.line.is_empty()
     }
@@ -98,8 +100,8 @@ impl Seen {
         }
     }
 
-    /// The rule. What passes is noted at once, and is the one that was used last. The gate goes on
-    /// remembering a new resource if `kept`, or once a write to it has written.
+    /// Applies the rule. A token that passes is recorded at once and makes the resource the most recently
+    /// used one. A new resource is remembered if `kept`, or once a write to it has changed something.
     pub(super) fn admit(
         &mut self,
         resource: &str,
@@ -134,7 +136,7 @@ impl Seen {
         Ok(Admitted { slot, overtaken })
     }
 
-    /// Begins a write to what was admitted, if nobody else writes or waits.
+    /// Begins a write to an admitted resource, if nobody else writes or waits.
     pub(super) fn begin(&mut self, admitted: &Admitted) -> Option<usize> {
         let slot = admitted.slot;
         if !self.slots[slot].is_idle() {
@@ -145,12 +147,14 @@ impl Seen {
         Some(slot)
     }
 
-    /// Gets into the line.
+    /// Joins the queue.
     pub(super) fn wait(&mut self, admitted: &Admitted, waker: &Waker) -> Result<Place, Error> {
         let (slot, ticket) = (admitted.slot, self.tickets);
-        let line = &mut self.slots[slot].line;
+        let Slot { resource, line, .. } = &mut self.slots[slot];
         if line.len() >= Gate::MAX_WAITING {
-            let message = format!("{} writes to the resource are waiting", line.len());
+            let most = Gate::MAX_WAITING;
+            let message =
+                format!("too many writes wait for the resource {resource:?} (at most {most})");
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
         self.tickets += 1;
@@ -158,8 +162,9 @@ impl Seen {
         Ok(Place { slot, ticket })
     }
 
-    /// The slot, if it is this place's turn; an error if a greater token came. What is retired is
-    /// to be dropped without the lock, because that may run the code of others.
+    /// Returns the slot if it is this place's turn, or an error if a greater token came.
+    ///
+    /// Drop `retired` after the lock is released: dropping a waker may run foreign code.
     pub(super) fn turn(
         &mut self,
         place: Place,
@@ -188,8 +193,8 @@ impl Seen {
         }
     }
 
-    /// Whether a greater token emptied the line and was then forgotten, because its request wrote
-    /// nothing: the waiter has to be admitted again.
+    /// Returns true if the waiter must be admitted again: a greater token emptied the queue, but its write
+    /// changed nothing and it was forgotten.
     pub(super) fn overtaken_by_nothing(
         &self,
         place: Place,
@@ -201,7 +206,7 @@ impl Seen {
                 .is_none_or(|highest| highest <= token)
     }
 
-    /// Leaves the line; who is to be woken in its stead.
+    /// Leaves the queue. Returns the waiter to wake instead.
     pub(super) fn leave(&mut self, place: Place, retired: &mut Option<Waker>) -> Option<Waker> {
         let entry = &mut self.slots[place.slot];
         let position = entry.position(place.ticket)?;
@@ -212,7 +217,7 @@ impl Seen {
         self.pass_on(place.slot)
     }
 
-    /// Ends a write; who is to be woken. If nobody `wrote` to a new resource, the gate forgets it.
+    /// Ends a write and returns the waiter to wake. If nobody `wrote` to a new resource, the gate forgets it.
     pub(super) fn end(&mut self, slot: usize, wrote: bool) -> Option<Waker> {
         let entry = &mut self.slots[slot];
         entry.writing = false;
@@ -224,7 +229,7 @@ impl Seen {
         let next = self.slots[slot].line.front();
         let next = next.map(|(_, waker)| waker.clone());
         if next.is_none() {
-            // Idle slots are many, and keep no memory of a burst.
+            // There are many idle slots: do not keep the memory of a burst in each.
             let entry = &mut self.slots[slot];
             entry.line = Line::new();
             if entry.kept {
@@ -238,8 +243,7 @@ impl Seen {
         next
     }
 
-    /// A slot for a resource that is not remembered; at capacity, the idle one that was used
-    /// longest ago.
+    /// Returns a slot for a new resource; at capacity, that of the least recently used idle resource.
     fn remember(
         &mut self,
         resource: &str,
@@ -259,7 +263,10 @@ impl Seen {
         if slot >= self.capacity {
             slot = self.oldest;
             if slot == NONE {
-                let message = format!("all {} resources are being written to", self.capacity);
+                let message = format!(
+                    "the gate is full: all {} resources are being written to; raise its capacity",
+                    self.capacity
+                );
                 return Err(Error::new(ErrorKind::Overloaded, message));
             }
             self.unlink(slot);
@@ -277,7 +284,7 @@ impl Seen {
         Ok(slot)
     }
 
-    /// Into the list of the idle, as the newest.
+    /// Adds a slot to the idle list as the most recently used.
     fn link(&mut self, slot: usize) {
         let older = mem::replace(&mut self.newest, slot);
         self.slots[slot].older = older;
@@ -307,7 +314,7 @@ impl Seen {
             seen.push((entry.resource.clone(), entry.highest));
             slot = entry.newer;
         }
-        // What is in use is not in the list, and is the newest.
+        // Slots in use are not in the idle list, and count as most recently used.
         let used = self.slots.iter().filter(|entry| !entry.is_idle());
         seen.extend(used.map(|entry| (entry.resource.clone(), entry.highest)));
         Snapshot {
@@ -327,14 +334,14 @@ impl Seen {
         if capacity == 0 || entries.len() > capacity {
             let (length, most) = (entries.len(), capacity);
             return Err(bad(format!(
-                "a gate for {most} resources cannot have seen {length}"
+                "the capacity of a gate must be at least 1 and at least its {length} resources; got {most}"
             )));
         }
         let mut seen = Self::new(capacity);
         for (resource, token) in entries {
             check_resource(&resource)?;
             if seen.index.contains_key(&resource) {
-                return Err(bad(format!("the resource {resource:?} is there twice")));
+                return Err(bad(format!("the resource {resource:?} is listed twice")));
             }
             seen.remember(&resource, token, true)?;
         }
@@ -359,7 +366,7 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// All of it, as it is stored; the resource first that was used longest ago.
+/// The serialized form of a gate, least recently used resource first.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Gate", deny_unknown_fields)]
 pub(super) struct Snapshot {

@@ -23,7 +23,7 @@ fn restored(saved: serde_json::Value) -> Gate {
     serde_json::from_value(saved).expect("a gate comes back")
 }
 
-/// The rule without a bound.
+/// The rule without a capacity.
 #[derive(Default)]
 struct Model(HashMap<u8, u64>);
 
@@ -33,8 +33,8 @@ impl Model {
     }
 }
 
-/// What the gate does besides what the model allows. Between the steps it is stored and read, and
-/// `spoil` may change what is stored.
+/// Fails if the gate accepts what the model refuses, or refuses what it allows at full capacity. On `restart`
+/// the gate is stored and restored, and `spoil` may change the stored state.
 fn compare(
     capacity: usize,
     steps: &[(u8, u64, bool)],
@@ -72,12 +72,12 @@ proptest! {
     /// Catches an eviction that opens a hole, a state that does not come back whole, and a gate
     /// that refuses although it forgot nothing.
     #[test]
-    fn it_never_accepts_what_the_rule_refuses(capacity in 1..10usize, steps in steps()) {
+    fn a_gate_never_accepts_a_token_that_the_rule_refuses(capacity in 1..10usize, steps in steps()) {
         compare(capacity, &steps, |_| ()).map_err(TestCaseError::fail)?;
     }
 }
 
-/// The negative control of the test above: a gate that forgets resources without a floor.
+/// The negative control of the test above: a gate that evicts resources without a floor.
 #[test]
 fn the_model_finds_a_gate_without_a_floor() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -89,7 +89,7 @@ fn the_model_finds_a_gate_without_a_floor() {
 }
 
 #[test]
-fn the_one_used_longest_ago_is_forgotten() {
+fn the_least_recently_used_resource_is_evicted() {
     let gate = Gate::with_capacity(2);
     gate.check("a", token(10)).expect("it is the first");
     gate.check("b", token(20)).expect("it is the first");
@@ -109,7 +109,7 @@ fn the_one_used_longest_ago_is_forgotten() {
 }
 
 #[test]
-fn what_is_being_written_to_is_not_forgotten() {
+fn a_resource_in_use_is_not_evicted() {
     let gate = Gate::with_capacity(1);
     let entered = block_on(gate.enter("a", token(1))).expect("it is free");
     let error = gate.check("b", token(2)).expect_err("there is no place");
@@ -148,7 +148,7 @@ fn a_state_with_a_write_under_way_is_whole() {
     drop(entered.expect("nobody writes after a restart"));
 }
 
-/// Catches a permit that is not exclusive, and a wake-up that is lost: the threads would hang.
+/// Catches a permit that is not exclusive, and a lost wake-up: the threads would hang.
 #[test]
 fn one_thread_at_a_time_writes() {
     let gate = Gate::new();
@@ -204,7 +204,7 @@ fn a_write_that_panics_lets_the_next_one_in() {
     gate.guard("a", token(1), || ()).expect("a is free");
 }
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -221,7 +221,7 @@ impl Count {
 }
 
 #[test]
-fn those_who_wait_are_served_in_order_or_refused_at_once() {
+fn waiters_are_served_in_order_or_refused_at_once() {
     let gate = Gate::new();
     let counts: [Arc<Count>; 3] = Default::default();
     let wakers = counts.clone().map(Waker::from);
@@ -237,14 +237,17 @@ fn those_who_wait_are_served_in_order_or_refused_at_once() {
         second.poll_unpin(&mut contexts[1]).is_pending(),
         "it overtook"
     );
-    // Catches a place that is given up without passing the turn on.
+    // Catches a waiter that leaves without waking the next one.
     drop(first);
     assert_eq!(counts[1].get(), 1);
 
     let mut newer = Box::pin(gate.enter("a", token(2)));
     let newer = newer.poll_unpin(&mut contexts[2]);
-    assert!(newer.is_ready(), "nobody is inside, and who waits is stale");
-    assert_eq!(counts[1].get(), 2, "the stale one is told at once");
+    assert!(
+        newer.is_ready(),
+        "nobody is inside, and the waiter is stale"
+    );
+    assert_eq!(counts[1].get(), 2, "the stale waiter is woken at once");
     let refused = second
         .as_mut()
         .now_or_never()
@@ -256,7 +259,7 @@ fn those_who_wait_are_served_in_order_or_refused_at_once() {
     );
 }
 
-/// Catches a slot that is lost, or given to two resources, when its resource is forgotten again.
+/// Catches a slot that is lost, or given to two resources, when its resource is forgotten.
 #[test]
 fn a_write_that_was_withdrawn_leaves_nothing_behind() {
     let gate = Gate::with_capacity(2);
@@ -285,7 +288,7 @@ fn a_write_that_was_withdrawn_leaves_nothing_behind() {
 
 /// Catches a waiter that is refused for a token that no longer counts.
 #[test]
-fn a_waiter_enters_again_if_what_overtook_it_was_withdrawn() {
+fn a_waiter_enters_again_if_the_newer_write_was_withdrawn() {
     let gate = Gate::new();
     let enter = |number| Box::pin(Entering::new(&gate, "a", token(number)));
     let mut context = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! The body of a response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
-/// The body of the inner service's answer, or of a refusal.
+/// The body of the inner service's response, or of a refusal.
 #[pin_project]
 #[derive(Debug)]
 pub struct FenceBody<B>(#[pin] Kind<B>);

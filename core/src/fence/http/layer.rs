@@ -1,4 +1,4 @@
-//! The server's side.
+//! The server's layer.
 
 use std::fmt;
 use std::future::Future;
@@ -21,11 +21,13 @@ use crate::fence::gate::{Entering, Permit};
 
 type SharedGate = Arc<Gate>;
 
-/// Refuses requests with a stale token, before the service sees them, and lets one request at a
-/// time write to a resource. [The module](super) says what it answers, and how atomic it is.
+/// Refuses requests with a stale token and lets one request at a time write to a resource.
 ///
-/// **Authentication must come first**, outside of this layer: a client that may name resources and
-/// tokens can [block every other one](super#authentication-comes-first).
+/// A refused request does not reach the service. The [module](super) describes the responses, and how atomic
+/// the check is.
+///
+/// **Authentication must come first**, outside of this layer: a client that may choose resources and tokens
+/// can [block all others](super#authentication-comes-first).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,12 +60,12 @@ pub struct FenceLayer<R> {
 }
 
 impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
-    /// With a function that says what a request writes to, or `None` if it writes to nothing and
-    /// passes unguarded.
+    /// Returns a layer with a function that names the resource that a request writes to.
     ///
-    /// All requests that write to the same thing must get the *same* name, however they spell it:
-    /// `/account/7` and `/account/%37` reach the same handler in most frameworks. Best take the
-    /// name from what the handler will go by; [`written_path`] is a start.
+    /// If the function returns `None` the request passes unguarded. All requests that write to the same thing
+    /// must get the *same* name, however they spell it: `/account/7` and `/account/%37` reach the same
+    /// handler in most frameworks. It is best to use the value that the handler itself uses; [`written_path`]
+    /// is a start.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -80,8 +82,9 @@ impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
         }
     }
 
-    /// Lets requests without a token pass, unguarded and without waiting. For the time until all
-    /// clients send one: an unguarded write can still undo a guarded one.
+    /// Lets requests without a token pass, unguarded and without waiting.
+    ///
+    /// Use it until all clients send a token: an unguarded write can still undo a guarded one.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -95,9 +98,10 @@ impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
         self
     }
 
-    /// Checks each request as it comes and holds nothing: requests for one resource run side by
-    /// side, and an older one that passed before can write after a newer one.
-    /// [The module](super) says whom that suits.
+    /// Checks each request on arrival and holds nothing.
+    ///
+    /// Requests for one resource run in parallel, and an older one that passed can write after a newer one.
+    /// See [How atomic it is](super#how-atomic-it-is).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -111,7 +115,7 @@ impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
         self
     }
 
-    /// What the request writes to, with its token; `None` if it is to pass.
+    /// Returns the resource that the request writes to and its token; `None` if it passes unguarded.
     fn claim(&self, parts: &Parts) -> Result<Option<(String, FencingToken)>, Problem<'static>> {
         let Some(resource) = (self.resource)(parts) else {
             return Ok(None);
@@ -125,9 +129,11 @@ impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
             };
         };
         if values.next().is_some() {
-            return Err(Problem::bad("there are several headers Fencing-Token"));
+            return Err(Problem::bad(
+                "the request has several Fencing-Token headers: send exactly one",
+            ));
         }
-        // What is not text is not digits either, and no digits are no token.
+        // A value that is not ASCII is not a token either; the empty text fails to parse.
         let text = value.to_str().unwrap_or_default();
         match text.parse() {
             Ok(token) => Ok(Some((resource, token))),
@@ -137,8 +143,10 @@ impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
 }
 
 impl FenceLayer<fn(&Parts) -> Option<String>> {
-    /// The resource is the path, and what is safe by its method (GET, HEAD, OPTIONS, TRACE) passes
-    /// unguarded: [`written_path`]. Good where a path is all that a write to it changes.
+    /// Returns a layer that uses the path as the resource.
+    ///
+    /// Requests with a safe method (GET, HEAD, OPTIONS, TRACE) pass unguarded: see [`written_path`]. This
+    /// suits services where a write to a path changes nothing else.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -171,10 +179,11 @@ impl<R> fmt::Debug for FenceLayer<R> {
     }
 }
 
-/// The path of a request that may write, without the query: `None` if its method is safe. Percent
-/// encoding is undone, so that two spellings of one path are one resource; what is not UTF-8 then
-/// is replaced. Slashes and letters' case are left as they are. A router that strips a prefix
-/// strips it here too if the layer is inside of it.
+/// Returns the path of a request that may write, without the query; `None` if its method is safe.
+///
+/// Percent encoding is decoded, so that two spellings of one path are one resource. Bytes that are not UTF-8
+/// are replaced. Slashes and case stay. If the layer is inside a router that strips a prefix, the path lacks
+/// it.
 ///
 /// ```
 /// use http::Request;
@@ -207,8 +216,8 @@ pub fn written_path(parts: &Parts) -> Option<String> {
     Some(String::from_utf8_lossy(&path).into_owned())
 }
 
-/// Whether an answer says that the request was not carried out, so that its token does not count. The
-/// fences in JavaScript have the same list.
+/// Returns true if a response means that the request was not carried out, so that its token does not count.
+/// The guards in JavaScript have the same list.
 fn wrote_nothing(status: StatusCode) -> bool {
     matches!(
         status,
@@ -234,7 +243,7 @@ impl<S, R> Layer<S> for FenceLayer<R> {
     }
 }
 
-/// The service of a [`FenceLayer`].
+/// The service that [`FenceLayer`] makes.
 #[derive(Debug)]
 pub struct Fenced<S, R> {
     inner: S,
@@ -277,7 +286,7 @@ where
                 }
             }
             Ok(Some((resource, token))) => {
-                // The one that is ready goes with the request.
+                // Give the request the service that was polled ready, and keep the clone.
                 let next = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, next);
                 Step::Waiting {
@@ -291,7 +300,7 @@ where
     }
 }
 
-/// The answer to come of a [`Fenced`] service.
+/// The response future of a [`Fenced`] service.
 #[pin_project]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct FenceFuture<S: Service<Request<B>>, B> {
@@ -309,7 +318,7 @@ enum Step<S: Service<Request<B>>, B> {
     Running {
         #[pin]
         future: S::Future,
-        /// After the future, so that it is dropped after it.
+        /// Declared after the future, so that it is dropped after it.
         permit: Option<Permit<SharedGate>>,
     },
 }
@@ -355,7 +364,7 @@ where
                         (Ok(answer), Some(permit)) if wrote_nothing(answer.status()) => {
                             permit.withdraw();
                         }
-                        // An error says nothing of what was written before it.
+                        // An error may come after a write, so the token counts.
                         (_, permit) => drop(permit),
                     }
                     return Poll::Ready(answer.map(|answer| answer.map(FenceBody::inner)));

@@ -1,4 +1,4 @@
-//! Refusals as problem documents (RFC 9457), and back.
+//! Refusals as problem documents (RFC 9457), in both directions.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FenceBody;
 
-/// Names, not addresses: RFC 9457 recommends absolute URIs, that need not lead anywhere.
+// RFC 9457 recommends absolute URIs for types. They need not be addresses.
 const STALE: &str = "urn:leasehold:stale-token";
 const REQUIRED: &str = "urn:leasehold:token-required";
 const BAD: &str = "urn:leasehold:bad-request";
@@ -37,7 +37,8 @@ struct Stale {
 
 impl Problem<'static> {
     pub(super) fn required() -> Self {
-        let detail = "a write here needs the header Fencing-Token, with the token of your lease";
+        let detail =
+            "the request lacks the header Fencing-Token: set it to the token of your lease";
         Self::new(
             StatusCode::PRECONDITION_REQUIRED,
             REQUIRED,
@@ -66,7 +67,7 @@ impl Problem<'static> {
     }
 }
 
-/// What a gate said.
+/// The refusal for an error of the gate.
 impl From<Error> for Problem<'static> {
     fn from(error: Error) -> Self {
         let detail = error.to_string();
@@ -109,11 +110,11 @@ impl<B> From<Problem<'_>> for Response<FenceBody<B>> {
     }
 }
 
-/// Reads an answer of a [`FenceLayer`](super::FenceLayer) back into the error that it stands for;
-/// `None` if it is not one of its refusals.
+/// Turns a refusal of a [`FenceLayer`](super::FenceLayer) back into an error.
 ///
-/// 409 gives [`StaleToken`](ErrorKind::StaleToken) with its [details](Error::stale_token), 428
-/// and 400 give [`Config`](ErrorKind::Config), 503 gives [`Overloaded`](ErrorKind::Overloaded).
+/// Returns `None` if the response is not a refusal. 409 gives [`StaleToken`](ErrorKind::StaleToken) with its
+/// [details](Error::stale_token), 428 and 400 give [`Config`](ErrorKind::Config), 503 gives
+/// [`Overloaded`](ErrorKind::Overloaded).
 ///
 /// ```
 /// use http::StatusCode;
@@ -127,7 +128,7 @@ impl<B> From<Problem<'_>> for Response<FenceBody<B>> {
 /// assert!(other.is_none());
 /// ```
 pub fn refusal(status: StatusCode, body: &[u8]) -> Option<Error> {
-    // Without looking at bodies that cannot be one: they may be large.
+    // Do not parse the body of any other response: it may be large.
     let (kind, type_) = match status {
         StatusCode::CONFLICT => (ErrorKind::StaleToken, STALE),
         StatusCode::PRECONDITION_REQUIRED => (ErrorKind::Config, REQUIRED),

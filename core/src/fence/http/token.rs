@@ -1,4 +1,4 @@
-//! The client's side.
+//! The client's layer.
 
 use std::task::{Context, Poll};
 
@@ -9,10 +9,10 @@ use tower_service::Service;
 
 use super::FENCING_TOKEN;
 
-/// Sets the header `Fencing-Token` on every request of a client, in place of any that is there.
+/// Sets the header `Fencing-Token` on every request of a client, replacing any that is there.
 ///
-/// Make one for each lease: `TokenLayer::new(lease.token())`. It does not look at whether the
-/// lease still holds; that is the server's to find out.
+/// Make one for each lease: `TokenLayer::new(lease.token())`. It does not check whether the lease still
+/// holds; the server does.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +35,7 @@ pub struct TokenLayer {
 }
 
 impl TokenLayer {
-    /// For the requests of a lease; see [the type](Self).
+    /// Returns a layer that sends this token.
     ///
     /// ```
     /// use leasehold::{fence::http::TokenLayer, FencingToken};

@@ -1,4 +1,4 @@
-//! What the store's errors are for a caller.
+//! Maps errors of the store to those of the guard.
 
 use std::error::Error as StdError;
 use std::io;
@@ -7,7 +7,7 @@ use leasehold_engine::{Error, ErrorKind};
 use object_store::Error as StoreError;
 use object_store::path::Path;
 
-/// An error of the store, with its kind, the object and the source.
+/// Wraps an error of the store: its kind, the object's path and the source.
 pub(super) fn wrap(path: &Path, error: StoreError) -> Error {
     let kind = kind(&error);
     let message = match kind {
@@ -15,12 +15,12 @@ pub(super) fn wrap(path: &Path, error: StoreError) -> Error {
             "the object store cannot be guarded: it lacks conditional puts (PutMode::Create and \
              PutMode::Update) or metadata of objects, as LocalFileSystem does: {error}"
         ),
-        _ => format!("the object {path}: {error}"),
+        _ => format!("a request for the object {path} failed: {error}"),
     };
     Error::with_source(kind, message, error)
 }
 
-/// The store returned neither an etag nor a version to make a put conditional on.
+/// The error for a store that returns neither an etag nor a version, so that puts cannot be conditional.
 pub(super) fn no_version(path: &Path) -> Error {
     let message = format!(
         "the object store cannot be guarded: it returns neither an etag nor a version for the \
@@ -29,11 +29,11 @@ pub(super) fn no_version(path: &Path) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// The object has metadata of a guard, but is not as a guard leaves it.
+/// The error for an object that has a guard's metadata but was changed by something else.
 pub(super) fn unlike_ours(path: &Path, what: &str) -> Error {
     let message = format!(
-        "the object {path} has metadata of a guard, but not a guard's {what}: something else \
-         wrote to it"
+        "the object {path} has a guard's metadata but not a guard's {what}: something other than a \
+         guard wrote to it"
     );
     Error::new(ErrorKind::WrongType, message)
 }
@@ -52,8 +52,8 @@ fn kind(error: &StoreError) -> ErrorKind {
     }
 }
 
-/// The store's client tells why a request failed only with features that a guard does without, so
-/// this reads the chain of causes, and its words for what the server answered.
+/// Finds out why a request failed. The store's client exposes the cause only with features that a guard does
+/// not need, so this reads the chain of sources, and the status in the message.
 fn transport(error: &(dyn StdError + 'static)) -> ErrorKind {
     let mut found = ErrorKind::Store;
     let mut cause = Some(error);
@@ -64,7 +64,7 @@ fn transport(error: &(dyn StdError + 'static)) -> ErrorKind {
         }
         let status = text.split("status code: ").nth(1);
         let status = status.and_then(|rest| rest.get(..3)?.parse::<u16>().ok());
-        // What many answer to a condition that they do not know.
+        // Many stores answer 501 to a condition that they do not know.
         if status == Some(501) {
             return ErrorKind::Unsupported;
         }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_told_from_what_will_not() {
+    fn store_errors_map_to_kinds() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(generic(refused), ErrorKind::Unavailable);
         let status = "Server returned non-2xx status code: 503 Service Unavailable: ";

@@ -1,4 +1,4 @@
-//! Finding out whether a store keeps the conditions that it is given.
+//! Tests whether a store obeys the conditions of puts.
 
 use bytes::Bytes;
 use leasehold_engine::{Error, ErrorKind, FencingToken};
@@ -11,13 +11,17 @@ use super::error::wrap;
 use super::{FencedStore, Put, random};
 
 impl FencedStore {
-    /// Finds out whether the store can be guarded: whether it keeps metadata, and refuses to put
-    /// over what exists when asked to create, and on an etag that is out of date. It writes about
-    /// six times to an object of its own, of a random name below `scratch`, and deletes it.
+    /// Checks whether the store can be guarded.
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), with what is missing, if it cannot be; else what
-    /// the store says if it fails. It writes one put after the other, so a store that keeps
-    /// conditions, but not when two puts arrive at once, passes.
+    /// The store must keep metadata, must not overwrite an object when asked to create, and must refuse a put
+    /// on an outdated etag. The check writes about six times to an object of its own, with a random name
+    /// below `scratch`, and deletes it.
+    ///
+    /// It puts one after the other, so it does not detect a store that violates conditions only when two puts
+    /// arrive at once.
+    ///
+    /// Errors: [`Unsupported`](ErrorKind::Unsupported), with what is missing, if the store cannot be guarded;
+    /// otherwise the store's error.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -33,7 +37,7 @@ impl FencedStore {
             .clone()
             .join(format!("leasehold-probe-{:016x}", random()));
         let found = self.probe_at(&path).await;
-        // If the verdict is out, that it could not be tidied up is no news; listings show it.
+        // Ignore a failed cleanup: the verdict counts, and listings show the leftover object.
         let _ = self.inner().delete(&path).await;
         found
     }
@@ -48,22 +52,26 @@ impl FencedStore {
         refused(
             path,
             again,
-            "it puts over what exists, although told to create",
+            "it overwrote an object that it was asked to create (PutMode::Create)",
         )?;
 
         let second = self.try_put(path, 2, "second", on(&first)).await;
         let second = second.map_err(|error| wrap(path, error))?;
         let late = self.try_put(path, 1, "late", on(&first)).await;
-        refused(path, late, "it puts although the etag is out of date")?;
+        refused(
+            path,
+            late,
+            "it put although the etag is out of date (PutMode::Update)",
+        )?;
 
-        // The same content under another token: does the condition still tell them apart?
+        // Put the same content under another token: the etag must change.
         let third = self.try_put(path, 3, "second", on(&second)).await;
         third.map_err(|error| wrap(path, error))?;
         let late = self.try_put(path, 2, "late", on(&second)).await;
         refused(
             path,
             late,
-            "it gives the same content the same etag, so the content must be sealed",
+            "it gives equal content the same etag; use the guard without `unsealed`",
         )
     }
 
@@ -94,10 +102,10 @@ fn on(put: &PutResult) -> PutMode {
     })
 }
 
-/// A put whose condition does not hold must fail because of it.
-fn refused(path: &Path, put: Result<PutResult, StoreError>, else_what: &str) -> Result<(), Error> {
+/// Fails unless the store refused a put because its condition did not hold.
+fn refused(path: &Path, put: Result<PutResult, StoreError>, fault: &str) -> Result<(), Error> {
     match put {
-        Ok(_) => Err(lacks(else_what)),
+        Ok(_) => Err(lacks(fault)),
         Err(StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(wrap(path, error)),
     }

@@ -1,19 +1,19 @@
-//! The token at the end of an object's content, as blanks and tabs.
+//! The seal: the token at the end of an object's content, as spaces and tabs.
 
 use bytes::Bytes;
 use leasehold_engine::FencingToken;
 
-/// The bits of a token.
+/// The number of bits of a token.
 const BITS: usize = 53;
-/// The length of a seal: a blank or a tab for each bit, the highest first, and a line feed.
+/// The length of a seal: a space or a tab for each bit, the highest first, and a line feed.
 pub(super) const BYTES: usize = BITS + 1;
 
-/// The content with its seal.
+/// Returns the content with its seal.
 pub(super) fn put_on(content: &[u8], token: FencingToken) -> Bytes {
     [content, &seal(token)].concat().into()
 }
 
-/// The content without its seal; `None` if it does not end in that of this token.
+/// Returns the content without its seal; `None` if it does not end in the seal of this token.
 pub(super) fn take_off(mut bytes: Bytes, token: FencingToken) -> Option<Bytes> {
     let length = bytes.len().checked_sub(BYTES)?;
     let found = bytes.split_off(length);
@@ -35,7 +35,7 @@ mod tests {
 
     use super::*;
 
-    // Catches a seal that is the same for two tokens, which opens the hole that it is to close.
+    // Catches two tokens with the same seal: a write of the same content would keep its etag.
     #[test]
     fn every_bit_of_a_token_is_in_its_seal() {
         let most = FencingToken::MAX.get();
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_off_is_what_was_put_on() {
+    fn removing_a_seal_restores_the_content() {
         let token = FencingToken::new(33).expect("33 is a token");
         for content in ["", "x", "ends in \t \n"] {
             let sealed = put_on(content.as_bytes(), token);

@@ -1,4 +1,4 @@
-//! What an error of a guarded write means.
+//! Maps errors of a guarded write.
 
 use fred::error::Error as FredError;
 use leasehold_engine::protocol::{credentials_refused, printable};
@@ -14,7 +14,7 @@ impl Fenced {
         let secrets = self.redis.runner.secrets();
         let hidden = secrets.hide(error);
         let failed = |kind, what: String| {
-            let message = format!("a guarded write to {resource:?}: {what}");
+            let message = format!("the guarded write to {resource:?} failed: {what}");
             if hidden {
                 return Error::new(kind, message);
             }
@@ -30,12 +30,14 @@ impl Fenced {
                 }
             }
             "NOTAFENCE" => {
-                let what = format!("the key of its fence, {fence:?}, holds something else");
+                let what = format!(
+                    "its fence key {fence:?} does not hold a token: something other than a guard wrote to it"
+                );
                 return failed(ErrorKind::WrongType, what);
             }
             "CROSSSLOT" => {
                 let what = format!(
-                    "its keys and that of its fence, {fence:?}, are not all on one cluster slot"
+                    "its keys and its fence key {fence:?} are on different cluster slots; give all the same hash tag"
                 );
                 return failed(ErrorKind::Config, what);
             }
@@ -47,7 +49,7 @@ impl Fenced {
             _ if said.starts_with("ERR Error compiling script") => {
                 failed(ErrorKind::Config, printable(said))
             }
-            // The advice that comes with these is for a lock's keys.
+            // For these two the engine's advice is about a lock's keys.
             ErrorKind::WrongType => failed(ErrorKind::WrongType, printable(said)),
             ErrorKind::Auth if credentials_refused(said).is_none() => {
                 failed(ErrorKind::Auth, printable(said))

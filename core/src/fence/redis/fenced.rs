@@ -11,16 +11,21 @@ use super::FencedRedis;
 use super::key::fence_key;
 use super::script::{COMMAND, Script};
 
-/// Writes to one resource under one token, from [`FencedRedis::resource`].
+/// Writes to one resource under one token. Returned by [`FencedRedis::resource`].
 ///
-/// Every call is refused with [`StaleToken`](ErrorKind::StaleToken) if a greater token was seen.
-/// Other errors are of kind [`WrongType`](ErrorKind::WrongType) if a key holds something else than
-/// the command needs, or that of the fence no token; [`Config`](ErrorKind::Config) if an argument
-/// is not valid, or a key is on another cluster slot; [`Timeout`](ErrorKind::Timeout) and
-/// [`Unavailable`](ErrorKind::Unavailable) if there was no answer: then whether the write was done
-/// is *unknown*. See the [module](super) on repeating and on cancelling a call.
+/// Values are strings, bytes or numbers, as fred takes them, with either client.
 ///
-/// Values are strings, bytes or numbers, as fred takes them, whichever client it is.
+/// Every call may fail with one of these errors:
+///
+/// - [`StaleToken`](ErrorKind::StaleToken) if a greater token was seen; nothing was written
+/// - [`WrongType`](ErrorKind::WrongType) if a key has another type than the command needs, or the fence's key
+///   does not hold a token
+/// - [`Config`](ErrorKind::Config) if an argument is invalid or a key is on another cluster slot
+/// - [`Timeout`](ErrorKind::Timeout) or [`Unavailable`](ErrorKind::Unavailable) if there was no reply; then
+///   it is *unknown* whether the write happened
+///
+/// The [module](super#guarantees-and-limits) explains when you may repeat a call. The calls are not cancel
+/// safe.
 ///
 /// ```no_run
 /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -54,7 +59,7 @@ impl Fenced {
         }
     }
 
-    /// `SET`: gives a key a value and no expiry.
+    /// `SET`: sets a key to a value without an expiry.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -70,7 +75,11 @@ impl Fenced {
         self.command(key, "SET", [scalar(value)?]).await
     }
 
-    /// `SET` with `PX`: gives a key a value for a time, at least a millisecond, rounded up to one.
+    /// `SET` with `PX`: sets a key to a value that expires.
+    ///
+    /// The time to live is rounded up to whole milliseconds.
+    ///
+    /// Errors: [`Config`](ErrorKind::Config) also if the time to live is zero or longer than 2^53 ms.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -93,7 +102,7 @@ impl Fenced {
         self.command(key, "SET", args).await
     }
 
-    /// `DEL`: deletes a key, and tells whether there was one.
+    /// `DEL`: deletes a key. Returns true if it existed.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -106,7 +115,7 @@ impl Fenced {
         Ok(deleted > 0)
     }
 
-    /// `HSET`: gives a field of a hash a value, and tells whether the field is new.
+    /// `HSET`: sets a field of a hash. Returns true if the field is new.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -129,7 +138,7 @@ impl Fenced {
         Ok(added > 0)
     }
 
-    /// `HDEL`: deletes a field of a hash, and tells whether there was one.
+    /// `HDEL`: deletes a field of a hash. Returns true if it existed.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -142,8 +151,9 @@ impl Fenced {
         Ok(deleted > 0)
     }
 
-    /// `INCRBY`: adds to a number, 0 if there is none, and returns the sum. A repetition after a
-    /// time-out may add twice.
+    /// `INCRBY`: adds to a number, which starts at 0, and returns the sum.
+    ///
+    /// If you repeat the call after a timeout it may add twice.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -155,8 +165,9 @@ impl Fenced {
         self.command(key, "INCRBY", [by.into()]).await
     }
 
-    /// `RPUSH`: puts a value at the end of a list, and returns the list's new length. A repetition
-    /// after a time-out may put it there twice.
+    /// `RPUSH`: appends a value to a list and returns the list's new length.
+    ///
+    /// If you repeat the call after a timeout it may append twice.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -172,13 +183,16 @@ impl Fenced {
         self.command(key, "RPUSH", [scalar(value)?]).await
     }
 
-    /// Runs a [`Script`] behind the check, in one call: `EVALSHA`, with `EVAL` if the server does
-    /// not have it yet. Keys and arguments are one, several in a `Vec` or an array, or `()` for
-    /// none; arguments also a tuple. The reply is whatever fred can make of what the script returns.
+    /// Runs a [`Script`] behind the check, in one call.
     ///
-    /// A mistake in the script is of kind [`Config`](ErrorKind::Config) if it does not compile,
-    /// which changes nothing, and else of the kind of what went wrong, most often
-    /// [`Store`](ErrorKind::Store). So is a reply that is not of the type; the script was run then.
+    /// It sends `EVALSHA`, and `EVAL` if the server does not have the script yet. Keys and arguments are a
+    /// single value, several in a `Vec` or an array, or `()` for none; arguments may also be a tuple. The
+    /// reply is anything that fred can convert from the script's result.
+    ///
+    /// Errors: besides those of [the type](Self), [`Config`](ErrorKind::Config) if the script does not
+    /// compile, which changes nothing; the error's own kind, most often [`Store`](ErrorKind::Store), if the
+    /// script fails; [`Store`](ErrorKind::Store) if the reply does not convert to the type. In the last case
+    /// the script has run.
     ///
     /// ```no_run
     /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -246,7 +260,7 @@ impl Fenced {
             .run("EVALSHA", script.sha(), rest.clone(), give_up)
             .await
         {
-            // The server's own words: what a script says itself is not taken for them.
+            // Match the server's full text, so that an error that a script raises is not mistaken for it.
             Err(error) if error.details().starts_with("NOSCRIPT No matching script") => {
                 self.run("EVAL", script.text(), rest, give_up).await
             }
@@ -256,7 +270,7 @@ impl Fenced {
         R::from_value(reply).map_err(|error| {
             let resource = &*self.resource;
             let message = format!(
-                "the write to {resource:?} was done, but its reply could not be read: {error}"
+                "the guarded write to {resource:?} succeeded, but its reply could not be converted: {error}"
             );
             Error::with_source(ErrorKind::Store, message, error)
         })
@@ -271,7 +285,8 @@ impl Fenced {
     ) -> Result<Value, FredError> {
         rest.insert(0, script.into());
         let left = give_up.saturating_duration_since(Instant::now());
-        // A write that may have been done is not sent again; the fence decides on a cluster's node.
+        // No retries here: the write may have happened. The fence's key comes first and so chooses a
+        // cluster's node.
         self.redis.runner.run(command, rest, left).await
     }
 
@@ -280,10 +295,12 @@ impl Fenced {
         let shown = |key: &Key| String::from_utf8_lossy(key.as_bytes()).into_owned();
         if let Some(key) = keys.iter().find(|key| key.as_bytes() == fence) {
             let key = shown(key);
-            let message = format!("{key:?} is the key of the fence of {resource:?}");
+            let message = format!(
+                "{key:?} is the fence key of the resource {resource:?}: write to another key"
+            );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        // On one server there are no slots to miss.
+        // A single server has no slots.
         if !self.redis.runner.is_clustered() {
             return Ok(());
         }
@@ -292,7 +309,7 @@ impl Fenced {
         if let Some(key) = keys.iter().find(elsewhere) {
             let (key, fence) = (shown(key), &*self.fence);
             let message = format!(
-                "the key {key:?} is not on the cluster slot of {fence:?}, the fence of \
+                "the key {key:?} is not on the cluster slot of {fence:?}, the fence key of \
                  {resource:?}: give both the same hash tag"
             );
             return Err(Error::new(ErrorKind::Config, message));
@@ -322,7 +339,7 @@ where
     })
 }
 
-/// One argument of a command. Anything else would be refused late, or upset the connection.
+/// Converts to one argument of a command. Other values would be refused late, or break the connection.
 fn scalar<V>(from: V) -> Result<Value, Error>
 where
     V: TryInto<Value>,
@@ -339,18 +356,18 @@ where
     ) {
         return Ok(value);
     }
-    let message = "a value for Redis is one string, some bytes or a number";
+    let message = "a value for Redis must be one string, byte string or number";
     Err(Error::new(ErrorKind::Config, message))
 }
 
 fn milliseconds(time_to_live: Duration) -> Result<i64, Error> {
-    /// Some 285,000 years; Redis adds it to its clock.
+    /// About 285,000 years. Redis adds the value to its clock.
     const MOST: i64 = 1 << 53;
     let milliseconds = i64::try_from(time_to_live.as_nanos().div_ceil(1_000_000));
     if let Ok(milliseconds @ 1..=MOST) = milliseconds {
         return Ok(milliseconds);
     }
-    let message = format!("a time to live is from 1 ms to 2^53 ms, not {time_to_live:?}");
+    let message = format!("a time to live must be 1 ms to 2^53 ms; got {time_to_live:?}");
     Err(Error::new(ErrorKind::Config, message))
 }
 
@@ -372,7 +389,7 @@ mod tests {
         assert!(scalar("").is_ok());
         assert!(scalar(i64::MIN).is_ok());
         assert!(scalar(&[0xff_u8, 0][..]).is_ok());
-        // Redis has no number for it; fred says so.
+        // Redis has no integer for it; fred refuses it.
         assert!(scalar(u64::MAX).is_err());
         for bad in [Value::Null, Value::Array(vec![1.into()])] {
             let error = scalar(bad).expect_err("it is not one value");

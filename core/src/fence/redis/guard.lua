@@ -1,17 +1,17 @@
--- Refuses a stale token; else keeps it and lets what follows write, all in one call. A client puts
--- this in front of its user's script, which does not see the first key and argument any more.
+-- Refuses a stale token. Otherwise stores it and lets the user's script write, all in one call. A client puts
+-- this in front of the script, which does not see the first key and argument any more.
 --
--- KEYS   fence, then the keys of what follows
--- ARGV   token, then the arguments of what follows
--- reply  of what follows; or one of these errors, after which nothing was written:
+-- KEYS   the fence, then the script's keys
+-- ARGV   the token, then the script's arguments
+-- reply  the script's; or one of these errors, after which nothing was written:
 --          STALETOKEN highest   a greater token was seen
 --          NOTAFENCE            the fence key holds something else
---          BADTOKEN             what was offered is not a token
+--          BADTOKEN             the argument is not a token
 --
--- fence  the greatest token that was seen, in digits; a string without an expiry
+-- fence  the greatest token seen, in digits; a string without an expiry
 --
 -- It is sent as one line, so that line numbers in errors are those of the user's script: comments
--- stand on lines of their own.
+-- must be on lines of their own.
 do
   local fence, token = table.remove(KEYS, 1), table.remove(ARGV, 1)
   local function is_token(text)
@@ -31,7 +31,7 @@ do
     if seen and tonumber(seen) > tonumber(token) then
       return redis.error_reply('STALETOKEN ' .. seen)
     end
-    -- Before the write: were it to fail half-way, nothing older may come after it.
+    -- Before the write: if that fails halfway, no older holder may write after it.
     redis.call('SET', fence, token)
   end
 end

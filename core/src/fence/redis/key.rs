@@ -1,37 +1,38 @@
-//! Where the fence of a resource is kept.
+//! The key under which the fence of a resource is stored.
 
 use std::sync::LazyLock;
 
 use fred::util::redis_keyslot;
 
-/// The key of a resource's fence: `{tag}:fence:resource`, where the tag puts it on the cluster
-/// slot of a key named as the resource; `{resource}:fence` if the whole resource is the tag.
+/// Returns the key of a resource's fence: `{tag}:fence:resource`, or `{resource}:fence` if the whole resource
+/// is the tag.
 ///
-/// The tag ends at the first `}`, so no two resources share a key.
+/// The tag puts it on the cluster slot of a key with the resource's name. No two resources share a key,
+/// because the tag ends at the first `}`.
 pub(super) fn fence_key(resource: &str) -> String {
     match hash_tag(resource) {
         Some(tag) => format!("{{{tag}}}:fence:{resource}"),
         None if !resource.contains('}') => format!("{{{resource}}}:fence"),
-        // Redis hashes all of such a name, but no tag can hold it.
+        // Redis hashes the whole of such a name, but no tag can hold it.
         None => format!("{{{}}}:fence:{resource}", number_on_slot_of(resource)),
     }
 }
 
-/// What Redis hashes instead of the whole key: from the first `{` to the first `}` after it, if
-/// there is something between them.
+/// Returns the part that Redis hashes instead of the whole key: from the first `{` to the next `}`, if it is
+/// not empty.
 fn hash_tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The smallest number that, as a key, is on the same slot.
+/// Returns the smallest number that, as a key, is on the same slot.
 fn number_on_slot_of(key: &str) -> u32 {
     NUMBERS[usize::from(redis_keyslot(key.as_bytes()))]
 }
 
-/// For each slot; all in one search, the first time that one is needed. The hash of a number is that
-/// of its digits but the last, and one more.
+/// The smallest number on each slot, found in one search on first use. A number's hash is that of all its
+/// digits except the last, plus one step.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut hashes: Vec<u16> = Vec::with_capacity(NUMBERS_TRIED);
     let mut numbers = vec![u32::MAX; SLOTS];
@@ -49,17 +50,17 @@ static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     numbers
 });
 
-/// CRC-16/XMODEM, as the cluster specification has it.
+/// One step of CRC-16/XMODEM, as the cluster specification defines it.
 fn crc16_step(crc: u16, byte: u8) -> u16 {
     (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
         (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
     })
 }
 
-/// Those below are on every slot.
+/// The numbers below this one cover every slot.
 const NUMBERS_TRIED: usize = 1 << 17;
 
-/// Of a Redis cluster.
+/// The number of slots of a Redis Cluster.
 const SLOTS: usize = 16_384;
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// CRC16 of XMODEM over what the cluster specification says, bit by bit: a second opinion.
+    /// A second implementation of the cluster specification, bit by bit, to check the first.
     fn slot(key: &[u8]) -> u16 {
         let find = |from: usize, byte| key[from..].iter().position(|other| *other == byte);
         let tag = find(0, b'{').and_then(|open| {
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_opinion_is_right() {
+    fn the_second_implementation_is_right() {
         // From the cluster specification of Redis.
         assert_eq!(slot(b"123456789"), 0x31c3);
         assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
@@ -112,10 +113,10 @@ mod tests {
         assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
     }
 
-    /// Catches a key that moves, so that writers of two versions or languages do not fence each
-    /// other, and a tag that is cut short: the server would answer CROSSSLOT.
+    /// Catches a key that moves, so that writers of two versions or languages do not fence each other. Also
+    /// catches a tag that is cut short: the server would answer CROSSSLOT.
     #[test]
-    fn fences_are_where_everybody_looks() {
+    fn fence_keys_match_the_shared_vectors() {
         for vector in vectors() {
             let (name, fence) = (&vector.resource, fence_key(&vector.resource));
             assert_eq!(fence, vector.fence, "{name}");

@@ -1,4 +1,4 @@
-//! A connection of the client redis-rs, whose values and errors a guard takes as fred's.
+//! Runs guarded writes on a connection of redis-rs, with fred's types for values and errors.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub(super) struct Connection(Arc<dyn Sends>);
 
 type Sending<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 
-/// Any connection that can be cloned.
+/// An object-safe view of any connection that can be cloned.
 trait Sends: Send + Sync {
     fn send(&self, command: Cmd) -> Sending<'_>;
 }
@@ -47,7 +47,7 @@ impl Connection {
         for arg in args {
             match arg {
                 FredValue::Bytes(bytes) => command.arg(&*bytes),
-                // Numbers as fred writes them.
+                // Format numbers as fred does.
                 arg => command.arg(arg.as_string().unwrap_or_default()),
             };
         }
@@ -81,7 +81,7 @@ fn value(from: Value) -> FredValue {
         Value::Map(pairs) => list(pairs.into_iter().flat_map(|(key, value)| [key, value])),
         Value::Attribute { data, .. } => value(*data),
         Value::Push { data, .. } => list(data),
-        // Within a list; what is an error as a whole is one.
+        // An error inside a list. `extract_error` has removed one at the top level.
         error => format!("{error:?}").into(),
     }
 }

@@ -1,4 +1,4 @@
-//! The clients by which a guard runs its scripts.
+//! The clients on which a guard runs its scripts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, Either};
 
 use crate::adapter::fred::{Secrets, send_script};
 
-/// A client of the program's. Cheap to clone.
+/// The program's client. Cheap to clone.
 #[derive(Clone)]
 pub(super) enum Runner {
     Fred(Client),
@@ -19,15 +19,17 @@ pub(super) enum Runner {
 }
 
 impl Runner {
-    /// Sends a script's call, once, and waits so long for its reply. The script or its hash comes first, then
-    /// the number of keys, then the keys, of which the first decides on a cluster's node.
+    /// Sends a script call once and waits up to `left` for its reply.
+    ///
+    /// The arguments are the script or its hash, the number of keys and the keys. The first key chooses a
+    /// cluster's node.
     pub(super) fn run<'a>(
         &'a self,
         command: &'static str,
         args: Vec<Value>,
         left: Duration,
     ) -> impl Future<Output = Result<Value, FredError>> + Send + 'a {
-        // Neither is kept in a future of this one's own.
+        // Not an async block, which would store the future and its arguments a second time.
         let running: Either<_, BoxFuture<'a, _>> = match self {
             Self::Fred(client) => Either::Left(send_script(client, command, args, left)),
             #[cfg(feature = "redis-rs")]
@@ -38,7 +40,8 @@ impl Runner {
         running
     }
 
-    /// Whether it is known to be of a cluster. Else a server of one refuses keys of several slots itself.
+    /// Returns true if the client is known to be of a cluster. Otherwise the server itself refuses keys of
+    /// several slots.
     pub(super) fn is_clustered(&self) -> bool {
         match self {
             Self::Fred(client) => client.is_clustered(),
@@ -47,11 +50,11 @@ impl Runner {
         }
     }
 
-    /// What must not be shown of its errors.
+    /// Returns the secrets that must not appear in errors.
     pub(super) fn secrets(&self) -> Secrets {
         match self {
             Self::Fred(client) => Secrets::of(client),
-            // It keeps its passwords to itself.
+            // redis-rs does not expose its passwords.
             #[cfg(feature = "redis-rs")]
             Self::RedisRs(_) => Secrets::unknown(),
         }

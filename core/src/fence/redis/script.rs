@@ -3,22 +3,22 @@ use std::sync::{Arc, LazyLock};
 
 use fred::util::sha1_hash;
 
-/// In front of every script, as one line: see `guard.lua`.
+/// The check in front of every script, as one line: see `guard.lua`.
 static GUARD: LazyLock<String> = LazyLock::new(|| {
     let lines = include_str!("guard.lua").lines().map(str::trim);
     let code: Vec<_> = lines.filter(|line| !line.starts_with("--")).collect();
     code.join(" ")
 });
 
-/// Any one command with one key.
+/// Runs any one command with one key.
 pub(super) static COMMAND: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"));
 
-/// A Lua script to run behind the check of a token, with [`Fenced::script`](super::Fenced::script).
+/// A Lua script to run behind the token check, with [`Fenced::script`](super::Fenced::script).
 ///
-/// It is written as for `EVAL`: `KEYS` and `ARGV` are its own, what it returns is the reply, and
-/// it touches no other keys than `KEYS`. It has no `#!` line. Making one does no I/O; it is cheap
-/// to clone, and worth keeping, in a `LazyLock` for instance, because its hash is taken once.
+/// Write it as for `EVAL`: `KEYS` and `ARGV` are its own, its return value is the reply, and it must touch no
+/// keys outside `KEYS`. It has no `#!` line. Making one does no I/O but computes a hash, so keep it, for
+/// instance in a `LazyLock`. It is cheap to clone.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -43,9 +43,10 @@ struct Inner {
 }
 
 impl Script {
-    /// Puts the check in front of a script. Whether it is valid Lua the server says:
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) of the call if it is not, before anything
-    /// of it is run.
+    /// Puts the check in front of a script.
+    ///
+    /// The server checks the Lua, not this function. If it is invalid, the call fails with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) before any of it runs.
     ///
     /// ```
     /// use leasehold::fence::redis::Script;
@@ -54,7 +55,8 @@ impl Script {
     /// # let _ = publish;
     /// ```
     pub fn new(lua: impl AsRef<str>) -> Self {
-        // In front and not around it: nothing in the text can get out of a block and ahead of it.
+        // In front of the text, not around it: no text can break out of an enclosing block and run before the
+        // check.
         let text = format!("{} {}", *GUARD, lua.as_ref());
         let sha = sha1_hash(&text);
         Self(Arc::new(Inner { text, sha }))
@@ -69,7 +71,7 @@ impl Script {
     }
 }
 
-/// As [`Script::new`].
+/// Like [`Script::new`].
 impl From<&str> for Script {
     fn from(lua: &str) -> Self {
         Self::new(lua)
@@ -92,7 +94,7 @@ impl fmt::Debug for Script {
 mod tests {
     use super::*;
 
-    /// Catches a comment at the end of a line of `guard.lua`: it would comment out the user's.
+    /// Catches a comment at the end of a line of `guard.lua`: it would comment out the user's script.
     #[test]
     fn the_guard_is_one_line_of_code() {
         let script = Script::new("return 1");

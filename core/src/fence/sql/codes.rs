@@ -1,21 +1,21 @@
-//! What the codes of a database's errors mean: tables that the guards in JavaScript read, too.
+//! Maps the error codes of databases, with tables that the guards in JavaScript read too.
 
 use leasehold_engine::ErrorKind;
 use leasehold_engine::rows::{rows, same};
 
 use super::failure::Class;
 
-/// One row.
+/// One row of a table.
 #[derive(Copy, Clone)]
 pub(super) struct Meaning {
-    /// Parted by blanks. One that ends in `*` is all that begin so.
+    /// Separated by spaces. A code that ends in `*` matches by prefix.
     codes: &'static str,
     class: Class,
-    /// What the message must have in it, too.
+    /// Text that the message must also contain.
     part: &'static str,
 }
 
-/// Reads a table; at compile time, so that a meaning which there is not does not compile.
+/// Reads a table at compile time, so that an unknown meaning does not compile.
 pub(super) const fn meanings<const ROWS: usize>(table: &'static str) -> [Meaning; ROWS] {
     let rows: [[&str; 3]; ROWS] = rows(table);
     let mut meanings = [Meaning {
@@ -39,7 +39,7 @@ pub(super) const fn meanings<const ROWS: usize>(table: &'static str) -> [Meaning
     meanings
 }
 
-/// What an error means by its code: the first row that fits.
+/// Returns the class of the first row that matches the code and the message.
 pub(super) fn meaning(table: &[Meaning], code: &str, message: &str) -> Class {
     let is = |known: &str| match known.strip_suffix('*') {
         Some(class) => code.starts_with(class),
@@ -62,7 +62,7 @@ mod tests {
         means: String,
     }
 
-    /// Catches a meaning that is another one than in JavaScript, and a row that nothing shows.
+    /// Catches a meaning that differs from JavaScript's, and a row that no vector covers.
     #[test]
     fn codes_mean_what_every_language_takes_them_for() {
         let vectors = include_str!("../../../../tests/vectors/sql_codes.json");

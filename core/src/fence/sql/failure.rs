@@ -1,20 +1,19 @@
-//! What went wrong in a database, as an [`Error`].
+//! Maps errors of a database.
 
 use leasehold_engine::{Error, ErrorKind};
 
-/// What a database's own error means to a guard.
+/// The class of a database's error, as far as a guard cares.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Another transaction was in the way, and this one is over: the whole of it may be tried
-    /// again.
+    /// Another transaction conflicted, and this one is over. All of it may be tried again.
     Race,
-    /// The fence table is missing or of another shape.
+    /// The fence table is missing or has another structure.
     Shape,
-    /// Something else.
+    /// Any other error.
     Kind(ErrorKind),
 }
 
-/// An error with its class: [`begin`](super::begin) tries again after a race.
+/// An error with its class. [`begin`](super::begin) tries again after a race.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) class: Class,
@@ -27,34 +26,37 @@ impl Failure {
         let error = match class {
             Class::Race => Error::with_source(
                 ErrorKind::Unavailable,
-                format!("another transaction was in the way of the fence: {error}"),
+                format!("another transaction conflicted with the fence check: {error}"),
                 error,
             ),
             Class::Shape => {
                 Error::with_source(ErrorKind::Config, format!("{WRONG_SHAPE}: {error}"), error)
             }
-            Class::Kind(kind) => Error::with_source(kind, format!("the fence: {error}"), error),
+            Class::Kind(kind) => {
+                Error::with_source(kind, format!("the database guard failed: {error}"), error)
+            }
         };
         Self { class, error }
     }
 }
 
-/// Why a transaction was not committed, or may not have been.
+/// Maps an error of a commit, which was refused or whose outcome is unknown.
 pub(super) fn of_commit<DB: super::Database>(error: sqlx::Error) -> Error {
     let class = matches!(error, sqlx::Error::Database(_)).then(|| class::<DB>(&error));
     let (kind, what) = match class {
         Some(Class::Kind(kind)) => (kind, REFUSED),
         Some(Class::Race) => (ErrorKind::Unavailable, REFUSED),
-        // A constraint of the program's own, say.
+        // The fence table was right before, so this is, for example, a constraint of the program's own.
         Some(Class::Shape) => (ErrorKind::Store, REFUSED),
         None => (ErrorKind::Unavailable, UNKNOWN),
     };
     Error::with_source(kind, format!("{what}: {error}"), error)
 }
 
-const REFUSED: &str = "the commit was refused, and nothing was written";
+const REFUSED: &str = "the database refused the commit, and nothing was written";
 
-const UNKNOWN: &str = "the connection broke during the commit, so whether it was done is unknown";
+const UNKNOWN: &str =
+    "the connection broke during the commit, so it is unknown whether it took effect";
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -65,8 +67,8 @@ impl From<Error> for Failure {
     }
 }
 
-const WRONG_SHAPE: &str = "the table leasehold_fence is missing or not of the shape that this \
-     version needs (leasehold::fence::sql::create_table creates it, or says what is wrong with it)";
+const WRONG_SHAPE: &str = "the table leasehold_fence is missing or has another structure than this \
+     version needs; call leasehold::fence::sql::create_table, which creates it or says what is wrong with it";
 
 fn class<DB: super::Database>(error: &sqlx::Error) -> Class {
     match error {

@@ -1,9 +1,9 @@
-//! Guards of SQL databases: Postgres, MySQL and MariaDB, SQLite, by [`sqlx`].
+//! Guards for SQL databases: Postgres, MySQL, MariaDB and SQLite, through [`sqlx`].
 //!
-//! [`begin`] opens a transaction that has checked the token and holds the resource's row of the
-//! *fence table*. The SQL that runs in it is guarded: it takes effect with the check or not at all,
-//! and holders of the same resource go one after the other. That is so until the transaction ends,
-//! and [some statements end it](#statements-that-end-a-transaction): then the commit is refused.
+//! [`begin`] opens a transaction that has checked the token and holds the resource's row of the *fence
+//! table*. SQL in that transaction is guarded: it takes effect together with the check or not at all, and
+//! holders of the same resource run one after the other. The guard lasts until the transaction ends. [Some
+//! statements end it](#statements-that-end-a-transaction); then the commit is refused.
 //!
 //! ```
 //! # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -29,64 +29,62 @@
 //!
 //! # What it costs
 //!
-//! Some statements more in each transaction (two on Postgres, three on SQLite, four on MySQL), and
-//! waiting: a holder that was paused
-//! *inside* its transaction keeps the row, and the next one waits for it, until the server takes
-//! the connection for dead or a limit of the database ends the wait. Set such limits:
-//! `idle_in_transaction_session_timeout` and `lock_timeout` in Postgres, `innodb_lock_wait_timeout`
-//! and `idle_transaction_timeout` (MariaDB), `busy_timeout` (SQLite). When the process dies its
-//! connection closes, and the row is free at once.
+//! Each transaction has some additional statements: two on Postgres, three on SQLite, four on MySQL.
+//!
+//! It also waits. A holder that is paused *inside* its transaction keeps the row, and the next holder waits
+//! until the server drops the connection or a limit of the database ends the wait. Set such limits:
+//! `idle_in_transaction_session_timeout` and `lock_timeout` in Postgres, `innodb_lock_wait_timeout` in MySQL,
+//! `idle_transaction_timeout` in MariaDB, `busy_timeout` in SQLite. When a process dies its connection
+//! closes, and the row is free at once.
 //!
 //! # Statements that end a transaction
 //!
-//! A transaction that ends gives its fence row away, and what runs after it on the same connection
-//! is in no transaction: it is written at once, whoever holds the resource by then. This happens
+//! When the transaction ends, it releases the fence row. Later statements on the same connection run outside
+//! of any transaction: they take effect at once, whoever holds the resource by then. These end a transaction:
 //!
-//! - by `COMMIT` or `ROLLBACK` as a statement, everywhere
-//! - on MySQL and MariaDB, by [statements that commit]: `CREATE`, `ALTER`, `DROP` and other DDL,
-//!   `TRUNCATE`, `LOCK TABLES`, `GRANT`, `START TRANSACTION`, `SET autocommit = 1`
-//! - on MySQL and MariaDB, by a deadlock, which rolls back; so does a lock that is not got in time, if
-//!   `innodb_rollback_on_timeout` is on. Whoever passes over that error goes on without a transaction
-//! - on SQLite, by errors that roll back, such as a full disk or `ON CONFLICT ROLLBACK`
+//! - everywhere, `COMMIT` or `ROLLBACK` as a statement
+//! - on MySQL and MariaDB, [statements that commit]: `CREATE`, `ALTER`, `DROP` and other DDL, `TRUNCATE`,
+//!   `LOCK TABLES`, `GRANT`, `START TRANSACTION`, `SET autocommit = 1`
+//! - on MySQL and MariaDB, a deadlock, which rolls back; with `innodb_rollback_on_timeout` also a lock wait
+//!   that times out. A program that ignores the error goes on without a transaction
+//! - on SQLite, errors that roll back, such as a full disk or `ON CONFLICT ROLLBACK`
 //!
-//! [`FencedTransaction::commit`] finds out about all of these, and refuses with
-//! [`ErrorKind::Config`]. *It comes too late for what is written by then*: that is what was done
-//! before a statement that committed, under the fence, and what was done after the end, without it.
-//! So run no such statements here, and let an error end the work, as `?` does. On Postgres
-//! everything but `COMMIT` and `ROLLBACK` can be part of a transaction, and after an error it takes
-//! nothing but its end.
+//! [`FencedTransaction::commit`] detects all of these and fails with [`ErrorKind::Config`]. *By then it is
+//! too late for some writes*: those before a statement that committed took effect under the fence, and those
+//! after the end took effect without it. So run no such statements here, and let an error end the work, as
+//! `?` does. On Postgres every statement except `COMMIT` and `ROLLBACK` can be part of a transaction, and
+//! after an error the transaction accepts nothing until it ends.
 //!
-//! [`check`] cannot find out, because the program commits by itself. `SAVEPOINT s` after it and
-//! `RELEASE SAVEPOINT s` before the `COMMIT` tell the same: the latter fails.
+//! [`check`] cannot detect them, because the program commits by itself. To detect them, run `SAVEPOINT s`
+//! after it and `RELEASE SAVEPOINT s` before the `COMMIT`: the latter fails if the transaction has ended.
 //!
 //! [statements that commit]: https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html
 //!
 //! # Isolation levels
 //!
-//! It is right at each of them. Below `REPEATABLE READ`, a statement after [`begin`] sees all that
-//! was committed under earlier tokens. From `REPEATABLE READ` on, the transaction's snapshot is as
-//! new as that, because [`begin`] tries again with a new one if the row was taken in between. A
-//! later statement or the commit may still fail with a serialization failure or a deadlock, as in
-//! any transaction; then run all of it again, from [`begin`] on.
+//! The guard is correct at every level. Below `REPEATABLE READ`, a statement after [`begin`] sees everything
+//! that was committed under earlier tokens. At `REPEATABLE READ` and above, so does the transaction's
+//! snapshot: [`begin`] tries again with a new one if the row was taken in between. A later statement or the
+//! commit may still fail with a serialization failure or a deadlock, as in any transaction. Then run all of
+//! it again, from [`begin`] on.
 //!
-//! # Without this crate, or with another version of it
+//! # Without sqlx, or with another version
 //!
 //! [`statements`] has the statements of each database, for any client and language.
 //!
 //! # The token in a row of your own
 //!
-//! Where a resource is one row, the row itself can hold the token, in a column such as
-//! `fence BIGINT NOT NULL DEFAULT 0`. Then every write is guarded by its `WHERE` clause, and no
-//! fence table is needed:
+//! If a resource is one row, the row itself can hold the token, in a column such as `fence BIGINT NOT NULL
+//! DEFAULT 0`. Then the `WHERE` clause guards every write, and no fence table is needed:
 //!
 //! ```sql
 //! UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //! ```
 //!
-//! [`accepted`] tells what it means if no row was affected. Make the row beforehand, with the fence
-//! 0, in a transaction of its own; a row that is deleted forgets its token.
+//! [`accepted`] explains a write that affected no row. Create the row beforehand, with the fence 0, in a
+//! transaction of its own. Deleting a row forgets its token.
 //!
-//! A [`FencingToken`] can be bound to a statement as it is, and read from a `BIGINT` column.
+//! A [`FencingToken`] can be bound to a statement directly, and read from a `BIGINT` column.
 
 mod codes;
 mod failure;
@@ -111,8 +109,9 @@ use self::retry::while_raced;
 use self::sealed::Taken;
 use super::statements::{self, check_resource};
 
-/// A database with a guard: [`sqlx::Postgres`], [`sqlx::MySql`] or [`sqlx::Sqlite`], each with its
-/// feature of this crate.
+/// A database that can be guarded: [`sqlx::Postgres`], [`sqlx::MySql`] or [`sqlx::Sqlite`].
+///
+/// Each needs its feature of this crate. The trait is sealed.
 pub trait Database: sealed::Sealed {}
 
 #[cfg(feature = "mysql")]
@@ -122,25 +121,27 @@ impl Database for sqlx::Postgres {}
 #[cfg(feature = "sqlite")]
 impl Database for sqlx::Sqlite {}
 
-/// Creates the fence table. If there is one it changes nothing. (On SQLite it takes the write lock to look.)
+/// Creates the fence table, unless it exists.
 ///
-/// It may be called by several programs at once, at each start of theirs. Only creating the table
-/// needs the right to do so. On Postgres the table is created in the first schema of the
-/// `search_path`.
+/// Several programs may call it at once, each time they start. Only creating the table needs the right to do
+/// so. On Postgres the table is created in the first schema of the `search_path`. On SQLite the call takes
+/// the write lock even if the table exists.
 ///
-/// A table that exists must be as [`statements`] creates it, in each column, constraint and index, and without
-/// triggers, rules, row security, parents or children. On Postgres its owner must be this user or a role of theirs,
-/// the owner of the schema or the database, or a superuser. Any other table is refused, because it may forget a
-/// token, take two resources for one, or run its maker's code with this user's rights. This is a look and no lock:
-/// whoever may change the table can do so later, and on MySQL triggers are seen only by those who have the right
-/// `TRIGGER`. So let nobody make tables there whom you would not trust with the data, and [`begin`] does not look
-/// again.
+/// An existing table must be as [`statements`] creates it, in each column, constraint and index, and without
+/// triggers, rules, row security, parents or children. On Postgres its owner must be this user or a role that
+/// includes this user, the owner of the schema or the database, or a superuser. Any other table is refused,
+/// because it may forget a token, mistake two resources for one, or run its creator's code with this user's
+/// rights.
 ///
-/// Errors: [`ErrorKind::Config`] if a table or view of the name is refused; it is left as it is, and the error says
-/// what it is and how to make the right one. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
-/// [`ErrorKind::ReadOnly`] and [`ErrorKind::Store`] as the database says.
+/// The table is checked only here, not by [`begin`]. Whoever may alter it can do so later, and on MySQL only
+/// users with the `TRIGGER` privilege see triggers. So let nobody create tables there whom you would not
+/// trust with the data.
 ///
-/// Cancel safe: if the future is dropped, the table is made or not.
+/// Errors: [`ErrorKind::Config`] if another table or view has the name; it is left unchanged, and the error
+/// describes it and how to make the right one. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
+/// [`ErrorKind::ReadOnly`] or [`ErrorKind::Store`] according to the database's error.
+///
+/// Cancel safe: if the future is dropped, the table is created or not.
 ///
 /// ```
 /// # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -155,28 +156,27 @@ pub async fn create_table<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
     shape::create(pool).await
 }
 
-/// Opens a transaction that has checked the token and holds the resource's fence row: see the
-/// [module](self).
+/// Opens a transaction that has checked the token and holds the resource's fence row.
 ///
-/// After it, nothing with a smaller token passes for this resource if the transaction is
-/// committed; if it is rolled back, nothing has happened. It has the default isolation level of
-/// the database ([`begin_with`] takes another), and begins with `BEGIN IMMEDIATE` on SQLite.
+/// Once it commits, no smaller token passes for this resource. If it rolls back, nothing has happened. It has
+/// the default isolation level of the database ([`begin_with`] takes another). On SQLite it begins with
+/// `BEGIN IMMEDIATE`. See the [module](self) for what is guarded.
 ///
-/// It waits for another transaction that holds the row as long as the database lets it, and for a
-/// database that does not answer as long as the network does: put it under a time limit. A deadlock
-/// or a serialization failure is tried again, as nothing of the caller's has been done yet; no try
-/// begins later than 10 s after the first.
+/// It waits for another transaction that holds the row as long as the database allows. It waits for an
+/// unresponsive database as long as the network allows. So give it a timeout. It retries after a deadlock or
+/// a serialization failure, because the caller has done nothing yet. No attempt begins later than 10 s after
+/// the first.
 ///
 /// Errors, none of which leaves a transaction open:
 ///
 /// - [`ErrorKind::StaleToken`] if a greater token was seen
-/// - [`ErrorKind::Config`] if the resource is empty, longer than 512 bytes or has a NUL character
-///   (Postgres cannot store one), or if the fence table is missing or of another shape: call
-///   [`create_table`]
-/// - [`ErrorKind::Unavailable`] if the database or a connection of the pool was not to be had, or
-///   if others were in the way for too long
-/// - [`ErrorKind::Auth`], [`ErrorKind::ReadOnly`], [`ErrorKind::Shutdown`] (the pool is closed)
-///   and [`ErrorKind::Store`] as the database says; the source is the [`sqlx::Error`]
+/// - [`ErrorKind::Config`] if the resource's name is empty, is longer than 512 bytes or has a NUL character,
+///   or if the fence table is missing or has another structure: call [`create_table`]
+/// - [`ErrorKind::Unavailable`] if the database cannot be reached, the pool had no connection in time, or
+///   others held the row for too long
+/// - [`ErrorKind::Shutdown`] if the pool is closed
+/// - [`ErrorKind::Auth`], [`ErrorKind::ReadOnly`] or [`ErrorKind::Store`] according to the database's error;
+///   the source is the [`sqlx::Error`]
 ///
 /// Cancel safe: if the future is dropped, the transaction is rolled back.
 ///
@@ -205,17 +205,21 @@ pub async fn begin<DB: Database>(
     begin_with(pool, DB::BEGIN_FENCED, resource, token).await
 }
 
-/// [`begin`] with a statement of the caller's to open the transaction:
+/// Like [`begin`], with your own statement to open the transaction.
+///
+/// Examples:
 ///
 /// - Postgres: `BEGIN ISOLATION LEVEL SERIALIZABLE`
 /// - MySQL and MariaDB: `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION`
 /// - SQLite: `BEGIN EXCLUSIVE` (every transaction there is serializable)
 ///
-/// Give it no more than these: if a further statement behind them fails, sqlx may put the
-/// connection back into the pool with the transaction open. And no `WITH CONSISTENT SNAPSHOT` on
-/// MySQL: what such a transaction reads is older than the row that it waited for.
+/// Do not add further statements: if one of them fails, sqlx may return the connection to the pool with the
+/// transaction open. Do not use `WITH CONSISTENT SNAPSHOT` on MySQL: such a transaction reads a state from
+/// before the row was free.
 ///
-/// Errors as of [`begin`]; [`ErrorKind::Config`] also if the statement does not open a transaction.
+/// Errors: those of [`begin`], and [`ErrorKind::Config`] if the statement does not open a transaction.
+///
+/// Cancel safe: if the future is dropped, the transaction is rolled back.
 ///
 /// ```
 /// # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -241,18 +245,19 @@ pub async fn begin_with<DB: Database>(
     while_raced(|| attempt(pool, statement.clone(), resource, token)).await
 }
 
-/// Checks the token inside a transaction that the program has opened itself, and holds the
-/// resource's fence row until its end.
+/// Checks the token inside a transaction of your own, and holds the resource's fence row until it ends.
 ///
-/// What the transaction does before and after is guarded, *if an error of this call ends it*: on a
-/// refusal roll it back, or drop it, as `?` does. Check before the first read: at
-/// `REPEATABLE READ` a snapshot that is older than the check may lack what an earlier holder
-/// wrote. (On Postgres the check then fails, if the row changed since; on MySQL only locking reads
-/// see it.) On SQLite open the transaction with `BEGIN IMMEDIATE`.
+/// The transaction is guarded before and after the call, *provided that an error of this call ends it*: on an
+/// error roll it back, or drop it, as `?` does.
 ///
-/// Errors as of [`begin`], but nothing is tried again: an error that
-/// [is transient](Error::is_transient) means that the whole transaction may be. Also
-/// [`ErrorKind::Config`] if no transaction is open.
+/// Check before the first read. At `REPEATABLE READ` a snapshot that is older than the check may lack an
+/// earlier holder's writes. (On Postgres the check then fails if the row has changed since; on MySQL only
+/// locking reads see those writes.) On SQLite open the transaction with `BEGIN IMMEDIATE`.
+///
+/// Errors: those of [`begin`], and [`ErrorKind::Config`] if no transaction is open. It does not retry: after
+/// [a transient error](Error::is_transient) you may run the whole transaction again.
+///
+/// Not cancel safe: if the future is dropped, the check may not have happened. Then roll the transaction back.
 ///
 /// ```
 /// # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -275,7 +280,8 @@ where
 {
     check_resource(resource)?;
     if !transaction.is_in_transaction() {
-        let message = "a fence is checked inside a transaction, and none is open";
+        let message =
+            "a fence must be checked inside a transaction, and none is open: begin one first";
         return Err(Error::new(ErrorKind::Config, message));
     }
     match take::<C::Database>(transaction, resource, token).await {
@@ -284,15 +290,17 @@ where
     }
 }
 
-/// What a guarded `UPDATE … WHERE … AND fence <= token` of a row of your own has done: true if it
-/// wrote, false if nothing matched for another reason than the token (there is no such row, or
-/// another condition of the clause did not hold), and [`ErrorKind::StaleToken`] if a greater token
-/// was seen. [`ErrorKind::Config`] if `resource`, which is what the refusal names, is not valid, or
-/// if `highest` is more than a token can be.
+/// Returns what an `UPDATE … WHERE … AND fence <= token` of a row of your own has done.
 ///
-/// `highest` is what the row holds, `None` if there is no row or if it was not looked at because
-/// `rows_affected` is not 0. Read it *after* the write and in the same transaction, on MySQL with
-/// `FOR UPDATE`, which sees what the write saw.
+/// Returns true if it wrote. Returns false if nothing matched for another reason than the token: there is no
+/// such row, or another condition did not hold.
+///
+/// `highest` is the token in the row; `None` if there is no row, or if you did not read it because
+/// `rows_affected` is not 0. Read it *after* the write in the same transaction; on MySQL with `FOR UPDATE`,
+/// which sees what the write saw.
+///
+/// Errors: [`ErrorKind::StaleToken`] if a greater token was seen; [`ErrorKind::Config`] if `resource`, which
+/// the refusal names, is not a valid name or if `highest` is too large for a token.
 ///
 /// ```
 /// # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -358,8 +366,8 @@ async fn attempt<DB: Database>(
         match take_and_mark::<DB>(&mut tx, &resource, token).await {
             Ok(name) => Ok(FencedTransaction::new(tx, name)),
             Err(failure) => {
-                // Now, not whenever the connection is used again. If it fails the connection is
-                // broken, and with it the transaction is gone.
+                // Roll back now, not when the connection is used next. If that fails the connection is
+                // broken, and the transaction is gone with it.
                 tx.rollback().await.ok();
                 Err(failure)
             }
@@ -368,8 +376,8 @@ async fn attempt<DB: Database>(
     .await
 }
 
-/// Does work in a task of its own, to its end: sqlx may leave a connection that nobody can use, or
-/// in a transaction that nobody ends, if it is dropped half-way.
+/// Runs the work to its end in a task of its own. If its future is dropped halfway, sqlx may leave a
+/// connection that nobody can use, or an open transaction.
 async fn detached<DB: Database, T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -394,7 +402,7 @@ async fn take_and_mark<DB: Database>(
     Ok(name)
 }
 
-/// What the server calls the transaction.
+/// Takes the fence row. Returns the server's number for the transaction.
 async fn take<DB: Database>(
     connection: &mut DB::Connection,
     resource: &str,
@@ -422,8 +430,7 @@ mod tests {
         FencingToken::new(number).expect("it is a token")
     }
 
-    /// Catches a helper that takes a missing row or an unmet condition for a refusal, or the
-    /// other way round.
+    /// Catches a function that mistakes a missing row or an unmet condition for a refusal, or the reverse.
     #[test]
     fn nothing_written_is_not_always_stale() {
         assert_eq!(accepted(1, "a", token(33), None), Ok(true));

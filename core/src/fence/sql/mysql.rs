@@ -1,4 +1,4 @@
-//! MySQL and MariaDB.
+//! The guard for MySQL and MariaDB.
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::rows::count;
@@ -42,14 +42,14 @@ impl Sealed for MySql {
             .bind(token)
             .bind(token);
         upsert.execute(&mut *connection).await?;
-        // A locking read sees what was committed last, whatever the isolation level.
+        // A locking read sees the last commit, whatever the isolation level.
         let rows = sqlx::query(MYSQL.highest).bind(resource);
         match &rows.fetch_all(connection).await?[..] {
             [row] => Ok(Taken {
                 highest: row.try_get(0)?,
                 transaction: 0,
             }),
-            // Two: it has no key. None: the name was cut to fit.
+            // Two rows: the table has no key. None: the name was truncated to fit.
             _ => Err(sqlx::Error::RowNotFound),
         }
     }
@@ -67,8 +67,8 @@ impl Sealed for MySql {
     }
 
     async fn fence_shape(connection: &mut MySqlConnection) -> sqlx::Result<Vec<Option<String>>> {
-        // Nobody changes a table that was read in an open transaction; while somebody does, what
-        // the server says about it is not of one moment.
+        // Reading the table in an open transaction prevents changes to it. During a change, what the server
+        // reports about it may be inconsistent.
         match Self::run_for_fence(connection, HOLD).await {
             Ok(()) => sqlx::query_scalar(SHAPE).fetch_all(connection).await,
             Err(error) if error.as_database_error().map(number) == Some(NO_TABLE) => Ok(Vec::new()),

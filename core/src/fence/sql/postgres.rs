@@ -1,4 +1,4 @@
-//! Postgres.
+//! The guard for Postgres.
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::rows::count;
@@ -10,11 +10,11 @@ use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use crate::fence::statements::POSTGRES;
 
-/// Keeps two programs that create the table at once apart: even `IF NOT EXISTS` fails
-/// in such a race. The number is "leasehld" in ASCII.
+/// Serializes programs that create the table at once: even `IF NOT EXISTS` fails in such a race. The number
+/// is "leasehld" in ASCII.
 const CREATE_LOCK: &str = include_str!("postgres/lock.sql");
 
-/// The number of the transaction. The fence's row was written, so that it has one.
+/// Reads the transaction's number. It has one because it wrote the fence row.
 const MARKED: &str = include_str!("postgres/marked.sql");
 
 const SHAPE: &str = include_str!("postgres/shape.sql");
@@ -26,7 +26,7 @@ pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 impl Sealed for Postgres {
     const BEGIN_FENCED: &'static str = "BEGIN";
     const CREATE_FENCE: &'static str = POSTGRES.create;
-    /// The number of the transaction names it.
+    /// No mark: the transaction is known by its number.
     const MARK_FENCE: Option<&'static str> = None;
 
     async fn take_fence(
@@ -41,7 +41,7 @@ impl Sealed for Postgres {
                 transaction: row.try_get(1)?,
             });
         }
-        // The row is locked, even though nothing was written to it.
+        // The row is locked, although nothing was written to it.
         let highest = sqlx::query(POSTGRES.highest).bind(resource);
         Ok(Taken {
             highest: highest.fetch_one(connection).await?.try_get(0)?,
@@ -71,8 +71,8 @@ impl Sealed for Postgres {
     }
 
     async fn forget_fence_statements(connection: &mut PgConnection) {
-        // If the table was made anew the server refuses the statements that were prepared before. If
-        // this fails, so does what comes next.
+        // After the table was created anew the server refuses statements prepared before. If clearing fails,
+        // the next statement fails too.
         connection.clear_cached_statements().await.ok();
     }
 

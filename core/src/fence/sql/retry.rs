@@ -1,4 +1,4 @@
-//! Another try after a race, for a while.
+//! Retries after a race, for a limited time.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,13 @@ use leasehold_engine::limits;
 use super::failure::{Class, Failure};
 use crate::fence::random::random;
 
-/// No try begins later than this after the first.
+/// No attempt begins later than this after the first.
 const LIMIT: Duration = limits::time("raceLimit");
 const FIRST_PAUSE: Duration = limits::time("firstRacePause");
 const LONGEST_PAUSE: Duration = limits::time("longestRacePause");
 
-/// Repeats what another transaction was in the way of, each time after a random part of a pause that doubles.
+/// Repeats an attempt that another transaction conflicted with. Each pause is a random part of a limit that
+/// doubles.
 pub(super) async fn while_raced<T, F>(attempt: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! What the databases differ in.
+//! The differences between the databases.
 
 use std::future::Future;
 
@@ -7,34 +7,34 @@ use sqlx::error::DatabaseError;
 
 use super::failure::Class;
 
-/// What was found in a resource's row.
+/// The state of a resource's row after it was taken.
 #[derive(Copy, Clone, Debug)]
 pub struct Taken {
-    /// The token that is there now.
+    /// The token that is stored now.
     pub highest: i64,
-    /// What the server calls the transaction; 0 where a savepoint marks it.
+    /// The server's number for the transaction; 0 where a savepoint marks it instead.
     pub transaction: i64,
 }
 
-/// Only for the databases of this crate.
+/// The sealed part of [`Database`](super::Database).
 pub trait Sealed: sqlx::Database {
     /// Opens a transaction in the default isolation level.
     const BEGIN_FENCED: &'static str;
     /// Creates the fence table.
     const CREATE_FENCE: &'static str;
-    /// Marks the transaction, where it has no name to be known by: every end of it takes its savepoints with it,
-    /// whatever begins afterwards.
+    /// Marks a transaction that has no number, with a savepoint: however the transaction ends, its savepoints
+    /// end with it.
     const MARK_FENCE: Option<&'static str> = Some(include_str!("mark.sql"));
-    /// Makes a rollback succeed after the transaction has ended, where it fails without one.
+    /// A statement that lets sqlx roll back after the transaction has ended, where that fails otherwise.
     const OPEN_AFTER_FENCE: Option<&'static str> = None;
 
-    /// Whether a statement may open a transaction.
+    /// Returns true if the statement may open a transaction.
     fn may_begin(_statement: &str) -> bool {
         true
     }
 
-    /// Takes the resource's row for the rest of the transaction, writes the token to it unless a
-    /// greater one is there, and reads what is there now.
+    /// Locks the resource's row for the rest of the transaction, writes the token unless a greater one is
+    /// there, and reads the result.
     fn take_fence(
         connection: &mut Self::Connection,
         resource: &str,
@@ -47,7 +47,7 @@ pub trait Sealed: sqlx::Database {
         statement: &'static str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Whether the transaction is still the one that was marked, or has this name.
+    /// Returns true if the transaction is still the one that was marked or that has this number.
     fn fence_is_marked(
         connection: &mut Self::Connection,
         _transaction: i64,
@@ -61,24 +61,24 @@ pub trait Sealed: sqlx::Database {
         }
     }
 
-    /// Whether the error says that the mark is gone.
+    /// Returns true if the error means that the mark is gone.
     fn fence_mark_is_gone(_error: &sqlx::Error) -> bool {
         false
     }
 
-    /// Describes what has the fence table's name, one row if there is anything: `None` for a fence
-    /// table. Nobody else changes it during the transaction, where that can be prevented.
+    /// Describes the table with the fence table's name, one row if there is any: `None` for a fence table.
+    /// Where it can, it prevents changes to the table during the transaction.
     fn fence_shape(
         connection: &mut Self::Connection,
     ) -> impl Future<Output = sqlx::Result<Vec<Option<String>>>> + Send;
 
-    /// Forgets statements that were prepared for a table of another shape, where the server does not.
+    /// Discards statements that were prepared for an earlier table, where the server does not do so itself.
     fn forget_fence_statements(
         _connection: &mut Self::Connection,
     ) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// What an error of the database means.
+    /// Returns the class of the database's error.
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class;
 }

@@ -9,18 +9,18 @@ use super::retry::while_raced;
 use super::{Database, detached};
 
 pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
-    // The second look is at what was created: by another program, if that was faster.
+    // The second pass checks the table that the first created, or that another program created faster.
     for _ in 0..2 {
         if while_raced(|| detached::<DB, _>(look_or_create(pool.clone()))).await? {
             return Ok(());
         }
     }
-    let message = "the table leasehold_fence was dropped while it was created";
+    let message = "the table leasehold_fence was dropped right after it was created: try again";
     Err(Error::new(ErrorKind::Unavailable, message))
 }
 
-/// Returns true if there is a fence table, and creates it otherwise. Only another transaction can look at what was
-/// created: in MySQL `CREATE TABLE` ends this one.
+/// Returns true if there is a fence table, and creates it otherwise. Only a later transaction can check the
+/// new table: on MySQL `CREATE TABLE` ends this one.
 async fn look_or_create<DB: Database>(pool: Pool<DB>) -> Result<bool, Failure> {
     let failure = Failure::new::<DB>;
     let mut tx = pool.begin_with(DB::BEGIN_FENCED).await.map_err(failure)?;
@@ -38,7 +38,7 @@ async fn look_or_create<DB: Database>(pool: Pool<DB>) -> Result<bool, Failure> {
 }
 
 fn refused<DB: Database>(found: &str) -> Error {
-    // It has names in it, which somebody else chose.
+    // The description contains names that somebody else chose.
     let found = printable(found);
     let create = DB::CREATE_FENCE.replace('\n', " ");
     let message = format!(

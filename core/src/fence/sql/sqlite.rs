@@ -1,4 +1,4 @@
-//! SQLite.
+//! The guard for SQLite.
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::rows::count;
@@ -17,14 +17,14 @@ const MEANINGS: &str = include_str!("sqlite/codes.txt");
 pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 
 impl Sealed for Sqlite {
-    /// Takes the right to write at once: a transaction that asks for it after a read is refused
-    /// if somebody else has written since.
+    /// Takes the write lock at once: a transaction that asks for it only after a read is refused if somebody
+    /// else has written since.
     const BEGIN_FENCED: &'static str = "BEGIN IMMEDIATE";
     const CREATE_FENCE: &'static str = SQLITE.create;
-    /// After a rollback that failed sqlx would take the connection for being in a transaction, for good.
+    /// After a failed rollback sqlx would take the connection for being in a transaction forever.
     const OPEN_AFTER_FENCE: Option<&'static str> = Some("BEGIN");
 
-    /// After another statement sqlx would take the connection for being in a transaction, for good.
+    /// After any other statement sqlx would take the connection for being in a transaction forever.
     fn may_begin(statement: &str) -> bool {
         let word = statement.trim_start().get(..5);
         word.is_some_and(|word| word.eq_ignore_ascii_case("BEGIN"))

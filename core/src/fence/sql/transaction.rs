@@ -1,4 +1,4 @@
-//! The transaction that holds a fence's row.
+//! A transaction that holds a fence row.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -9,15 +9,15 @@ use sqlx::Transaction;
 use super::failure::{self, Failure};
 use super::{Database, detached};
 
-/// A transaction that holds the resource's fence row, from [`begin`](super::begin).
+/// A transaction that holds the resource's fence row. Returned by [`begin`](super::begin).
 ///
-/// It is used like [`sqlx::Transaction`]: `&mut *tx` runs statements, dropping it rolls it back.
-/// [`commit`](Self::commit) refuses if the transaction is no longer the one that checked the token:
-/// [why that can be](super#statements-that-end-a-transaction).
+/// Use it like [`sqlx::Transaction`]: run statements on `&mut *tx`; dropping it rolls it back.
+/// [`commit`](Self::commit) fails if the transaction that checked the token [has
+/// ended](super#statements-that-end-a-transaction).
 #[must_use = "a transaction that is dropped is rolled back"]
 pub struct FencedTransaction<DB: Database> {
     transaction: Transaction<'static, DB>,
-    /// What the server called it when it took the row.
+    /// The server's number for the transaction when it took the row.
     name: i64,
 }
 
@@ -26,30 +26,29 @@ impl<DB: Database> FencedTransaction<DB> {
         Self { transaction, name }
     }
 
-    /// Commits, if it is still the transaction that checked the token. All that was done in it takes
-    /// effect at once.
+    /// Commits, if this is still the transaction that checked the token.
     ///
     /// Errors, after which the connection is in no transaction:
     ///
-    /// - [`ErrorKind::Config`] if the transaction was ended before, by a statement that ran in it or
-    ///   by an error that was passed over. What was done before such a commit *is written*, and so is
-    ///   what was done afterwards, *without the fence*; what was done before a rollback is not.
-    ///   [Which statements do that](super#statements-that-end-a-transaction).
-    /// - [`ErrorKind::Unavailable`] if the connection broke, or if another transaction was in the
-    ///   way; the message says whether it is known that nothing was written
-    /// - [`ErrorKind::Store`] and others as the database says, also if a statement had failed before
-    ///   and Postgres therefore rolls back: nothing was written
+    /// - [`ErrorKind::Config`] if the transaction had already ended, by a [statement in
+    ///   it](super#statements-that-end-a-transaction) or by an error that was ignored. Writes before a
+    ///   statement that committed *took effect*; so did writes after the end, *without the fence*. Writes
+    ///   before a rollback did not
+    /// - [`ErrorKind::Unavailable`] if the connection broke, or if another transaction conflicted; the
+    ///   message says whether it is certain that nothing was written
+    /// - [`ErrorKind::Store`] and others according to the database's error, also if Postgres rolls back
+    ///   because a statement had failed before; nothing was written
     ///
-    /// If the future is dropped the commit goes on.
+    /// Dropping the future does not stop the commit.
     pub async fn commit(self) -> Result<(), Error> {
         let committed = detached::<DB, _>(async move { Ok(self.end().await?) }).await;
         committed.map_err(|failure| failure.error)
     }
 
-    /// Rolls back: nothing of it was done, and the token was not seen.
+    /// Rolls back: the transaction has no effect, and its token does not count.
     ///
-    /// Errors: [`ErrorKind::Unavailable`] if the connection broke, which rolls back too; others as
-    /// the database says.
+    /// Errors: [`ErrorKind::Unavailable`] if the connection broke, which rolls back too; others according to
+    /// the database's error.
     pub async fn rollback(self) -> Result<(), Error> {
         let done = self.transaction.rollback().await;
         done.map_err(|error| Failure::new::<DB>(error).error)
@@ -67,23 +66,23 @@ impl<DB: Database> FencedTransaction<DB> {
             }
             Ok(false) => {
                 if let Some(open) = DB::OPEN_AFTER_FENCE {
-                    // If it fails, the program has opened a transaction.
+                    // This fails if the program has opened another transaction.
                     DB::run_for_fence(&mut self.transaction, open).await.ok();
                 }
                 Error::new(ErrorKind::Config, ENDED)
             }
             Err(error) => failure::of_commit::<DB>(error),
         };
-        // If it fails the connection is broken, and with it the transaction is gone.
+        // If this fails the connection is broken, and the transaction is gone with it.
         self.transaction.rollback().await.ok();
         Err(refusal)
     }
 }
 
-const ENDED: &str = "the commit is refused: the transaction that checked the token was ended before, by a \
-     statement in it that commits (such as COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START \
-     TRANSACTION) or by one that was rolled back and whose error was passed over (such as a \
-     deadlock); what was done before such a commit, and after its end, is written";
+const ENDED: &str = "the commit is refused: the transaction that checked the token had ended before, by a \
+     statement that commits (COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START TRANSACTION) or by a \
+     rollback whose error was ignored (such as a deadlock); what was written before such a commit, or after \
+     the end, took effect";
 
 impl<DB: Database> Deref for FencedTransaction<DB> {
     type Target = DB::Connection;
@@ -99,7 +98,7 @@ impl<DB: Database> DerefMut for FencedTransaction<DB> {
     }
 }
 
-/// For what takes a transaction of sqlx.
+/// For functions that take a transaction of sqlx.
 impl<DB: Database> AsMut<Transaction<'static, DB>> for FencedTransaction<DB> {
     fn as_mut(&mut self) -> &mut Transaction<'static, DB> {
         &mut self.transaction

@@ -40,8 +40,11 @@ async fn the_probe_tells_stores_apart() {
     }
     let odd = |odd| FencedStore::new(OddStore::new(memory(), odd));
     for (store, says) in [
-        (FencedStore::new(moto.store()).unsealed(), "must be sealed"),
-        (odd(Odd::IgnoresConditions), "told to create"),
+        (
+            FencedStore::new(moto.store()).unsealed(),
+            "without `unsealed`",
+        ),
+        (odd(Odd::IgnoresConditions), "asked to create"),
         (odd(Odd::IgnoresEtags), "etag is out of date"),
         (odd(Odd::LosesMetadata), "metadata"),
     ] {

@@ -171,7 +171,7 @@ async fn the_number_of_tries_is_bounded() {
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert_eq!(
         error.to_string(),
-        "other writers of the resource \"busy\" were faster, 4 times in a row"
+        "the write to the resource \"busy\" lost against other writers 4 times in a row; try again later"
     );
     assert!(error.is_transient());
 }

@@ -124,7 +124,7 @@ const FENCE_OPTIONS: Readonly<Record<keyof FenceOptions<never>, OptionKind>> = {
 
 function tokenIn(header: string): number | Problem {
   if (header.includes(",")) {
-    return badToken("there are several headers Fencing-Token");
+    return badToken("the request has several Fencing-Token headers: send exactly one");
   }
   try {
     return tokenOf(header);

@@ -38,7 +38,7 @@ export function problemOf(error: LeaseholdError): Problem {
 
 /** Returns the refusal of a request without a token. */
 export function required(): Problem {
-  const detail = "a write here needs the header Fencing-Token, with the token of your lease";
+  const detail = "the request lacks the header Fencing-Token: set it to the token of your lease";
   return problem(428, REQUIRED, "No fencing token", detail);
 }
 

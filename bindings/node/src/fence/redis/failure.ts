@@ -27,7 +27,7 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
   const make = (code: ErrorCode, what: string) =>
     new LeaseholdError(
       code,
-      `a guarded write to ${quoted(resource)}: ${what}`,
+      `the guarded write to ${quoted(resource)} failed: ${what}`,
       hidden ? undefined : { cause: bare(error, said) },
     );
   const [word, second] = said.split(/\s+/, 2);
@@ -35,13 +35,14 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     return new StaleTokenError(resource, token, Number(second));
   }
   if (word === "NOTAFENCE") {
-    return make("wrongType", `the key of its fence, ${quoted(fence)}, holds something else`);
+    const where = `its fence key ${quoted(fence)}`;
+    return make("wrongType", `${where} does not hold a token: something other than a guard wrote to it`);
   }
   if (word === "CROSSSLOT") {
-    const where = `its keys and that of its fence, ${quoted(fence)}`;
-    return make("config", `${where}, are not all on one cluster slot`);
+    const where = `its keys and its fence key ${quoted(fence)}`;
+    return make("config", `${where} are on different cluster slots; give all the same hash tag`);
   }
-  const shown = hidden ? "(the message has the password in it and is not shown)" : printable(said);
+  const shown = hidden ? "(the message contains the password and is not shown)" : printable(said);
   if ("reply" in judged) {
     return make(meaning(said), `the server answered: ${shown}`);
   }

@@ -159,12 +159,12 @@ export class Fenced {
         throw config(`a key must be a string; got ${shown(key)}`);
       }
       if (key === fence) {
-        throw config(`${quoted(key)} is the key of the fence of ${quoted(resource)}`);
+        throw config(`${quoted(key)} is the fence key of the resource ${quoted(resource)}: write to another key`);
       }
       // A single server has no slots.
       if (this.#runner.clustered && slotOf(key) !== slotOf(fence)) {
         throw config(
-          `the key ${quoted(key)} is not on the cluster slot of ${quoted(fence)}, the fence of ` +
+          `the key ${quoted(key)} is not on the cluster slot of ${quoted(fence)}, the fence key of ` +
             `${quoted(resource)}: give both the same hash tag`,
         );
       }

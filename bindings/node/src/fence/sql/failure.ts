@@ -10,8 +10,8 @@ export interface SqlFailure {
 }
 
 const WRONG_SHAPE =
-  "the table leasehold_fence is missing or not of the shape that this version needs " +
-  "(createFenceTable creates it, or says what is wrong with it)";
+  "the table leasehold_fence is missing or has another structure than this version needs; " +
+  "call createFenceTable, which creates it or says what is wrong with it";
 
 /** Returns the meaning of a database error. */
 export function failureOf(dialect: Dialect, error: unknown): SqlFailure {
@@ -23,13 +23,13 @@ export function failureOf(dialect: Dialect, error: unknown): SqlFailure {
   const make = (code: ErrorCode, message: string) =>
     new LeaseholdError(code, message, { cause: error });
   if (meaning === "race") {
-    const message = `another transaction was in the way of the fence: ${said}`;
+    const message = `another transaction conflicted with the fence check: ${said}`;
     return { race: true, error: make("unavailable", message) };
   }
   if (meaning === "shape") {
     return { race: false, error: make("config", `${WRONG_SHAPE}: ${said}`) };
   }
-  return { race: false, error: make(meaning, `the fence: ${said}`) };
+  return { race: false, error: make(meaning, `the database guard failed: ${said}`) };
 }
 
 /** Returns the error of a transaction that was not committed, or may not have been. */
@@ -39,8 +39,8 @@ export function notCommitted(dialect: Dialect, error: unknown): LeaseholdError {
   }
   const meaning = dialect.classify(error);
   const what = meaning
-    ? "the commit was refused, and nothing was written"
-    : "the connection broke during the commit, so whether it was done is unknown";
+    ? "the database refused the commit, and nothing was written"
+    : "the connection broke during the commit, so it is unknown whether it took effect";
   // The fence table was right before, so at a commit this error concerns the program's own tables, such as a
   // constraint.
   const code = meaning === "shape" ? "store" : meaning === "race" ? "unavailable" : meaning;

@@ -1,7 +1,7 @@
 import { config, readOptions, shown } from "../../common/check.js";
 import type { LeaseholdError } from "../../common/errors.js";
 import { checkResource } from "../resource.js";
-import { StaleTokenError } from "../stale.js";
+import { quoted, StaleTokenError } from "../stale.js";
 import { type Token, tokenOf } from "../token.js";
 import type {
   AsyncDatabase,
@@ -260,7 +260,7 @@ export function accepted(
 function claimOf(resource: string, token: Token): Claim {
   checkResource(resource);
   if (resource.includes("\0")) {
-    throw config("a resource's name in a database has no NUL character");
+    throw config(`a resource's name in a database must not contain a NUL character; got ${quoted(resource)}`);
   }
   return { resource, token: tokenOf(token) };
 }

@@ -10,7 +10,7 @@ import { inTransaction } from "./transaction.js";
 export async function makeTable(driver: Driver): Promise<void> {
   // The second look checks the table that was created, perhaps by another program that was faster.
   if (!(await lookOrCreate(driver)) && !(await lookOrCreate(driver))) {
-    throw new LeaseholdError("unavailable", "the table leasehold_fence was dropped while it was created");
+    throw new LeaseholdError("unavailable", "the table leasehold_fence was dropped right after it was created: try again");
   }
 }
 

@@ -41,10 +41,10 @@ export function* takeAndMark(dialect: Dialect, claim: Claim): Steps<string> {
 export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
   if (!(yield* dialect.isMarked(name))) {
     throw config(
-      "the commit is refused: the transaction that checked the token was ended before, by a statement " +
-        "in it that commits (such as COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START " +
-        "TRANSACTION) or by one that was rolled back and whose error was passed over (such as a " +
-        "deadlock); what was done before such a commit, and after its end, is written",
+      "the commit is refused: the transaction that checked the token had ended before, by a statement " +
+        "that commits (COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START TRANSACTION) or by a " +
+        "rollback whose error was ignored (such as a deadlock); what was written before such a commit, " +
+        "or after the end, took effect",
     );
   }
 }
@@ -52,7 +52,7 @@ export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
 /** Takes the fence inside a transaction of the program's own. */
 export function* takeFenceInside(dialect: Dialect, claim: Claim): Steps<void> {
   if (!(yield* dialect.mustBeOpen())) {
-    throw config("a fence is checked inside a transaction, and none is open");
+    throw config("a fence must be checked inside a transaction, and none is open: begin one first");
   }
   yield* takeFence(dialect, claim);
 }

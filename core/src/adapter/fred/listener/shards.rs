@@ -1,5 +1,5 @@
-//! The channels of locks at a node of a cluster. What is published there stays with the node and its replicas,
-//! while a message on the client's own channel goes to each node of the cluster.
+//! The channels of single locks at a cluster node. A message there stays with the node and its replicas,
+//! while a message on the client's own channel goes to every node of the cluster.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use leasehold_engine::protocol::LockKey;
 use tokio::sync::Notify;
 
-/// The channels at one node. A lock that was waited for before so many others is heard of by the client's own
-/// channel again.
+/// The most channels at one node. Locks beyond that, oldest first, are served by the client's own channel
+/// again.
 const MOST: usize = 1_024;
 
-/// The locks of a node that this client waits for, or did not long ago.
+/// The locks of a node that this client waits for, or waited for recently.
 #[derive(Default)]
 pub(in crate::adapter::fred) struct Shards {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ pub(in crate::adapter::fred) struct Shards {
 #[derive(Default)]
 struct State {
     known: BTreeSet<LockKey>,
-    /// The same, the oldest first.
+    /// The known locks, oldest first.
     order: VecDeque<LockKey>,
     changes: Changes,
 }
@@ -38,7 +38,7 @@ impl Shards {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears of this lock from soon on.
+    /// Subscribes to this lock's channel soon.
     pub(in crate::adapter::fred) fn add(&self, key: &LockKey) {
         let state = &mut *self.state();
         if !state.known.insert(key.clone()) {
@@ -56,7 +56,7 @@ impl Shards {
         self.news.notify_one();
     }
 
-    /// Waits for changes. Nothing is lost if it is dropped.
+    /// Waits for changes. Cancel safe.
     pub(super) async fn changes(&self) -> Changes {
         loop {
             let changes = std::mem::take(&mut self.state().changes);
@@ -67,7 +67,8 @@ impl Shards {
         }
     }
 
-    /// The connection has no subscription any more. Those who still wait ask again, and are added anew.
+    /// Forgets all channels: the connection has no subscription any more. Waiters ask again, which adds their
+    /// locks.
     pub(super) fn clear(&self) {
         *self.state() = State::default();
     }
