@@ -12,13 +12,14 @@ fn main() -> io::Result<()> {
     pages.sort();
     let mut code = String::new();
     for page in pages {
-        println!("cargo:rerun-if-changed={}", page.display());
+        let path = page.display().to_string();
+        println!("cargo:rerun-if-changed={path}");
         // A module of its own, because doctests are named by their item.
         let name = page.strip_prefix(&book).unwrap_or(&page).with_extension("");
         let name = name
             .to_string_lossy()
             .replace(|c: char| !c.is_alphanumeric(), "_");
-        let _ = writeln!(code, "#[doc = include_str!({page:?})]\nmod {name} {{}}");
+        let _ = writeln!(code, "#[doc = include_str!({path:?})]\nmod {name} {{}}");
     }
     println!("cargo:rerun-if-changed=src");
     fs::write(
