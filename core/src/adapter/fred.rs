@@ -25,6 +25,7 @@ use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
 use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, Value};
+use futures::TryFutureExt;
 use futures::future::{self, Either};
 use leasehold_engine::protocol::LockKey;
 use leasehold_engine::{Error, ErrorKind};
@@ -392,9 +393,13 @@ fn custom(command: &'static str) -> CustomCommand {
     CustomCommand::new_static(command, ClusterHash::FirstKey, false)
 }
 
-async fn in_time<T>(left: Duration, sent: impl Future<Output = T>) -> Result<T, FredError> {
+/// Limits the time of a command. Not an async function, whose future would hold the command twice.
+fn in_time<T>(
+    left: Duration,
+    sent: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, FredError>> {
     let late = |_| FredError::new(FredErrorKind::Timeout, "no reply");
-    tokio::time::timeout(left, sent).await.map_err(late)
+    tokio::time::timeout(left, sent).map_err(late)
 }
 
 /// Converts a reply to the form that adapters return.

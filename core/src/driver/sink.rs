@@ -131,7 +131,7 @@ impl ServerSink {
                 push,
             }),
             Err(error) => {
-                tracing::warn!(target: "leasehold", %error, "a push could not be decoded")
+                tracing::warn!(target: "leasehold", %error, "a push could not be decoded");
             }
         }
     }

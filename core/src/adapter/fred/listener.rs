@@ -12,6 +12,7 @@ use ::fred::interfaces::{
 use ::fred::types::client::Invalidation;
 use ::fred::types::config::{PerformanceConfig, ReconnectPolicy, Server};
 use ::fred::types::{Builder, Message, RespVersion};
+use futures::FutureExt;
 use leasehold_engine::protocol::{LockKey, shard_channel};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -329,8 +330,10 @@ impl<'a> Listener<'a> {
     }
 }
 
-async fn in_time<T>(command: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
-    super::in_time(COMMAND_TIMEOUT, command).await?
+fn in_time<T>(
+    command: impl Future<Output = Result<T, FredError>>,
+) -> impl Future<Output = Result<T, FredError>> {
+    super::in_time(COMMAND_TIMEOUT, command).map(|done| done.and_then(|done| done))
 }
 
 fn unheard() -> FredError {

@@ -189,7 +189,7 @@ impl TlsClient {
 /// Verifies a certificate as a connection does, and finds out whether it is self-signed.
 #[derive(Debug)]
 struct Verifier {
-    verifier: Arc<WebPkiServerVerifier>,
+    inner: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
     self_signed: AtomicBool,
 }
@@ -200,7 +200,7 @@ impl Verifier {
         let verifier =
             WebPkiServerVerifier::builder_with_provider(tls.roots.clone(), provider.clone());
         Some(Self {
-            verifier: verifier.build().ok()?,
+            inner: verifier.build().ok()?,
             provider,
             self_signed: AtomicBool::new(false),
         })
@@ -246,7 +246,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let verified = self
-            .verifier
+            .inner
             .verify_server_cert(certificate, chain, server, ocsp, now);
         if verified.is_err() {
             let is = self.has_signed_itself(certificate, server, now);
@@ -261,7 +261,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
+        self.inner
             .verify_tls12_signature(message, certificate, signed)
     }
 
@@ -271,12 +271,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
+        self.inner
             .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 }
 
