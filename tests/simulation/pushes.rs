@@ -1,7 +1,8 @@
-//! What servers tell hosts without being asked: on a connection of its own, which keeps its order,
-//! loses messages with and without a notice, and breaks. It may lead to another server of a group
-//! or of a cluster: then the one that publishes does not know that anybody hears. Each member of a
-//! quorum has one of its own.
+//! The pushes that servers send to hosts.
+//!
+//! Pushes use a connection of their own, which keeps its order, loses messages with and without notice, and
+//! breaks. It may lead to another server of a group or of a cluster: then the publishing server does not know
+//! that a client is subscribed. Each member of a quorum has its own connection.
 
 use leasehold_engine::engine::{Input, ServerId};
 use leasehold_engine::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News, Push};
@@ -15,14 +16,14 @@ use crate::world::{Happening, Process, World};
 /// A host's subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Ear {
-    /// Which one: counted on when it breaks.
+    /// The number of the connection; each break increments it.
     pub(crate) connection: u64,
     pub(crate) up: bool,
-    /// Where it leads: the servers of a cluster pass on to one another what is published.
+    /// The server that it leads to: the servers of a cluster forward published messages to one another.
     pub(crate) server: usize,
-    /// Whose messages the engine wants to hear.
+    /// The servers whose messages the engine wants.
     asked: Vec<ServerId>,
-    /// When the host was last told that it is there.
+    /// When the host was last told of the subscription.
     pub(crate) reported: Option<Moment>,
     last: Moment,
 }
@@ -41,12 +42,12 @@ impl Ear {
 }
 
 impl World {
-    /// By which of its subscriptions a host hears a server.
+    /// Returns the subscription by which a host hears a server.
     fn ear_of(&self, server: usize) -> usize {
         if self.plan.is_quorum() { server } else { 0 }
     }
 
-    /// The engine wants to hear.
+    /// Subscribes, as the engine asks.
     pub(crate) fn subscribe(&mut self, host: usize, server: ServerId) {
         let ear = self.ear_of(self.index_of(host, server).unwrap_or(0));
         let asked = &mut self.hosts[host].ears[ear].asked;
@@ -56,7 +57,7 @@ impl World {
         });
         asked.push(server);
         if asked.len() > 1 {
-            // One subscription does for all.
+            // One subscription serves all servers.
             let at = self.now + self.delay();
             if self.hosts[host].ears[ear].up {
                 self.hear_at(at, (host, ear), Input::Subscribed { server });
@@ -68,14 +69,14 @@ impl World {
         let at = self.now + delay;
         let listen = Happening::Listen(self.process(host), ear);
         if self.plan.sabotage == Sabotage::EarlyBarrier {
-            // The one before is told, the other happens much later.
+            // The host is told of an existing subscription; a new one takes much longer.
             self.hear_again(at, (host, ear));
             return self.schedule(at + 15 * SECOND, listen);
         }
         self.schedule(at, listen);
     }
 
-    /// The subscription is there; the host is told so after it.
+    /// Makes the subscription, and then tells the host.
     pub(crate) fn listen(&mut self, process: Process, ear: usize) {
         let (host, _) = process;
         if self.process(host) != process || self.hosts[host].ears[ear].up {
@@ -103,8 +104,8 @@ impl World {
         self.hear_again(at, (host, ear));
     }
 
-    /// A subscription breaks. The server may go on for a while as if it were there, and the host
-    /// may notice only when it is there again.
+    /// Breaks a subscription. The server may count it for a while, and the host may notice only when it has a
+    /// new one.
     pub(crate) fn break_ear(&mut self, host: usize, ear: usize) {
         let state = &mut self.hosts[host].ears[ear];
         if !std::mem::take(&mut state.up) {
@@ -121,12 +122,12 @@ impl World {
             }
             at += self.random.below(2_500) * MILLI;
         }
-        // Later than the notice, though both are due at the same moment.
+        // This comes after the notice, though both are due at the same moment.
         self.schedule(at, Happening::Listen(self.process(host), ear));
         self.checks.saw("subscription broke");
     }
 
-    /// A server notices that a subscription ended, at once or as late as this.
+    /// Lets a server notice the end of a subscription, at once or up to this much later.
     pub(crate) fn hang_up(&mut self, client: ClientId, server: usize, most_millis: u64) {
         let late = self.random.below(most_millis) * MILLI * self.random.below(2);
         let at = self.now + late;
@@ -147,7 +148,7 @@ impl World {
         }
     }
 
-    /// A server has no subscriptions any more, and neither has what it may have begun anew with.
+    /// Removes all subscriptions of a server, and of the data that it may restart with.
     pub(crate) fn drop_listeners(&mut self, server: usize) {
         let Self {
             checks,
@@ -167,7 +168,7 @@ impl World {
         });
     }
 
-    /// What a command made a server tell.
+    /// Delivers the pushes that a command caused.
     pub(crate) fn dispatch_pushes(&mut self, step: &Step) {
         let mut pushes = self.servers[step.server].store.take_pushes();
         if self.plan.pushes == Pushes::Uncounted || self.is_cluster() {
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    /// What another server of the group tells of a step.
+    /// Returns the pushes that another server of the group sends for a step.
     fn pushes_elsewhere(&mut self, step: &Step) -> Vec<(ClientId, Push)> {
         let (mut pushes, time) = (Vec::new(), step.time);
         let told = &self.checks.listeners;
@@ -239,28 +240,28 @@ impl World {
         pushes
     }
 
-    /// Nobody is woken by what concerns others.
+    /// Checks that no host is woken for other hosts' leases.
     fn check_push(&mut self, host: usize, push: &Push) {
         let mut leases = self.hosts[host].book.attempts.keys();
-        // Each member of a quorum knows a lease by an id of its own, of which half is the same.
+        // Each member of a quorum knows a lease by its own ID; half of the ID is common to all.
         let is_quorum = self.plan.is_quorum();
         let is_of = |lease: &LeaseId| {
             is_quorum && lease.half() == push.lease || push.open(*lease).is_some()
         };
         let own = leases.any(is_of);
         self.checks.ensure("I7", own, || {
-            format!("host {host} is told of somebody else's lease: {push:?}")
+            format!("host {host} is told of another host's lease: {push:?}")
         });
     }
 
-    /// The host is told that it can hear, for the first time or again.
+    /// Tells the host that it is subscribed, for the first time or again.
     fn hear_again(&mut self, at: Moment, (host, ear): (usize, usize)) {
         for server in self.hosts[host].ears[ear].asked.clone() {
             self.hear_at(at, (host, ear), Input::Subscribed { server });
         }
     }
 
-    /// On a subscription's connection nothing overtakes.
+    /// Delivers a message in order: none overtakes another on a subscription's connection.
     fn hear_at(&mut self, at: Moment, (host, ear): (usize, usize), input: Input) {
         let process = self.process(host);
         let state = &mut self.hosts[host].ears[ear];

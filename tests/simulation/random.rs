@@ -1,4 +1,4 @@
-//! The one source of chance: everything in a run follows from its seed.
+//! The only source of randomness: everything in a run follows from its seed.
 
 /// `SplitMix64` (Steele, Lea and Flood, 2014).
 #[derive(Debug)]
@@ -6,7 +6,7 @@ pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not give neighbouring runs.
+        // Neighboring seeds must not give similar runs.
         let mut random = Self(seed.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();
         random
@@ -17,12 +17,12 @@ impl Random {
         mix(self.0)
     }
 
-    /// From 0 to less than `end`.
+    /// Returns a number from 0 to less than `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// Both ends included.
+    /// Returns a number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -31,7 +31,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns one of these items.
     pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         let count = u64::try_from(items.len()).ok()?;
         let index = usize::try_from(self.below(count)).ok()?;

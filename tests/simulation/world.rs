@@ -1,4 +1,4 @@
-//! The run: true time, what happens when, and the hosts that take it in.
+//! The run: true time, the schedule of events, and the hosts that take them in.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,32 @@ use crate::sabotage::Sabotage;
 use crate::servers::Server;
 use crate::stats::{Stats, Violation};
 
-/// More steps, or more outputs of one step, than any run needs.
+/// Bounds beyond any run's needs: the steps of a run, and the outputs of one step.
 const MAX_STEPS: u64 = 200_000;
 const MAX_OUTPUTS: u32 = 5_000;
 
-/// A process: its host, and how often that has crashed.
+/// A process: its host, and how often that host has crashed.
 pub(crate) type Process = (usize, u64);
 
 #[derive(Debug)]
 pub(crate) enum Happening {
     /// A batch reaches a server.
     Arrival(SharedSent),
-    /// The same batch reaches it once more.
+    /// The batch reaches the server once more.
     Again(SharedSent),
-    /// An input reaches a process; if it came by a connection, only while that is the current one.
+    /// An input reaches a process; if it came by a connection, only while that connection is the current one.
     Delivery(Process, Option<SharedSent>, Input),
     /// A host's program does something.
     Act(usize),
     /// A host's pause is over.
     Resume(usize),
-    /// A host's connection to a server is lost, if it is still this one.
+    /// A host's connection to a server breaks, if it is still this one.
     Cut(usize, usize, u64),
-    /// A host's connection to a server is made again, if it is still the one that was lost.
+    /// A host's connection to a server is made again, if it is still the one that broke.
     Restore(usize, usize, u64),
-    /// One of a process's subscriptions is there.
+    /// One of a process's subscriptions is made.
     Listen(Process, usize),
-    /// Something comes on a process's subscription, if that still has this connection.
+    /// A message arrives on a process's subscription, if that still has this connection.
     Heard(Process, (usize, u64), Input),
     /// A server notices that a client's subscription is over.
     Forget(ClientId, usize),
@@ -52,15 +52,15 @@ pub(crate) enum Happening {
     Gone(LockKey, LeaseId),
     /// A lease that was handed the lock must know.
     TakenUp(LockKey, Offer),
-    /// A host's lease must have the lock for its time to live since it was told so.
+    /// A host's lease must have the lock for its time to live from this moment.
     Confirmed(usize, LeaseId, Moment),
-    /// A lease must know that the lock was taken from it then.
+    /// The holder of this lease must know of its loss at this moment.
     TakenAway(Offer, Moment),
-    /// A server that did nothing goes on.
+    /// A frozen server goes on.
     Thaw(usize),
     /// The clock of a server that began late is set right.
     SetForward(usize),
-    /// Something goes wrong, perhaps.
+    /// Something may go wrong.
     Trouble,
 }
 
@@ -70,16 +70,16 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) plan: Plan,
     pub(crate) servers: Vec<Server>,
-    /// The slots that are elsewhere than in the beginning, and where.
+    /// The slots that have moved, and where.
     pub(crate) moved: BTreeMap<u16, usize>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) checks: Checks,
     pub(crate) last_id: u64,
-    /// Since when nothing goes wrong and everybody must be served at once.
+    /// Since when nothing goes wrong and every waiter must be served at once.
     pub(crate) calm_since: Option<Moment>,
     pub(crate) idle: BTreeMap<LockKey, Idle>,
     pub(crate) offers: BTreeMap<LockKey, Offer>,
-    /// How many commands the servers executed.
+    /// The number of commands that the servers executed.
     pub(crate) executed: u64,
     agenda: BTreeMap<(Moment, u64), Happening>,
     steps: u64,
@@ -87,7 +87,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One run; what it saw, or what was not kept.
+    /// Does one run. Returns what it saw, or the broken promise.
     pub(crate) fn run(
         plan: fn(&mut Random, Sabotage) -> Plan,
         seed: u64,
@@ -165,7 +165,7 @@ impl World {
         (host, self.hosts[host].life)
     }
 
-    /// Takes what is on its way by a connection out of the agenda.
+    /// Removes the messages in flight on a connection from the schedule.
     pub(crate) fn take_arrivals(
         &mut self,
         host: usize,
@@ -184,7 +184,7 @@ impl World {
         taken
     }
 
-    /// What is on its way to a server is lost.
+    /// Loses the messages in flight to a server.
     pub(crate) fn forget_arrivals(&mut self, server: usize) {
         self.agenda.retain(|_, happening| match happening {
             Happening::Arrival(sent) | Happening::Again(sent) => sent.server != server,
@@ -213,7 +213,7 @@ impl World {
         wakes.chain(agenda).min()
     }
 
-    /// The next thing that happens.
+    /// Does the next scheduled event.
     fn step(&mut self) {
         let Some(next) = self.next_moment() else {
             return;
@@ -253,7 +253,7 @@ impl World {
     }
 }
 
-/// A host takes something in.
+/// The inputs of a host.
 impl World {
     pub(crate) fn tick(&mut self, host: usize) {
         self.feed(host, Input::Tick);
@@ -262,7 +262,7 @@ impl World {
         let wake = host.wake_at;
         self.checks
             .ensure("progress", wake.is_none_or(|wake| wake > now), || {
-                format!("the time was told, and it is wanted again: {wake:?} at {now:?}")
+                format!("the engine got the time {now:?} and asks for the earlier {wake:?}")
             });
     }
 
@@ -297,9 +297,9 @@ impl World {
             self.take(id, look, output);
             outputs += 1;
             if outputs > MAX_OUTPUTS {
-                return self
-                    .checks
-                    .ensure("progress", false, || format!("host {id} never ends"));
+                return self.checks.ensure("progress", false, || {
+                    format!("host {id} never stops producing outputs")
+                });
             }
         }
         let Host {
@@ -316,7 +316,7 @@ impl World {
         self.watch_leaving(id);
     }
 
-    /// What an engine knows from now on.
+    /// Notes what an engine knows from now on.
     fn note(&mut self, id: usize, input: &Input) {
         match input {
             Input::Connected { server } | Input::Disconnected { server, .. } => {
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// Does what an engine wants.
+    /// Does what an engine's output asks for.
     fn take(&mut self, id: usize, look: Look, output: Output) {
         if let Output::Event {
             lock, lease, event, ..
