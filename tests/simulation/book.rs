@@ -1,4 +1,4 @@
-//! What one host's program knows: its locks, its calls and its leases.
+//! The state of one host's program: its locks, its calls and its leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub(crate) struct Book {
     pub(crate) noticed: Option<Timestamp>,
 }
 
-/// What the program does.
+/// The acts of the program.
 impl Book {
     pub(crate) fn new(host: usize, limit: Duration) -> Self {
         Self {
