@@ -1,4 +1,4 @@
-//! Bad input gets a clear error; odd input works.
+//! Bad input causes a clear error; unusual input works.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn names_options_and_settings_are_checked() {
             .try_acquire()
             .await
             .expect("a good time to live");
-        drop(lease.expect("it is free"));
+        drop(lease.expect("the lock is free"));
     }
     for owner in [String::new(), "x".repeat(129)] {
         let error = lock()
@@ -103,27 +103,38 @@ async fn urls_are_checked() {
 }
 
 #[tokio::test]
-async fn waiting_for_no_time_and_for_ever_are_no_accidents() {
+async fn waiting_for_no_time_and_for_ever_work_as_asked() {
     let locker = Locker::in_memory();
     let held = locker
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     let lock = locker.lock("x").expect("valid");
     assert!(
         lock.acquire_within(Duration::ZERO)
             .await
-            .expect("an answer")
+            .expect("the store answers")
             .is_none()
     );
     let waiting = tokio::spawn(async move { lock.acquire_within(Duration::MAX).await });
-    let in_line = async || locker.inspect("x").await.expect("an answer").waiting == 1;
-    eventually(LIMIT, "the waiter to be in line", in_line).await;
-    held.release().await.expect("it is held");
-    let waited = within(LIMIT, waiting).await.expect("its turn comes");
-    let lease = waited.expect("no panic").expect("an answer");
+    let in_line = async || {
+        locker
+            .inspect("x")
+            .await
+            .expect("the store answers")
+            .waiting
+            == 1
+    };
+    eventually(LIMIT, "the waiter is in line", in_line).await;
+    held.release().await.expect("the lock is held");
+    let waited = within(LIMIT, waiting)
+        .await
+        .expect("the waiter gets its turn");
+    let lease = waited
+        .expect("the task does not panic")
+        .expect("the store answers");
     assert!(lease.is_some());
 }
 
@@ -150,10 +161,18 @@ async fn odd_names_work_and_stay_on_one_slot() {
         );
         let rival = locker.lock(name).expect("a valid name");
         assert!(
-            rival.try_acquire().await.expect("an answer").is_none(),
+            rival
+                .try_acquire()
+                .await
+                .expect("the store answers")
+                .is_none(),
             "{name:?}"
         );
-        let holder = locker.inspect(name).await.expect("an answer").holder;
+        let holder = locker
+            .inspect(name)
+            .await
+            .expect("the store answers")
+            .holder;
         assert!(holder.is_some(), "{name:?}");
     }
     let keys = admin.keys("*").await;
@@ -167,35 +186,35 @@ async fn odd_names_work_and_stay_on_one_slot() {
         );
     }
     for lease in leases {
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("the lock is held");
     }
 }
 
 #[tokio::test]
-async fn namespaces_are_apart() {
+async fn namespaces_are_separate() {
     let server = RedisServer::start().await;
     let one = Locker::builder()
         .namespace("a")
         .connect(server.url())
         .await
-        .expect("it is there");
+        .expect("the server is up");
     let two = Locker::builder()
         .namespace("a:b")
         .connect(server.url())
         .await
-        .expect("it is there");
+        .expect("the server is up");
     let _held = one
         .lock("b:x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     assert!(
         two.lock("x")
             .expect("valid")
             .try_acquire()
             .await
-            .expect("an answer")
+            .expect("the store answers")
             .is_some()
     );
 }

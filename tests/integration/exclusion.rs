@@ -1,4 +1,4 @@
-//! Who holds a lock, and who frees it.
+//! Exclusion, and the release of locks.
 
 use leasehold::LeaseEvent;
 use leasehold_tests::{Admin, Child, RedisServer, Stopwatch, eventually, within};
@@ -13,7 +13,7 @@ fn holder() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_holder"))
 }
 
-/// Three processes that visit one room, each the given number of times.
+/// Starts three processes that visit one critical section, each this many times.
 fn visitors(server: &RedisServer, rounds: u32, how: &str) -> Vec<Child> {
     let file = server.folder().join("inside");
     let (url, file, rounds) = (server.url(), file.to_string_lossy(), rounds.to_string());
@@ -29,43 +29,43 @@ async fn processes_exclude_each_other() {
     }
 }
 
-/// The negative control: the same processes without the lock do meet.
+/// The negative control: without the lock the same processes overlap.
 #[tokio::test]
 async fn processes_without_the_lock_meet() {
     let server = RedisServer::start().await;
-    // They go on until they meet, however late one of them begins.
+    // They go on until they overlap, however late one of them begins.
     let mut children = visitors(&server, 1_000_000, "bare");
     let met = async || {
         let mut lines = children.iter_mut().flat_map(Child::unread_lines);
         lines.any(|line| line == "overlap")
     };
-    eventually(LIMIT * 3, "two to meet", met).await;
+    eventually(LIMIT * 3, "two processes overlap", met).await;
 }
 
-/// Ten lines that somebody writes who knows tokio's mutex. Catches a handle that lets all its clones
-/// in at once.
+/// Catches a handle that lets all its clones in at once. The test is what a user of tokio's mutex would
+/// write.
 #[tokio::test]
-async fn one_handle_that_is_shared_among_tasks_lets_in_one_at_a_time() {
+async fn a_handle_shared_among_tasks_admits_one_at_a_time() {
     let server = RedisServer::start().await;
     let lock = connect(&server).await.lock("x").expect("a valid name");
     let inside = Arc::new(AtomicU32::new(0));
     let tasks = (0..20).map(|_| {
         let (lock, inside) = (lock.clone(), inside.clone());
         tokio::spawn(async move {
-            let lease = lock.acquire().await.expect("its turn comes");
+            let lease = lock.acquire().await.expect("the waiter gets its turn");
             assert_eq!(
                 inside.fetch_add(1, Ordering::SeqCst),
                 0,
-                "somebody is inside"
+                "another task is inside"
             );
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
-            lease.release().await.expect("it is held");
+            lease.release().await.expect("the lock is held");
         })
     });
     let done = within(LIMIT, futures::future::try_join_all(tasks)).await;
-    done.expect("all had their turn")
-        .expect("nobody met another");
+    done.expect("every task had its turn")
+        .expect("no task panics");
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_re_entrant_handle_is_one_owner() {
         locker.lock("x").expect("a valid name").reentrant(),
         locker.lock("x").expect("a valid name").reentrant(),
     );
-    let first = one.acquire().await.expect("it is free");
+    let first = one.acquire().await.expect("the lock is free");
     assert!(
         other
             .try_acquire()
@@ -92,12 +92,15 @@ async fn a_re_entrant_handle_is_one_owner() {
         .expect("a clone shares the tenure");
     assert_eq!(again.token(), first.token());
     assert_eq!((first.hold_count(), again.hold_count()), (2, 2));
-    first.release().await.expect("it is held");
+    first.release().await.expect("the lock is held");
     assert!(again.is_valid());
     let busy = other.try_acquire().await.expect("the server answers");
-    assert!(busy.is_none(), "another lease of the handle is still there");
+    assert!(
+        busy.is_none(),
+        "another lease of the handle still holds the lock"
+    );
     assert!(one.is_held() && !other.is_held());
-    again.release().await.expect("it is held");
+    again.release().await.expect("the lock is held");
     assert!(
         other
             .try_acquire()
@@ -116,25 +119,26 @@ async fn only_the_owner_releases() {
         .expect("a valid name")
         .ttl(millis(100))
         .fixed();
-    let former = short.acquire().await.expect("it is free");
+    let former = short.acquire().await.expect("the lock is free");
     let holder = other
         .lock("x")
         .expect("a valid name")
         .acquire()
         .await
-        .expect("it expires");
+        .expect("the lease expires");
     assert!(!former.is_valid());
 
-    let error = former.release().await.expect_err("it is not held any more");
+    let error = former.release().await.expect_err("the lease is over");
     assert!(error.is_not_held(), "{error:?}");
     let seen = one.inspect("x").await.expect("the server answers").holder;
     assert_eq!(seen.map(|holder| holder.token), Some(holder.token()));
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("the lock is held");
 }
 
-/// The same where the client does not know of the loss: the script itself must refuse.
+/// Catches a script that lets a former holder release. The client does not know of the loss, so the script
+/// itself must refuse.
 #[tokio::test]
-async fn the_server_too_lets_only_the_owner_release() {
+async fn the_server_refuses_the_release_of_a_former_holder() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (one, other) = (connect(&server).await, connect(&server).await);
@@ -143,26 +147,26 @@ async fn the_server_too_lets_only_the_owner_release() {
         .expect("a valid name")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     admin.int(&["DEL", &lock_key("x")]).await;
     let holder = other
         .lock("x")
         .expect("a valid name")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
 
-    // The former holder has not noticed, so its release goes to the server.
+    // The former holder has not noticed the loss, so its release goes to the server.
     assert!(former.is_valid());
     assert!(
         former
             .release()
             .await
-            .expect_err("it is taken")
+            .expect_err("the lock is taken")
             .is_not_held()
     );
     assert!(admin.tenure(&lock_key("x")).await.is_some());
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("the lock is held");
     assert_eq!(admin.tenure(&lock_key("x")).await, None);
 }
 
@@ -189,13 +193,13 @@ async fn a_killed_process_frees_its_lock_by_the_time_to_live() {
         .acquire_within(LIMIT)
         .await
         .expect("the server answers");
-    let lease = lease.expect("it expires");
+    let lease = lease.expect("the lease expires");
     let took = killed.elapsed();
     assert!(took < ttl + millis(1_000), "it took {took:?}");
     let former = token
         .trim_start_matches("held ")
         .parse()
-        .expect("it printed a token");
+        .expect("the process printed a token");
     assert!(lease.token() > former);
 }
 
@@ -207,7 +211,7 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
     let ttl = millis(3_000);
     let lock = one.lock("x").expect("a valid name").ttl(ttl);
     let events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("the lock is free");
     let rival = other.lock("x").expect("a valid name");
     let begin = std::time::Instant::now();
     while begin.elapsed() < ttl * 3 {
@@ -222,7 +226,7 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
         tokio::time::sleep(millis(20)).await;
     }
     let token = lease.token();
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("the lock is held");
     drop(lock);
     let told: Vec<_> = events.collect().await;
     assert!(
@@ -240,18 +244,18 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
     );
 }
 
-/// The control of the test above: without renewals the same lease ends after its time to live.
+/// The negative control of the test above: without renewals the same lease ends after its time to live.
 #[tokio::test]
-async fn a_fixed_lease_is_not_renewed_but_by_hand() {
+async fn a_fixed_lease_is_only_renewed_manually() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     // Long enough to survive if the machine stands still for two seconds.
     let ttl = millis(3_000);
     let lock = locker.lock("x").expect("a valid name").ttl(ttl).fixed();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("the lock is free");
     tokio::time::sleep(millis(500)).await;
     let begin = Stopwatch::start();
-    lease.renew().await.expect("it is held");
+    lease.renew().await.expect("the lock is held");
     let remaining = lease.remaining();
     let since = begin.elapsed() + begin.stalled();
     let all = remaining + since + millis(200);
@@ -263,11 +267,17 @@ async fn a_fixed_lease_is_not_renewed_but_by_hand() {
     );
     let took = begin.elapsed();
     assert!(took < ttl, "it was lost after {took:?}");
-    assert!(lease.renew().await.expect_err("it is lost").is_not_held());
+    assert!(
+        lease
+            .renew()
+            .await
+            .expect_err("the lease is lost")
+            .is_not_held()
+    );
 }
 
 #[tokio::test]
-async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() {
+async fn a_restarted_owner_reclaims_its_lock_from_its_earlier_incarnation() {
     let server = RedisServer::start().await;
     let (former, restarted) = (connect(&server).await, connect(&server).await);
     let lock = |locker: &leasehold::Locker| {
@@ -277,7 +287,7 @@ async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() 
             .owner("job-7")
             .ttl(millis(6_000))
     };
-    let old = lock(&former).acquire().await.expect("it is free");
+    let old = lock(&former).acquire().await.expect("the lock is free");
     let new = lock(&restarted)
         .try_acquire()
         .await
@@ -291,7 +301,7 @@ async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() 
     );
     assert!(new.is_valid());
 
-    // The same owner twice in one locker means two tasks, not a restart.
+    // One owner twice in one locker means two tasks, not a restart.
     assert!(
         lock(&restarted)
             .try_acquire()
@@ -299,7 +309,7 @@ async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() 
             .expect("the server answers")
             .is_none()
     );
-    // Nor does another owner reclaim.
+    // Another owner cannot reclaim.
     let stranger = former.lock("x").expect("a valid name").owner("job-8");
     assert!(
         stranger

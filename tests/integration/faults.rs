@@ -1,4 +1,4 @@
-//! Servers and connections that fail and come back.
+//! Servers and connections that fail and recover.
 
 use std::time::Duration;
 
@@ -14,25 +14,33 @@ async fn a_cut_connection_is_survived() {
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
     // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("x").expect("valid").ttl(millis(5_000));
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("the lock is free");
     for _ in 0..5 {
         tokio::time::sleep(millis(1_200)).await;
         proxy.cut().await;
     }
-    assert!(lease.is_valid(), "it is renewed over new connections");
-    lease.release().await.expect("it is held");
-    assert!(lock.try_acquire().await.expect("an answer").is_some());
+    assert!(
+        lease.is_valid(),
+        "the lease is renewed over new connections"
+    );
+    lease.release().await.expect("the lock is held");
+    assert!(
+        lock.try_acquire()
+            .await
+            .expect("the store answers")
+            .is_some()
+    );
 }
 
 #[tokio::test]
-async fn an_outage_shorter_than_the_lease_puts_it_at_risk_and_no_more() {
+async fn an_outage_shorter_than_the_lease_only_puts_it_at_risk() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let builder = Locker::builder().command_timeout(millis(200));
     let locker = connect_with(builder, &proxy.url()).await;
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("the lock is free");
     let watch = Stopwatch::start();
     proxy.refuse(true);
     proxy.cut().await;
@@ -42,22 +50,22 @@ async fn an_outage_shorter_than_the_lease_puts_it_at_risk_and_no_more() {
         remaining, error, ..
     } = event
     else {
-        unreachable!("it was picked")
+        unreachable!("the event was selected")
     };
     assert!(
         remaining + watch.stalled() > millis(2_000),
-        "{remaining:?} remain: it is told in time"
+        "the warning came too late: {remaining:?} remain"
     );
     assert!(error.is_transient(), "{error:?}");
     proxy.refuse(false);
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     assert!(lease.is_valid());
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("the lock is held");
 }
 
 #[tokio::test]
-async fn a_store_that_gives_no_answer_is_an_error_after_the_patience() {
+async fn a_store_that_does_not_answer_is_an_error_after_the_patience() {
     let server = RedisServer::start().await;
     let builder = Locker::builder()
         .command_timeout(millis(200))
@@ -102,11 +110,11 @@ async fn a_store_that_gives_no_answer_is_an_error_after_the_patience() {
     timed(millis(590)..millis(2_500), looked, begin).await;
     server.resume();
     let back = async || lock.try_acquire().await.is_ok();
-    eventually(LIMIT, "the server to be back", back).await;
+    eventually(LIMIT, "the server is back", back).await;
 }
 
 #[tokio::test]
-async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
+async fn an_unconfirmed_release_is_an_error_and_is_sent_again() {
     let server = RedisServer::start().await;
     let builder = Locker::builder()
         .command_timeout(millis(200))
@@ -117,9 +125,12 @@ async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     server.pause();
-    let error = lease.release().await.expect_err("nobody confirms it");
+    let error = lease
+        .release()
+        .await
+        .expect_err("the release is not confirmed");
     assert!(error.is_transient(), "{error:?}");
     server.resume();
     let next = connect(&server)
@@ -129,8 +140,8 @@ async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
         .acquire_within(LIMIT)
         .await;
     assert!(
-        next.expect("an answer").is_some(),
-        "long before the 30 s of the lease"
+        next.expect("the store answers").is_some(),
+        "the lock is free long before the 30 s of the lease"
     );
 }
 
@@ -144,35 +155,35 @@ async fn a_waiter_survives_a_restart_of_the_server() {
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     let lock = locker.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let in_line = async || rival.inspect("x").await.expect("an answer").waiting == 1;
-    eventually(LIMIT, "the waiter to be in line", in_line).await;
+    let in_line = async || rival.inspect("x").await.expect("the store answers").waiting == 1;
+    eventually(LIMIT, "the waiter is in line", in_line).await;
     server.restart().await;
     let lease = within(LIMIT, waiting)
         .await
-        .expect("in time")
-        .expect("no panic");
+        .expect("the call ends in time")
+        .expect("the task does not panic");
     assert!(lease.expect("the server forgot the holder").is_valid());
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_the_script_is_sent_it_again() {
+async fn the_script_is_sent_again_to_a_server_that_forgot_it() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let mut admin = Admin::connect(&server).await;
     admin.command(&["SCRIPT", "FLUSH"]).await;
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.try_acquire().await.expect("an answer");
+    let lease = lock.try_acquire().await.expect("the store answers");
     lease
-        .expect("it is free")
+        .expect("the lock is free")
         .release()
         .await
-        .expect("it is held");
+        .expect("the lock is held");
     assert_eq!(
         admin.command_calls("eval").await,
         2,
-        "once at first, once again"
+        "the script is sent at first and after the flush"
     );
 }

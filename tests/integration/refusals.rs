@@ -1,4 +1,4 @@
-//! Servers that refuse: a typed error that names the culprit and leaks no password.
+//! Servers that refuse: the typed error names the culprit and reveals no password.
 
 use leasehold::{Error, ErrorKind, Locker};
 use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
@@ -6,7 +6,7 @@ use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
 use crate::{LIMIT, connect, lock_key};
 
 async fn refused(url: &str) -> Error {
-    Locker::connect(url).await.expect_err("it is refused")
+    Locker::connect(url).await.expect_err("the call is refused")
 }
 
 fn leaks_nothing(error: &Error) {
@@ -39,7 +39,7 @@ async fn a_wrong_or_missing_password_is_an_auth_error() {
             .expect("valid")
             .try_acquire()
             .await
-            .expect("an answer")
+            .expect("the store answers")
             .is_some()
     );
 }
@@ -59,26 +59,26 @@ async fn a_database_that_does_not_exist_is_a_config_error() {
 }
 
 #[tokio::test]
-async fn databases_are_apart() {
+async fn databases_are_separate() {
     let server = RedisServer::start().await;
     let one = Locker::connect(format!("{}/1", server.url()))
         .await
-        .expect("it is there");
+        .expect("the server is up");
     let two = Locker::connect(format!("{}/2", server.url()))
         .await
-        .expect("it is there");
+        .expect("the server is up");
     let _held = one
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     assert!(
         two.lock("x")
             .expect("valid")
             .try_acquire()
             .await
-            .expect("an answer")
+            .expect("the store answers")
             .is_some()
     );
 }
@@ -93,7 +93,7 @@ async fn a_read_only_replica_is_refused() {
 }
 
 #[tokio::test]
-async fn a_primary_that_becomes_a_replica_says_so() {
+async fn a_demoted_primary_is_a_read_only_error() {
     let primary = RedisServer::start().await;
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
@@ -101,7 +101,7 @@ async fn a_primary_that_becomes_a_replica_says_so() {
     let port = primary.port().to_string();
     admin.command(&["REPLICAOF", "127.0.0.1", &port]).await;
     let replica = async || admin.info("replication", "role").await.as_deref() == Some("slave");
-    eventually(LIMIT, "the server to be a replica", replica).await;
+    eventually(LIMIT, "the server is a replica", replica).await;
     let error = locker
         .lock("x")
         .expect("valid")
@@ -123,7 +123,7 @@ async fn a_server_that_is_too_old_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable() {
+async fn a_missing_server_is_unavailable() {
     let mut server = RedisServer::start().await;
     let url = format!("redis://me:s3cret@127.0.0.1:{}", server.port());
     server.kill();
@@ -168,13 +168,13 @@ async fn a_key_of_another_type_is_named() {
     }
     assert!(
         locker.force_release("text").await.is_err(),
-        "what is not a lock is not deleted"
+        "a key that is not a lock is not deleted"
     );
     assert_eq!(admin.keys("*").await.len(), 4, "nothing was written");
 }
 
 #[tokio::test]
-async fn a_user_without_the_right_to_run_scripts_is_told() {
+async fn a_missing_right_to_run_scripts_is_an_auth_error() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let rights = [
@@ -192,7 +192,7 @@ async fn a_user_without_the_right_to_run_scripts_is_told() {
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
     leaks_nothing(&error);
 
-    // A user who may not run INFO may still lock.
+    // A user without the right to INFO may still lock.
     let rights = [
         "ACL", "SETUSER", "shy", "on", ">s3cret", "~*", "+@all", "-info",
     ];
@@ -205,7 +205,7 @@ async fn a_user_without_the_right_to_run_scripts_is_told() {
             .expect("valid")
             .try_acquire()
             .await
-            .expect("an answer")
+            .expect("the store answers")
             .is_some()
     );
 }
