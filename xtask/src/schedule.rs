@@ -255,7 +255,6 @@ mod tests {
 
     /// Catches steps that run one after another although they may run together, and a step that does not wait
     /// for those it needs.
-    /// needs.
     #[test]
     fn steps_run_side_by_side_and_after_the_steps_they_need() {
         let file = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));

@@ -1,7 +1,8 @@
-//! Leasehold beside its peers: pairs, handoffs, held leases, losses, in one report as Markdown, JSON and plots.
+//! Leasehold beside its peers: pairs, handoffs, held leases and losses in one report as Markdown, JSON and
+//! plots.
 //!
-//! Each side is a program that is told what to do line by line, on a redis-server of its own. Sides take turns in each
-//! round, so that a ratio is of neighbors in time.
+//! Each side is a program that takes commands line by line, on a redis-server of its own. Sides take turns in
+//! each round, so that a ratio compares neighbors in time.
 
 mod measure;
 mod peer;
@@ -19,18 +20,18 @@ use crate::{Options, Result};
 use peer::Peer;
 use results::Results;
 
-/// Between these README has what the report writes.
+/// The marks between which README has the report's text.
 const BEGIN: &str = "<!-- bench report: begin -->";
 const END: &str = "<!-- bench report: end -->";
-/// Where README's plot is.
+/// The folder of README's plot.
 const DOCS: &str = "docs/bench";
 
-/// What is measured, how much of it, and where.
+/// The measurements, their sizes and their conditions.
 struct Plan {
-    /// What was typed.
+    /// The command line.
     command: String,
     date: String,
-    /// Of the machine and its server.
+    /// The versions of the machine and its server.
     versions: String,
     rounds: usize,
     warm_up_millis: u64,
@@ -39,11 +40,11 @@ struct Plan {
     handoff_millis: u64,
     leases: usize,
     held: Duration,
-    /// What `bench guards` printed.
+    /// The output of `bench guards`.
     guards: Option<String>,
-    /// Bytes of what a bundle gets, gzipped.
+    /// The gzipped bytes that each package adds to a bundle.
     sizes: Vec<(String, u64)>,
-    /// What is not measured, and why.
+    /// The parts that are not measured, and why.
     skipped: Vec<String>,
 }
 
@@ -136,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// Adds what the npm packages bring into a bundle.
+    /// Adds the sizes of the npm packages in a bundle.
     fn add_sizes(&mut self) {
         let printed = output(Command::new("node").arg("sizes.mjs"), "tests/bench/node");
         match printed.and_then(|text| Ok(serde_json::from_str(&text)?)) {
@@ -145,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// Adds what the benchmark of guards prints; it is not among the sides, because peers have none.
+    /// Adds the output of the benchmark of guards, which are no sides, since peers have none.
     fn add_guards(&mut self, options: &Options) {
         if options.quick || !options.only.is_empty() {
             let why = "guards, because of the options: `cargo xtask bench guards`";
@@ -176,7 +177,7 @@ fn write_readme(section: &str, plot: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The text with another section between the marks.
+/// Replaces the section between the marks of a text.
 fn with_section(text: &str, section: &str) -> Result<String> {
     let missing = || format!("README.md has no lines `{BEGIN}` and `{END}`");
     let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
@@ -189,7 +190,7 @@ mod tests {
     use super::{BEGIN, END, with_section};
 
     #[test]
-    fn replaces_what_is_between_the_marks_and_nothing_else() {
+    fn only_the_section_between_the_marks_is_replaced() {
         let readme = format!("one\n{BEGIN}\nold\n{END}\ntwo\n");
         let new = with_section(&readme, "new\n").expect("it has the marks");
         assert_eq!(new, format!("one\n{BEGIN}\nnew\n{END}\ntwo\n"));

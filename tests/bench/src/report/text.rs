@@ -1,4 +1,4 @@
-//! The report as Markdown, and the part of it that README shows.
+//! The report as Markdown, and the part that README shows.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::results::{Handoff, Measured, Results};
 use super::{DOCS, Plan, plot};
 use crate::stats::{callers, median, number, spread};
 
-/// What README shows: how many times as fast as each peer.
+/// Returns the part for README: the speed relative to each peer.
 pub(super) fn readme(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
         "How many times as many acquisitions as each peer: the median of the rounds of one run, and in brackets \
@@ -42,7 +42,7 @@ pub(super) fn readme(plan: &Plan, results: &Results) -> String {
     text
 }
 
-/// All of it.
+/// Returns the whole report.
 pub(super) fn report(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
         "# Leasehold beside its peers\n\n{}, by `{}`: {}.\n\nEach side is on a redis-server of its own. Figures are \
@@ -193,7 +193,7 @@ fn with_ratio(value: f64, ratios: &[f64], side: &Measured) -> String {
     format!("{}; {}", number(value), spread(ratios))
 }
 
-/// Ratios, bold if the peer is ahead.
+/// Shows ratios, in bold if the peer is faster.
 fn ahead(ratios: &[f64]) -> String {
     if median(ratios) < 1.0 {
         return format!("**{}**", spread(ratios));
