@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use leasehold::{ErrorKind, FencingToken, Finding, LeaseEvent, Lock, Locker, LossReason};
-use leasehold_tests::{Admin, RedisCluster, RedisServer, Resp, Stopwatch, eventually, next_event};
+use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, next_event};
 
 use crate::kinds::{Kind, Place};
 
@@ -458,23 +458,11 @@ async fn connections(admins: &mut [Admin]) -> usize {
     count
 }
 
-/// Returns a name whose lock is at the first master, and its slot.
-async fn name_at_first(cluster: &RedisCluster) -> (String, u16) {
-    for number in 0.. {
-        let name = format!("job/{number}");
-        let slot = cluster.slot(&format!("{{leasehold:{name}}}")).await;
-        if cluster.master_of(slot).await == 0 {
-            return (name, slot);
-        }
-    }
-    unreachable!("each master has slots")
-}
-
 /// Catches a lease that is lost because its slot moves, a line that is forgotten, and tokens that fall.
 pub(crate) async fn a_slot_that_moves<K: Kind>() {
     let mut place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let (name, slot) = name_at_first(place.cluster_mut()).await;
+    let (name, slot) = place.cluster_mut().name_at(0).await;
     let holder = lock(&one, &name).ttl(Duration::from_millis(1_500));
     let held = holder.acquire().await.expect("the lock is free");
     let waiter = lock(&two, &name);
@@ -501,7 +489,7 @@ pub(crate) async fn a_slot_that_moves<K: Kind>() {
 pub(crate) async fn a_master_that_fails<K: Kind>() {
     let mut place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let (name, _) = name_at_first(place.cluster_mut()).await;
+    let (name, _) = place.cluster_mut().name_at(0).await;
     let holder = lock(&one, &name).ttl(Duration::from_secs(20));
     let mut events = holder.events();
     let held = holder.acquire().await.expect("the lock is free");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
-use leasehold_tests::{Admin, RedisServer, eventually, within};
+use leasehold_tests::{Admin, Random, RedisServer, eventually, within};
 
 use crate::{LIMIT, connect, held, in_line, line, lock, millis, served, subscribed, waiting};
 
@@ -50,14 +50,6 @@ async fn a_waiter_that_gives_up_leaves_the_line_at_once() {
     lease.release().await.expect("the lock is held");
 }
 
-/// Returns pseudo-random numbers: the finalizer of `SplitMix64`.
-fn random(seed: u64, below: u64) -> u64 {
-    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) % below
-}
-
 /// A name that tasks contend for, and what they saw.
 #[derive(Default)]
 struct Room {
@@ -75,8 +67,8 @@ impl Room {
 
     async fn visit(&self, locker: &Locker, name: &str, seed: u64) {
         let lock = locker.lock(name).expect("a valid name").ttl(millis(4_000));
-        let patience = Duration::from_micros(random(seed, 30_000));
-        let lease = match random(seed + 1, 3) {
+        let patience = Duration::from_micros(Random::new(seed).below(30_000));
+        let lease = match Random::new(seed + 1).below(3) {
             0 => tokio::time::timeout(patience, lock.acquire()).await.ok(),
             1 => lock.acquire_within(patience).await.transpose(),
             // Waiters that wait to the end prove that the line goes on.
@@ -95,10 +87,10 @@ impl Room {
         assert!(!self.occupied.swap(true, Ordering::SeqCst), "two in {name}");
         let token = lease.token().get();
         self.tokens.lock().expect("not poisoned").push(token);
-        tokio::time::sleep(Duration::from_micros(random(seed + 2, 2_000))).await;
+        tokio::time::sleep(Duration::from_micros(Random::new(seed + 2).below(2_000))).await;
         assert!(lease.is_valid());
         self.occupied.store(false, Ordering::SeqCst);
-        match random(seed + 3, 2) {
+        match Random::new(seed + 3).below(2) {
             0 => drop(lease),
             _ => lease.release().await.expect("the lock is held"),
         }
@@ -120,7 +112,7 @@ async fn tasks_that_come_and_go_at_random_leave_nothing() {
             let mut seed = task << 32;
             let too_few = || !rooms.iter().all(Room::is_busy) && Instant::now() < at_most;
             while Instant::now() < until || too_few() {
-                let room = usize::try_from(random(seed + 9, 3)).expect("one of three");
+                let room = usize::try_from(Random::new(seed + 9).below(3)).expect("one of three");
                 rooms[room].visit(&locker, NAMES[room], seed).await;
                 seed += 10;
             }

@@ -14,7 +14,7 @@ use leasehold_tests::{
 
 use tokio::task::JoinSet;
 
-use crate::{LIMIT, connect, millis};
+use crate::{LIMIT, connect, in_line, millis};
 
 /// How long replicas may take to agree on a successor: if votes are missed once, they wait for eight seconds.
 const FAILOVER: Duration = Duration::from_secs(30);
@@ -27,18 +27,6 @@ async fn locker(cluster: &RedisCluster) -> Locker {
 
 fn key(name: &str) -> String {
     format!("{{leasehold:{name}}}")
-}
-
-/// Returns a name whose lock is at this master.
-async fn name_at(cluster: &RedisCluster, master: usize) -> String {
-    for number in 0.. {
-        let name = format!("at-{master}-{number}");
-        let slot = cluster.slot(&key(&name)).await;
-        if cluster.master_of(slot).await == master {
-            return name;
-        }
-    }
-    unreachable!("each master has slots")
 }
 
 /// Returns how many messages the masters sent to one another for publications to the whole cluster.
@@ -135,13 +123,12 @@ async fn grants_and_changes_are_heard_at_every_node() {
     let cluster = RedisCluster::start().await;
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
     for master in 0..3 {
-        let name = name_at(&cluster, master).await;
+        let (name, _) = cluster.name_at(master).await;
         let lease = one.lock(&name).expect("valid").acquire().await;
         let lease = lease.expect("the lock is free");
         let waiter = other.lock(&name).expect("valid");
         let waiting = tokio::spawn(async move { waiter.acquire().await });
-        let in_line = async || one.inspect(&name).await.expect("the store answers").waiting == 1;
-        eventually(LIMIT, "the waiter is in line", in_line).await;
+        in_line(&one, &name).await;
         // The waiter subscribes a little later.
         let mut admin = Admin::connect(&cluster.masters[master]).await;
         let hears = async || admin.hearing_lockers().await == 2;
@@ -172,14 +159,12 @@ async fn grants_and_changes_are_heard_at_every_node() {
 async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     let cluster = RedisCluster::start().await;
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
-    let (name, ttl) = (name_at(&cluster, 0).await, millis(3_000));
-    let slot = cluster.slot(&key(&name)).await;
+    let ((name, slot), ttl) = (cluster.name_at(0).await, millis(3_000));
     let lock = one.lock(&name).expect("valid").ttl(ttl);
     let lease = lock.acquire().await.expect("the lock is free");
     let waiter = other.lock(&name).expect("valid");
     let waiting = tokio::spawn(async move { waiter.acquire().await });
-    let in_line = async || one.inspect(&name).await.expect("the store answers").waiting == 1;
-    eventually(LIMIT, "the waiter is in line", in_line).await;
+    in_line(&one, &name).await;
     for round in 0..6 {
         cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
         lease.renew().await.expect("the lock is held");
@@ -292,7 +277,7 @@ async fn script_calls(cluster: &RedisCluster) -> u64 {
 async fn a_replica_takes_over_while_leases_are_held() {
     let mut cluster = RedisCluster::with_replicas().await;
     let one = locker(&cluster).await;
-    let (name, elsewhere) = (name_at(&cluster, 1).await, name_at(&cluster, 2).await);
+    let ((name, _), (elsewhere, _)) = (cluster.name_at(1).await, cluster.name_at(2).await);
     let lock = one.lock(&name).expect("valid").ttl(FAILOVER * 2);
     let mut events = lock.events();
     let lease = lock.acquire().await.expect("the lock is free");
@@ -333,20 +318,22 @@ async fn a_replica_takes_over_while_leases_are_held() {
 async fn a_lock_counts_once_the_replicas_of_its_master_have_it() {
     let mut cluster = RedisCluster::with_replicas().await;
     let one = locker(&cluster).await;
-    let (name, ttl) = (name_at(&cluster, 1).await, FAILOVER * 2);
+    let ((name, slot), ttl) = (cluster.name_at(1).await, FAILOVER * 2);
     let enough = Duration::from_secs(3);
     let lock = one.lock(&name).expect("valid").ttl(ttl);
     let error = lock.clone().replicas(2, millis(200)).try_acquire().await;
-    let error = error.expect_err("there is one");
+    let error = error.expect_err("the master has one replica");
     assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
     assert!(error.to_string().contains("1 of 2 replicas"), "{error}");
     let lock = lock.replicas(1, enough);
     let lease = lock.acquire().await.expect("the lock was given back");
     lease.renew().await.expect("the server is up");
-    let slot = cluster.slot(&key(&name)).await;
     for (from, to) in [(1, 2), (2, 1)] {
         cluster.move_slot(slot, from, to).await;
-        lease.renew().await.expect("there is a replica, too");
+        lease
+            .renew()
+            .await
+            .expect("the new master has a replica, too");
         cluster.replicas[to].pause();
         let error = lease.renew().await.expect_err("no replica acknowledges");
         assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
@@ -487,7 +474,7 @@ async fn errors_name_the_fault_and_the_node() {
         "{:?}",
         watch.elapsed()
     );
-    let name = name_at(&cluster, 0).await;
+    let (name, _) = cluster.name_at(0).await;
     let lock = locker.lock(name).expect("valid");
     let lease = lock.acquire().await.expect("its node is up");
     lease.release().await.expect("the lock is held");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, Proxy, RedisServer, Stopwatch, eventually, next_event, within};
 
-use crate::{LIMIT, connect, connect_with, millis};
+use crate::{LIMIT, connect, connect_with, in_line, millis};
 
 #[tokio::test]
 async fn a_cut_connection_is_survived() {
@@ -158,8 +158,7 @@ async fn a_waiter_survives_a_restart_of_the_server() {
         .expect("the lock is free");
     let lock = locker.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let in_line = async || rival.inspect("x").await.expect("the store answers").waiting == 1;
-    eventually(LIMIT, "the waiter is in line", in_line).await;
+    in_line(&rival, "x").await;
     server.restart().await;
     let lease = within(LIMIT, waiting)
         .await

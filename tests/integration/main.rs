@@ -58,6 +58,17 @@ async fn connect_with(builder: Builder, url: &str) -> Locker {
         .expect("the server can be reached")
 }
 
+/// Waits until this lock has a waiter.
+async fn in_line(locker: &Locker, name: &str) {
+    let waits = async || {
+        locker
+            .inspect(name)
+            .await
+            .is_ok_and(|seen| seen.waiting == 1)
+    };
+    leasehold_tests::eventually(LIMIT, "a waiter is in line", waits).await;
+}
+
 /// Returns a fred client of the program, on the calling runtime.
 async fn own_client(server: &RedisServer) -> Client {
     let config = Config::from_url(&server.url()).expect("a valid URL");

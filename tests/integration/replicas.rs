@@ -7,7 +7,7 @@ use leasehold_tests::{
     Admin, FakeServer, Mode, Proxy, RedisServer, eventually, next_event, steady,
 };
 
-use crate::{LIMIT, connect, connect_with, lock_key, millis};
+use crate::{LIMIT, connect, connect_with, in_line, lock_key, millis};
 
 /// Long enough for a healthy replica on a busy machine.
 const ENOUGH: Duration = Duration::from_secs(3);
@@ -31,12 +31,7 @@ impl Replicated {
             let replica = RedisServer::config().args(["--replicaof", &of]);
             let replica = replica.start().await;
             links.push(link);
-            let mut admin = Admin::connect(&replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica is in sync", synced).await;
+            replica.in_sync().await;
             replicas.push(replica);
         }
         let all = Self {
@@ -118,15 +113,7 @@ async fn a_lock_counts_once_its_replicas_have_it() {
         .expect("the lock asks no replica");
     let waits = lock(&locker, "x").replicas(2, SHORT);
     let waits = tokio::spawn(async move { waits.acquire().await });
-    let waiting = async || {
-        locker
-            .inspect("x")
-            .await
-            .expect("the store answers")
-            .waiting
-            == 1
-    };
-    eventually(LIMIT, "one waiter is in line", waiting).await;
+    in_line(&locker, "x").await;
     held.release().await.expect("the lock is held");
     let error = waits
         .await
@@ -217,15 +204,7 @@ async fn a_lock_that_is_handed_over_is_acknowledged_first() {
             .expect("the lock is free");
         let waiting = lock(&lockers[next], "x").replicas(2, ENOUGH);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
-        let waits = async || {
-            lockers[0]
-                .inspect("x")
-                .await
-                .expect("the store answers")
-                .waiting
-                == 1
-        };
-        eventually(LIMIT, "one waiter is in line", waits).await;
+        in_line(&lockers[0], "x").await;
         all.replicas.iter().for_each(RedisServer::pause);
         held.release().await.expect("the lock is held");
         let key = lock_key("x");

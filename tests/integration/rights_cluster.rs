@@ -89,8 +89,7 @@ async fn each_right_is_needed_on_a_cluster() {
 #[tokio::test]
 async fn a_cluster_needs_two_more_rights_that_are_named() {
     let cluster = RedisCluster::start().await;
-    let name = name_at_first(&cluster).await;
-    let slot = cluster.slot(&lock_key(&name)).await;
+    let (name, slot) = cluster.name_at(0).await;
     for (round, taken) in ["+cluster|slots", "+asking", ""].into_iter().enumerate() {
         let rights = named().into_iter().chain(CLUSTER.split_whitespace());
         let rights: Vec<_> = rights.filter(|right| *right != taken).collect();
@@ -124,16 +123,4 @@ async fn a_cluster_needs_two_more_rights_that_are_named() {
             assert!(error.to_string().contains(command), "{taken}: {error}");
         }
     }
-}
-
-/// Returns a name whose lock is at the first master.
-async fn name_at_first(cluster: &RedisCluster) -> String {
-    for number in 0.. {
-        let name = format!("first-{number}");
-        let slot = cluster.slot(&lock_key(&name)).await;
-        if cluster.master_of(slot).await == 0 {
-            return name;
-        }
-    }
-    unreachable!("it has slots")
 }

@@ -10,7 +10,7 @@ use leasehold_tests::{
 };
 use tokio::net::TcpListener;
 
-use crate::{LIMIT, lock_key};
+use crate::{LIMIT, in_line, lock_key};
 
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
 
@@ -75,8 +75,7 @@ async fn locks_pushes_and_tracking_use_tls() {
         .expect("the lock is free");
     let lock = other.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let waits = async || one.inspect("x").await.expect("the store answers").waiting == 1;
-    eventually(LIMIT, "the other waits", waits).await;
+    in_line(&one, "x").await;
     let hears = async || admin.hearing_lockers().await == 2;
     eventually(LIMIT, "both are subscribed", hears).await;
     let watch = Stopwatch::start();

@@ -14,6 +14,7 @@
 //! - [`FakeServer`]: a server with canned replies
 //! - [`Child`]: a program that the test can pause and kill
 //! - [`eventually`], [`next_event`], [`within`] and [`unique_name`]
+//! - [`Random`]: random numbers that follow from a seed
 //! - [`Stopwatch`]: measures time without the pauses of the machine
 
 mod certificates;
@@ -24,6 +25,7 @@ mod imports;
 mod ports;
 mod process;
 mod proxy;
+mod random;
 mod redis_cluster;
 mod redis_server;
 mod redis_service;
@@ -36,6 +38,7 @@ pub use certificates::{Authority, Pair};
 pub use child::{Child, contenders};
 pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
+pub use random::{Random, mix};
 pub use redis_cluster::RedisCluster;
 pub use redis_server::{RedisConfig, RedisServer};
 pub use redis_service::RedisService;

@@ -109,12 +109,7 @@ impl RedisCluster {
             eventually(LIMIT, "the replica knows its master", follows).await;
         }
         for replica in &self.replicas {
-            let mut admin = Admin::connect(replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica is in sync", synced).await;
+            replica.in_sync().await;
         }
         let mut epochs: Vec<_> = (1..=self.masters.len())
             .map(|epoch| epoch.to_string())
@@ -173,6 +168,18 @@ impl RedisCluster {
         let mut admin = Admin::connect(self.alive()).await;
         let slot = admin.int(&["CLUSTER", "KEYSLOT", key]).await;
         u16::try_from(slot).expect("a slot")
+    }
+
+    /// Returns the name of a lock in the default namespace that is at this master, and its slot.
+    pub async fn name_at(&self, master: usize) -> (String, u16) {
+        for number in 0.. {
+            let name = format!("at-{master}-{number}");
+            let slot = self.slot(&format!("{{leasehold:{name}}}")).await;
+            if self.master_of(slot).await == master {
+                return (name, slot);
+            }
+        }
+        unreachable!("each master has slots")
     }
 
     /// Returns the first master that serves a slot.

@@ -164,6 +164,16 @@ impl RedisServer {
         self.folder.path().join("clock")
     }
 
+    /// Waits until this replica is in sync with its primary.
+    pub async fn in_sync(&self) {
+        let mut admin = Admin::connect(self).await;
+        let up = async || {
+            let status = admin.info("replication", "master_link_status").await;
+            status.as_deref() == Some("up")
+        };
+        eventually(LIMIT, "the replica is in sync", up).await;
+    }
+
     /// Waits until this replica has all that its primary did until now. `WAIT` covers only the writes of the
     /// connection that sends it.
     pub async fn has_all_of(&self, primary: &Self) {

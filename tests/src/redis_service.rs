@@ -24,12 +24,7 @@ impl RedisService {
         let (mut replicas, mut sentinels) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let replica = RedisServer::config().replica_of(&primary).start().await;
-            let mut admin = Admin::connect(&replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica is in sync", synced).await;
+            replica.in_sync().await;
             replicas.push(replica);
         }
         for _ in 0..3 {

@@ -23,7 +23,7 @@ pub(super) const BRANCHES: [&str; 65] = [
     "acquire: reclaimed, former self told",
     "acquire: reclaimed, former self not subscribed",
     "acquire: retry while another claim of the lease waits",
-    "try: busy, nobody waits",
+    "try: busy, no waiter",
     "try: busy, others wait",
     "try: busy, itself in line",
     "try: free, but not its turn",
@@ -191,7 +191,7 @@ impl Change<'_> {
         match (self.lock, self.place(own)) {
             (None, _) => "try: free, but not its turn",
             (Some(_), Some(_)) => "try: busy, itself in line",
-            (Some(_), None) if self.line.is_empty() => "try: busy, nobody waits",
+            (Some(_), None) if self.line.is_empty() => "try: busy, no waiter",
             (Some(_), None) => "try: busy, others wait",
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! `holder hold URL NAME TTL_MS` acquires, prints `held TOKEN`, and holds until it is killed.
 //!
-//! `holder visit URL NAME FILE ROUNDS lock
-//! bare` enters a critical section ROUNDS times, with the lock or without it. It prints `overlap` whenever it
-//! finds another process in the section. With the lock it appends its token to FILE.tokens each time.
+//! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section ROUNDS times, with the lock or without
+//! it. It prints `overlap` whenever it finds another process in the section. With the lock it appends its token to
+//! FILE.tokens each time.
 //!
 //! Several URLs, separated by spaces, make a quorum.
 

@@ -1,9 +1,9 @@
 //! A process with many waiters, for tests that need several such processes.
 //!
 //! `waiters URL LOCKERS` connects LOCKERS lockers, prints `ready`, and reads lines:
-//! - `ask LABEL NAME TTL_MS pass
-//! hold`: the next locker waits for a lock, with LABEL as the owner. When it gets the lock it prints `granted
-//! LABEL TOKEN MICROSECONDS` (since 1970) and releases it at once (`pass`) or never (`hold`).
+//! - `ask LABEL NAME TTL_MS pass|hold`: the next locker waits for a lock, with LABEL as the owner. When it gets
+//!   the lock it prints `granted LABEL TOKEN MICROSECONDS` (since 1970) and releases it at once (`pass`) or never
+//!   (`hold`).
 //! - `free NAME`: frees the lock whoever holds it, and prints `freed TOKEN`.
 
 use std::error::Error;

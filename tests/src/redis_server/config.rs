@@ -104,8 +104,7 @@ impl RedisConfig {
         self
     }
 
-    /// Makes it a replica of `primary`. Replication takes a moment to begin: wait for `master_link_status` to
-    /// be `up` in INFO.
+    /// Makes it a replica of `primary`. Replication takes a moment to begin: wait for [`RedisServer::in_sync`].
     #[must_use]
     pub fn replica_of(self, primary: &RedisServer) -> Self {
         let config = self.args(["--replicaof", &format!("127.0.0.1 {}", primary.port)]);

@@ -93,14 +93,7 @@ async fn a_replica_copies_its_primary() {
     let primary = RedisServer::config().password("secret").start().await;
     let replica = RedisServer::config().replica_of(&primary).start().await;
     let mut admin = Admin::connect(&replica).await;
-    eventually(LIMIT, "the link to the primary", async || {
-        admin
-            .info("replication", "master_link_status")
-            .await
-            .as_deref()
-            == Some("up")
-    })
-    .await;
+    replica.in_sync().await;
     let mut primary = Admin::connect(&primary).await;
     primary.ok(&["SET", "k", "v"]).await;
     assert_eq!(primary.int(&["WAIT", "1", "5000"]).await, 1);
