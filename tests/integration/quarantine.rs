@@ -6,16 +6,11 @@ use futures::future::join_all;
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
 
-use crate::{LIMIT, lock_key, millis};
+use crate::quorum::{TIMEOUT, held_at, start};
+use crate::{LIMIT, millis};
 
 const TTL: Duration = Duration::from_secs(4);
 const LONGEST: Duration = Duration::from_secs(5);
-/// How long a silent server is waited for before the others decide alone.
-const TIMEOUT: Duration = Duration::from_millis(300);
-
-async fn start(servers: usize) -> Vec<RedisServer> {
-    join_all((0..servers).map(|_| RedisServer::start())).await
-}
 
 /// A way in which a server forgets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -33,15 +28,6 @@ async fn locker(servers: &[RedisServer]) -> Locker {
         .longest_ttl(LONGEST);
     let locker = builder.quorum(servers.iter().map(RedisServer::url)).await;
     locker.expect("a majority is up")
-}
-
-async fn held_at(servers: &[RedisServer]) -> usize {
-    let mut held = 0;
-    for server in servers {
-        let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
-        held += usize::from(tenure.is_some());
-    }
-    held
 }
 
 /// Catches a second holder, by the vote of a server that no longer knows the first.

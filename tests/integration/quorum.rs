@@ -27,7 +27,7 @@ async fn locker(servers: &[RedisServer]) -> Locker {
 }
 
 /// Returns at how many of these servers the lock is held.
-pub(crate) async fn held_at(servers: &[&RedisServer]) -> usize {
+pub(crate) async fn held_at(servers: impl IntoIterator<Item = &RedisServer>) -> usize {
     let mut held = 0;
     for server in servers {
         let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
@@ -124,7 +124,7 @@ async fn too_few_servers_are_named_and_leave_nothing_behind() {
     }
     assert!(watch.elapsed() < millis(2_000), "{:?}", watch.elapsed());
     let rest = [&servers[1], &servers[3]];
-    let nothing = async || held_at(&rest).await == 0;
+    let nothing = async || held_at(rest).await == 0;
     eventually(LIMIT, "nothing is left", nothing).await;
     let error = lock.acquire().await.expect_err("the patience ends");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -162,42 +162,6 @@ async fn tokens_grow_while_servers_fail_and_return() {
     }
 }
 
-/// Catches two holders at once, and a contender that is never served.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_contenders_take_turns() {
-    let servers = start(3).await;
-    let busy = std::sync::Arc::new(std::sync::Mutex::new(None::<FencingToken>));
-    let contenders = (0..16).map(|_| {
-        let (servers, busy) = (urls(&servers), busy.clone());
-        tokio::spawn(async move {
-            let locker = Locker::quorum(servers).await.expect("all servers are up");
-            let lock = locker.lock("x").expect("valid");
-            for _ in 0..4 {
-                let lease = lock.acquire().await.expect("all servers are up");
-                let last = busy
-                    .lock()
-                    .expect("the task does not panic")
-                    .replace(lease.token());
-                assert!(Some(lease.token()) > last, "{last:?}");
-                tokio::task::yield_now().await;
-                let now = *busy.lock().expect("the task does not panic");
-                assert_eq!(
-                    now,
-                    Some(lease.token()),
-                    "another contender held the lock meanwhile"
-                );
-                lease.release().await.expect("all servers are up");
-            }
-        })
-    });
-    for contender in contenders.collect::<Vec<_>>() {
-        contender.await.expect("the task does not panic");
-    }
-    let all: Vec<_> = servers.iter().collect();
-    let nothing = async || held_at(&all).await == 0;
-    eventually(LIMIT, "nothing is left", nothing).await;
-}
-
 #[tokio::test]
 async fn a_server_that_starts_later_joins() {
     let mut servers = start(3).await;
@@ -206,8 +170,7 @@ async fn a_server_that_starts_later_joins() {
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let lease = lock.acquire().await.expect("two servers are up");
     servers[1].restart().await;
-    let all: Vec<_> = servers.iter().collect();
-    let everywhere = async || held_at(&all).await == 3;
+    let everywhere = async || held_at(&servers).await == 3;
     eventually(LIMIT, "all servers have the lock", everywhere).await;
     lease.release().await.expect("all servers are up");
 }

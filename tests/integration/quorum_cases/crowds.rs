@@ -1,27 +1,29 @@
 //! Many contenders for one name, without faults and while servers fail at random.
 
 use std::env;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use leasehold::{FencingToken, Locker};
-use leasehold_tests::{RedisServer, crowding, within};
+use leasehold_tests::{Random, RedisServer, crowding, eventually, within};
 
-use crate::quorum::{start, urls};
+use crate::quorum::{held_at, start, urls};
 use crate::{LIMIT, millis};
 
 const CONTENDERS: usize = 16;
 const TURNS: usize = 8;
 const SHORT_TTL: Duration = Duration::from_secs(1);
 
-/// Catches contenders that take servers from one another for ever, and one that never gets its turn.
+/// Catches contenders that take servers from one another for ever, one that never gets its turn, two holders at
+/// once, and a token that falls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_at_five_servers_all_get_their_turns() {
     let servers = start(5).await;
+    let holder = Arc::new(Mutex::new(None::<FencingToken>));
     let contenders = (0..CONTENDERS).map(|_| {
-        let urls = urls(&servers);
+        let (urls, holder) = (urls(&servers), holder.clone());
         tokio::spawn(async move {
             let locker = Locker::quorum(urls).await.expect("all servers are up");
             let lock = locker.lock("x").expect("valid");
@@ -30,7 +32,15 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
                 let begin = Instant::now();
                 let lease = lock.acquire().await.expect("all servers are up");
                 waits.push(begin.elapsed());
+                let token = Some(lease.token());
+                let last = holder
+                    .lock()
+                    .expect("no contender panics")
+                    .replace(lease.token());
+                assert!(token > last, "{token:?} after {last:?}");
                 tokio::time::sleep(millis(2)).await;
+                let now = *holder.lock().expect("no contender panics");
+                assert_eq!(now, token, "another contender held the lock meanwhile");
                 lease.release().await.expect("all servers are up");
             }
             waits
@@ -56,6 +66,8 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
     let fair = turn * u32::try_from(CONTENDERS).expect("the number is small") * 3;
     let fair = fair.max(Duration::from_secs(2) * crowding());
     assert!(most <= fair, "{most:?}, a turn {turn:?}");
+    let nothing = async || held_at(&servers).await == 0;
+    eventually(LIMIT, "nothing is left", nothing).await;
 }
 
 /// Catches a lease that stays at a server that was paused: with this time to live it would block the lock for
@@ -84,7 +96,7 @@ async fn paused_servers_keep_no_abandoned_lease() {
         })
     });
     let contenders: Vec<_> = contenders.collect();
-    let mut random = Random(std::process::id().into());
+    let mut random = Random::new(std::process::id().into());
     for _ in 0..12 {
         let one = usize::try_from(random.below(5)).expect("the number is small");
         for at in [0, one] {
@@ -114,19 +126,6 @@ struct Turn {
     token: FencingToken,
     from: Instant,
     to: Instant,
-}
-
-/// Random numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
 }
 
 /// Catches a token that falls, and two holders at once, in 300 acquisitions or as many as
@@ -209,7 +208,7 @@ async fn contend(urls: Vec<String>, done: Arc<AtomicU64>, wanted: u64) -> (Vec<T
 
 /// Lets servers fail until it is over. Returns how many it killed and how many it paused.
 async fn fail_at_random(mut servers: Vec<RedisServer>, over: &AtomicBool) -> (u32, u32) {
-    let mut random = Random(std::process::id().into());
+    let mut random = Random::new(std::process::id().into());
     let (mut kills, mut pauses) = (0, 0);
     while kills == 0 || pauses == 0 || !over.load(Ordering::Relaxed) {
         let one = random.below(5);

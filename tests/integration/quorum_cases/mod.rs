@@ -15,7 +15,7 @@ use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Proxy, RedisServer, Stopwatch, eventually, next_event, steady};
 
 use crate::quorum::{Fault, TIMEOUT, TTL, fail, held_at, start};
-use crate::{LIMIT, millis};
+use crate::{LIMIT, in_line, millis};
 
 /// The documented bound while a minority does not answer: a call takes one timeout longer. The rest allows
 /// for a busy machine.
@@ -87,12 +87,11 @@ async fn is_delayed_by(name: &str, first: bool, fault: Option<Fault>) {
     let what = |call: &str| format!("two of five, {name} (first: {first}), {call}");
     let mut events = lock.events();
     let lease = lock.acquire().await.expect("all servers are up");
-    let in_line = tokio::spawn({
+    let waiter = tokio::spawn({
         let next = next.clone();
         async move { next.acquire().await }
     });
-    let waits = async || one.inspect("x").await.is_ok_and(|found| found.waiting == 1);
-    eventually(LIMIT, "one waiter is in line", waits).await;
+    in_line(&one, "x").await;
     match fault {
         Some(fault) => {
             for at in failing {
@@ -114,7 +113,7 @@ async fn is_delayed_by(name: &str, first: bool, fault: Option<Fault>) {
         Some(Fault::ReadOnly) => ERRORS_BOUND,
         _ => LINE_BOUND,
     };
-    let lease = timed(&what("handoff"), bound, in_line)
+    let lease = timed(&what("handoff"), bound, waiter)
         .await
         .expect("the task does not panic")
         .unwrap_or_else(|error| panic!("{}: {error}", what("handoff")));
@@ -199,8 +198,7 @@ async fn three_missing_servers_are_an_error_in_time_and_keep_nothing() {
             reach.slow(&away, Duration::ZERO);
         }
         // The time to live is longer than the limit: no lease has expired by itself.
-        let all: Vec<_> = servers.iter().collect();
-        let nothing = async || held_at(&all).await == 0;
+        let nothing = async || held_at(&servers).await == 0;
         eventually(LIMIT, "nothing is left", nothing).await;
         let again = lock
             .acquire_within(LIMIT)

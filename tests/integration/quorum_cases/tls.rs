@@ -6,8 +6,8 @@ use futures::future::join_all;
 use leasehold::{ErrorKind, Locker};
 use leasehold_tests::{Authority, RedisServer, eventually};
 
-use crate::LIMIT;
 use crate::quorum::{TTL, held_at};
+use crate::{LIMIT, in_line};
 
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
 
@@ -30,13 +30,11 @@ async fn members_use_tls_and_an_untrusted_one_is_named() {
     let other = Locker::quorum(&urls).await.expect("all are trusted");
     let lease = one.lock("x").expect("valid").ttl(TTL).acquire().await;
     let lease = lease.expect("the lock is free");
-    let all: Vec<_> = servers.iter().collect();
-    let everywhere = async || held_at(&all).await == 3;
+    let everywhere = async || held_at(&servers).await == 3;
     eventually(LIMIT, "all servers have the lock", everywhere).await;
     let lock = other.lock("x").expect("valid").ttl(TTL);
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let waits = async || one.inspect("x").await.expect("the store answers").waiting == 1;
-    eventually(LIMIT, "the other waits", waits).await;
+    in_line(&one, "x").await;
     let token = lease.token();
     lease.release().await.expect("the lock is held");
     let next = waiting
