@@ -21,29 +21,6 @@ async fn lost_at_once(lease: &Lease) -> LossReason {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_owner_reclaims_its_lock_and_the_old_lease_is_notified() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (former, restarted) = (connect(&server).await, connect(&server).await);
-    let old = held(&lock(&former, "x", "job-7")).await;
-    subscribed(&mut admin, 1).await;
-    let other = waiting(&lock(&former, "x", "other"));
-    in_line(&mut admin, "x", 1).await;
-
-    let new = within(AT_ONCE, lock(&restarted, "x", "job-7").acquire()).await;
-    let new = new.expect("at once").expect("the owner reclaims its lock");
-    assert!(new.token() > old.token());
-    assert_eq!(lost_at_once(&old).await, LossReason::Superseded);
-    assert_eq!(
-        line(&mut admin, "x").await,
-        ["other"],
-        "who waits, waits on"
-    );
-    new.release().await.expect("the lock is held");
-    assert!(served(other, LIMIT).await.token() > old.token());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forced_release_hands_the_lock_on_and_notifies_the_holder() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;

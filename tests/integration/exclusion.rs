@@ -1,13 +1,13 @@
 //! Exclusion, and the release of locks.
 
 use leasehold::LeaseEvent;
-use leasehold_tests::{Admin, Child, RedisServer, Stopwatch, eventually, within};
+use leasehold_tests::{Child, RedisServer, Stopwatch, eventually, within};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_stream::StreamExt;
 
-use crate::{LIMIT, connect, lock_key, millis};
+use crate::{LIMIT, connect, millis};
 
 fn holder() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_holder"))
@@ -66,108 +66,6 @@ async fn a_handle_shared_among_tasks_admits_one_at_a_time() {
     let done = within(LIMIT, futures::future::try_join_all(tasks)).await;
     done.expect("every task had its turn")
         .expect("no task panics");
-}
-
-#[tokio::test]
-async fn a_re_entrant_handle_is_one_owner() {
-    let server = RedisServer::start().await;
-    let locker = connect(&server).await;
-    let (one, other) = (
-        locker.lock("x").expect("a valid name").reentrant(),
-        locker.lock("x").expect("a valid name").reentrant(),
-    );
-    let first = one.acquire().await.expect("the lock is free");
-    assert!(
-        other
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_none()
-    );
-
-    let again = one
-        .clone()
-        .acquire()
-        .await
-        .expect("a clone shares the tenure");
-    assert_eq!(again.token(), first.token());
-    assert_eq!((first.hold_count(), again.hold_count()), (2, 2));
-    first.release().await.expect("the lock is held");
-    assert!(again.is_valid());
-    let busy = other.try_acquire().await.expect("the server answers");
-    assert!(
-        busy.is_none(),
-        "another lease of the handle still holds the lock"
-    );
-    assert!(one.is_held() && !other.is_held());
-    again.release().await.expect("the lock is held");
-    assert!(
-        other
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_some()
-    );
-}
-
-#[tokio::test]
-async fn only_the_owner_releases() {
-    let server = RedisServer::start().await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let short = one
-        .lock("x")
-        .expect("a valid name")
-        .ttl(millis(100))
-        .fixed();
-    let former = short.acquire().await.expect("the lock is free");
-    let holder = other
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("the lease expires");
-    assert!(!former.is_valid());
-
-    let error = former.release().await.expect_err("the lease is over");
-    assert!(error.is_not_held(), "{error:?}");
-    let seen = one.inspect("x").await.expect("the server answers").holder;
-    assert_eq!(seen.map(|holder| holder.token), Some(holder.token()));
-    holder.release().await.expect("the lock is held");
-}
-
-/// Catches a script that lets a former holder release. The client does not know of the loss, so the script
-/// itself must refuse.
-#[tokio::test]
-async fn the_server_refuses_the_release_of_a_former_holder() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let former = one
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("the lock is free");
-    admin.int(&["DEL", &lock_key("x")]).await;
-    let holder = other
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("the lock is free");
-
-    // The former holder has not noticed the loss, so its release goes to the server.
-    assert!(former.is_valid());
-    assert!(
-        former
-            .release()
-            .await
-            .expect_err("the lock is taken")
-            .is_not_held()
-    );
-    assert!(admin.tenure(&lock_key("x")).await.is_some());
-    holder.release().await.expect("the lock is held");
-    assert_eq!(admin.tenure(&lock_key("x")).await, None);
 }
 
 #[tokio::test]
@@ -273,49 +171,5 @@ async fn a_fixed_lease_is_only_renewed_manually() {
             .await
             .expect_err("the lease is lost")
             .is_not_held()
-    );
-}
-
-#[tokio::test]
-async fn a_restarted_owner_reclaims_its_lock_from_its_earlier_incarnation() {
-    let server = RedisServer::start().await;
-    let (former, restarted) = (connect(&server).await, connect(&server).await);
-    let lock = |locker: &leasehold::Locker| {
-        locker
-            .lock("x")
-            .expect("a valid name")
-            .owner("job-7")
-            .ttl(millis(6_000))
-    };
-    let old = lock(&former).acquire().await.expect("the lock is free");
-    let new = lock(&restarted)
-        .try_acquire()
-        .await
-        .expect("the server answers");
-    let new = new.expect("the same owner takes it over");
-    assert!(new.token() > old.token());
-    let lost = within(LIMIT, old.lost()).await;
-    assert_eq!(
-        lost.map(|lost| lost.reason),
-        Some(leasehold::LossReason::Superseded)
-    );
-    assert!(new.is_valid());
-
-    // One owner twice in one locker means two tasks, not a restart.
-    assert!(
-        lock(&restarted)
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_none()
-    );
-    // Another owner cannot reclaim.
-    let stranger = former.lock("x").expect("a valid name").owner("job-8");
-    assert!(
-        stranger
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_none()
     );
 }

@@ -1,9 +1,7 @@
 //! Servers that refuse: the typed error names the culprit and reveals no password.
 
 use leasehold::{Error, ErrorKind, Locker};
-use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
-
-use crate::{LIMIT, connect, lock_key};
+use leasehold_tests::{Admin, FakeServer, RedisServer};
 
 async fn refused(url: &str) -> Error {
     Locker::connect(url).await.expect_err("the call is refused")
@@ -93,25 +91,6 @@ async fn a_read_only_replica_is_refused() {
 }
 
 #[tokio::test]
-async fn a_demoted_primary_is_a_read_only_error() {
-    let primary = RedisServer::start().await;
-    let server = RedisServer::start().await;
-    let locker = connect(&server).await;
-    let mut admin = Admin::connect(&server).await;
-    let port = primary.port().to_string();
-    admin.command(&["REPLICAOF", "127.0.0.1", &port]).await;
-    let replica = async || admin.info("replication", "role").await.as_deref() == Some("slave");
-    eventually(LIMIT, "the server is a replica", replica).await;
-    let error = locker
-        .lock("x")
-        .expect("valid")
-        .try_acquire()
-        .await
-        .expect_err("read-only");
-    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
-}
-
-#[tokio::test]
 async fn a_server_that_is_too_old_is_refused() {
     let fake = FakeServer::with_info("redis_version:6.2.14\r\nrole:master\r\n").await;
     let error = refused(&fake.url()).await;
@@ -138,39 +117,6 @@ async fn a_missing_server_is_unavailable() {
     let error = refused("unix:///nowhere/redis.sock").await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.to_string().contains("/nowhere/redis.sock"), "{error}");
-}
-
-#[tokio::test]
-async fn a_key_of_another_type_is_named() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let locker = connect(&server).await;
-    admin.command(&["RPUSH", &lock_key("list"), "a"]).await;
-    admin
-        .command(&["SET", &lock_key("text"), "somebody's"])
-        .await;
-    admin.command(&["HSET", &lock_key("hash"), "a", "b"]).await;
-    admin
-        .command(&["HSET", &lock_key("words"), "t", "not a number"])
-        .await;
-    for name in ["list", "text", "hash", "words"] {
-        let error = locker
-            .lock(name)
-            .expect("valid")
-            .acquire()
-            .await
-            .expect_err(name);
-        assert_eq!(error.kind(), ErrorKind::WrongType, "{error:?}");
-        assert!(
-            error.to_string().contains(&format!("leasehold:{name}")),
-            "{error}"
-        );
-    }
-    assert!(
-        locker.force_release("text").await.is_err(),
-        "a key that is not a lock is not deleted"
-    );
-    assert_eq!(admin.keys("*").await.len(), 4, "nothing was written");
 }
 
 #[tokio::test]
