@@ -239,20 +239,6 @@ async fn after_a_foreign_value_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_flushall() {
-    let server = RedisServer::start().await;
-    let mut held = Held::on(&server).await;
-    Admin::connect(&server).await.flushall().await;
-    let loss = held.until_lost("FLUSHALL").await;
-    assert_eq!(loss.reason, LossReason::Deleted);
-    assert!(
-        loss.after < NEXT_RENEWAL,
-        "at the next renewal: {:?}",
-        loss.after
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_forced_release() {
     let server = RedisServer::start().await;
     let manager = Locker::connect(server.url())
