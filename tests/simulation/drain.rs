@@ -258,7 +258,7 @@ impl World {
         }
         let mut hosts = self.hosts.iter();
         let host = hosts.find(|host| host.book.attempts.contains_key(&lease));
-        let reported = host.and_then(|host| host.ears[0].reported);
+        let reported = host.and_then(|host| host.subscriptions[0].reported);
         let due = reported.unwrap_or(self.now) + AT_ONCE;
         if due > self.now {
             let key = key.clone();

@@ -214,9 +214,9 @@ impl World {
         for server in 0..self.servers.len() {
             self.trouble_link(faults, host, server);
         }
-        for ear in 0..self.hosts[host].ears.len() {
+        for subscription in 0..self.hosts[host].subscriptions.len() {
             if self.random.chance(faults.broken_subscriptions) && self.random.chance(40) {
-                self.break_ear(host, ear);
+                self.break_subscription(host, subscription);
             }
         }
         if self.random.chance(faults.crashes) && self.random.chance(40) {
@@ -238,7 +238,11 @@ impl World {
         let Self { checks, hosts, .. } = self;
         checks.dead.extend(hosts[host].book.attempts.keys());
         let client = hosts[host].client;
-        let heard: Vec<_> = hosts[host].ears.iter().map(|ear| ear.server).collect();
+        let heard: Vec<_> = hosts[host]
+            .subscriptions
+            .iter()
+            .map(|subscription| subscription.server)
+            .collect();
         for server in 0..self.servers.len() {
             let connection = self.hosts[host].links[server].connection;
             if self.random.chance(50) {
@@ -361,9 +365,9 @@ impl World {
     pub(crate) fn cut_all(&mut self, server: usize) {
         for host in 0..self.hosts.len() {
             self.cut(host, server, self.hosts[host].links[server].connection);
-            for ear in 0..self.hosts[host].ears.len() {
-                if self.hosts[host].ears[ear].server == server {
-                    self.break_ear(host, ear);
+            for subscription in 0..self.hosts[host].subscriptions.len() {
+                if self.hosts[host].subscriptions[subscription].server == server {
+                    self.break_subscription(host, subscription);
                 }
             }
         }

@@ -10,7 +10,7 @@ use leasehold_engine::time::Timestamp;
 use crate::book::{Book, Look};
 use crate::clock::{HostClock, Moment};
 use crate::plan::Plan;
-use crate::pushes::Ear;
+use crate::pushes::Subscription;
 use crate::random::Random;
 use crate::readers::Readers;
 use crate::servers::Routes;
@@ -34,7 +34,7 @@ pub(crate) struct Host {
     /// True once the host has been connected to a server of its cluster.
     pub(crate) found: bool,
     /// One subscription for all servers, or one for each member of a quorum.
-    pub(crate) ears: Vec<Ear>,
+    pub(crate) subscriptions: Vec<Subscription>,
     /// The keys that the host has read; it hears of their changes.
     pub(crate) watched: BTreeSet<LockKey>,
     pub(crate) readers: Readers,
@@ -118,7 +118,7 @@ impl Host {
             links: plan.clocks.iter().map(|_| Link::default()).collect(),
             routes: Routes::default(),
             found: false,
-            ears: plan.ears(),
+            subscriptions: plan.subscriptions(),
             watched: BTreeSet::new(),
             fed: 0,
             lateness: plan.lateness(random),

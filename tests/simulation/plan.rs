@@ -10,7 +10,7 @@ use leasehold_engine::{Name, Owner};
 use crate::clock::{HostClock, MILLI, Moment, ServerClock};
 use crate::drain::{heartbeat, nanos};
 use crate::faults::Faults;
-use crate::pushes::Ear;
+use crate::pushes::Subscription;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 
@@ -286,13 +286,13 @@ impl Plan {
     }
 
     /// Returns one subscription for all servers, or one for each member of a quorum.
-    pub(crate) fn ears(&self) -> Vec<Ear> {
+    pub(crate) fn subscriptions(&self) -> Vec<Subscription> {
         let members = if self.is_quorum() {
             self.clocks.len()
         } else {
             1
         };
-        (0..members).map(Ear::new).collect()
+        (0..members).map(Subscription::new).collect()
     }
 
     pub(crate) fn engine(&self, client: ClientId) -> Engine {

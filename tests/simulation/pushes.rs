@@ -15,7 +15,7 @@ use crate::world::{Happening, Process, World};
 
 /// A host's subscription.
 #[derive(Debug, Default)]
-pub(crate) struct Ear {
+pub(crate) struct Subscription {
     /// The number of the connection; each break increments it.
     pub(crate) connection: u64,
     pub(crate) up: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Ear {
     last: Moment,
 }
 
-impl Ear {
+impl Subscription {
     pub(crate) fn new(server: usize) -> Self {
         Self {
             server,
@@ -43,14 +43,14 @@ impl Ear {
 
 impl World {
     /// Returns the subscription by which a host hears a server.
-    fn ear_of(&self, server: usize) -> usize {
+    fn subscription_of(&self, server: usize) -> usize {
         if self.plan.is_quorum() { server } else { 0 }
     }
 
     /// Subscribes, as the engine asks.
     pub(crate) fn subscribe(&mut self, host: usize, server: ServerId) {
-        let ear = self.ear_of(self.index_of(host, server).unwrap_or(0));
-        let asked = &mut self.hosts[host].ears[ear].asked;
+        let subscription = self.subscription_of(self.index_of(host, server).unwrap_or(0));
+        let asked = &mut self.hosts[host].subscriptions[subscription].asked;
         let twice = asked.contains(&server);
         self.checks.ensure("progress", !twice, || {
             format!("host {host} subscribes twice to {server:?}")
@@ -59,41 +59,44 @@ impl World {
         if asked.len() > 1 {
             // One subscription serves all servers.
             let at = self.now + self.delay();
-            if self.hosts[host].ears[ear].up {
-                self.hear_at(at, (host, ear), Input::Subscribed { server });
+            if self.hosts[host].subscriptions[subscription].up {
+                self.hear_at(at, (host, subscription), Input::Subscribed { server });
             }
             return;
         }
         let most = if self.plan.calm { 500 } else { 2_000 };
         let delay = self.random.below(most) * self.random.below(MILLI + 1);
         let at = self.now + delay;
-        let listen = Happening::Listen(self.process(host), ear);
+        let listen = Happening::Listen(self.process(host), subscription);
         if self.plan.sabotage == Sabotage::EarlyBarrier {
             // The host is told of an existing subscription; a new one takes much longer.
-            self.hear_again(at, (host, ear));
+            self.hear_again(at, (host, subscription));
             return self.schedule(at + 15 * SECOND, listen);
         }
         self.schedule(at, listen);
     }
 
     /// Makes the subscription, and then tells the host.
-    pub(crate) fn listen(&mut self, process: Process, ear: usize) {
+    pub(crate) fn listen(&mut self, process: Process, subscription: usize) {
         let (host, _) = process;
-        if self.process(host) != process || self.hosts[host].ears[ear].up {
+        if self.process(host) != process || self.hosts[host].subscriptions[subscription].up {
             return;
         }
         let server = if self.plan.is_quorum() {
-            ear
+            subscription
         } else {
             let servers = u64::try_from(self.servers.len()).unwrap_or(1);
             usize::try_from(self.random.below(servers)).unwrap_or(0)
         };
         if self.servers[server].out_until > self.now {
             let at = self.servers[server].out_until;
-            return self.schedule(at, Happening::Listen(process, ear));
+            return self.schedule(at, Happening::Listen(process, subscription));
         }
         let state = &mut self.hosts[host];
-        (state.ears[ear].up, state.ears[ear].server) = (true, server);
+        (
+            state.subscriptions[subscription].up,
+            state.subscriptions[subscription].server,
+        ) = (true, server);
         let client = state.client;
         self.trace(|_| format!("server {server}: host {host} has subscribed"));
         if self.plan.pushes != Pushes::Uncounted {
@@ -101,13 +104,13 @@ impl World {
             self.checks.listeners.insert((server, client));
         }
         let at = self.now + self.way(host, server);
-        self.hear_again(at, (host, ear));
+        self.hear_again(at, (host, subscription));
     }
 
     /// Breaks a subscription. The server may count it for a while, and the host may notice only when it has a
     /// new one.
-    pub(crate) fn break_ear(&mut self, host: usize, ear: usize) {
-        let state = &mut self.hosts[host].ears[ear];
+    pub(crate) fn break_subscription(&mut self, host: usize, subscription: usize) {
+        let state = &mut self.hosts[host].subscriptions[subscription];
         if !std::mem::take(&mut state.up) {
             return;
         }
@@ -117,13 +120,13 @@ impl World {
         self.hang_up(self.hosts[host].client, server, 3_000);
         let mut at = self.now + self.random.below(1_500) * MILLI;
         if self.random.chance(60) {
-            for server in self.hosts[host].ears[ear].asked.clone() {
+            for server in self.hosts[host].subscriptions[subscription].asked.clone() {
                 self.deliver_at(at, host, None, Input::Unsubscribed { server });
             }
             at += self.random.below(2_500) * MILLI;
         }
         // This comes after the notice, though both are due at the same moment.
-        self.schedule(at, Happening::Listen(self.process(host), ear));
+        self.schedule(at, Happening::Listen(self.process(host), subscription));
         self.checks.saw("subscription broke");
     }
 
@@ -141,8 +144,8 @@ impl World {
 
     pub(crate) fn forget_listener(&mut self, client: ClientId, server: usize) {
         let mut hosts = self.hosts.iter();
-        let hears = |ear: &Ear| ear.up && ear.server == server;
-        if !hosts.any(|host| host.client == client && host.ears.iter().any(hears)) {
+        let hears = |subscription: &Subscription| subscription.up && subscription.server == server;
+        if !hosts.any(|host| host.client == client && host.subscriptions.iter().any(hears)) {
             self.servers[server].store.unsubscribe(client);
             self.checks.listeners.remove(&(server, client));
         }
@@ -184,8 +187,9 @@ impl World {
             let faults = &self.plan.faults;
             let (lost, slow) = (faults.lost_pushes, faults.slow_pushes);
             let (low, high) = self.plan.slow_push;
-            let (server, ear) = (step.server, self.ear_of(step.server));
-            let deaf = self.plan.pushes == Pushes::Lost || !self.hosts[host].ears[ear].up;
+            let (server, subscription) = (step.server, self.subscription_of(step.server));
+            let deaf = self.plan.pushes == Pushes::Lost
+                || !self.hosts[host].subscriptions[subscription].up;
             if deaf || self.comes_not_back(host, server) {
                 self.checks.saw("push lost");
                 continue;
@@ -198,13 +202,13 @@ impl World {
                 self.checks.saw("push lost");
                 if self.random.chance(50) {
                     at += self.random.below(1_000) * MILLI;
-                    self.hear_again(at, (host, ear));
+                    self.hear_again(at, (host, subscription));
                 }
                 continue;
             }
             let push = self.pushed(host, push);
             let server = self.pusher(host, server);
-            self.hear_at(at, (host, ear), Input::Push { server, push });
+            self.hear_at(at, (host, subscription), Input::Push { server, push });
         }
     }
 
@@ -255,33 +259,38 @@ impl World {
     }
 
     /// Tells the host that it is subscribed, for the first time or again.
-    fn hear_again(&mut self, at: Moment, (host, ear): (usize, usize)) {
-        for server in self.hosts[host].ears[ear].asked.clone() {
-            self.hear_at(at, (host, ear), Input::Subscribed { server });
+    fn hear_again(&mut self, at: Moment, (host, subscription): (usize, usize)) {
+        for server in self.hosts[host].subscriptions[subscription].asked.clone() {
+            self.hear_at(at, (host, subscription), Input::Subscribed { server });
         }
     }
 
     /// Delivers a message in order: none overtakes another on a subscription's connection.
-    fn hear_at(&mut self, at: Moment, (host, ear): (usize, usize), input: Input) {
+    fn hear_at(&mut self, at: Moment, (host, subscription): (usize, usize), input: Input) {
         let process = self.process(host);
-        let state = &mut self.hosts[host].ears[ear];
+        let state = &mut self.hosts[host].subscriptions[subscription];
         state.last = state.last.max(at);
         let (at, connection) = (state.last, state.connection);
-        self.schedule(at, Happening::Heard(process, (ear, connection), input));
+        self.schedule(
+            at,
+            Happening::Heard(process, (subscription, connection), input),
+        );
     }
 
     pub(crate) fn heard(
         &mut self,
         process: Process,
-        (ear, connection): (usize, u64),
+        (subscription, connection): (usize, u64),
         input: Input,
     ) {
         let (host, _) = process;
-        if self.process(host) != process || self.hosts[host].ears[ear].connection != connection {
+        if self.process(host) != process
+            || self.hosts[host].subscriptions[subscription].connection != connection
+        {
             return;
         }
         if let Input::Subscribed { .. } = &input {
-            self.hosts[host].ears[ear].reported = Some(self.now);
+            self.hosts[host].subscriptions[subscription].reported = Some(self.now);
         }
         self.checks.saw(match input {
             Input::Push { .. } => "push came",

@@ -75,7 +75,7 @@ impl World {
         let mut locks = host.book.locks.values();
         let is_it = |held: &Tenure| (held.lease, held.token) == lost;
         let holds = locks.find(|lock| lock.held.as_ref().is_some_and(is_it));
-        let missed = host.ears[0].reported.is_none_or(|at| at > since);
+        let missed = host.subscriptions[0].reported.is_none_or(|at| at > since);
         let Some(lock) = holds else {
             return self.checks.saw(if missed {
                 "told of what was missed at once"
@@ -87,7 +87,11 @@ impl World {
         if missed && lock.spec.fixed {
             return;
         }
-        let due = host.ears[0].reported.unwrap_or(self.now).max(since) + AT_ONCE;
+        let due = host.subscriptions[0]
+            .reported
+            .unwrap_or(self.now)
+            .max(since)
+            + AT_ONCE;
         if due > self.now {
             return self.schedule(due, Happening::TakenAway(lost, since));
         }

@@ -241,7 +241,7 @@ impl Book {
         let excused = |tenure| disturbed(tenure) || expired(tenure);
         let cause = !by_others || tenure.as_ref().is_none_or(excused);
         checks.ensure("I4", cause, || {
-            format!("host {host}: nobody touched the lock, and {event:?}")
+            format!("host {host}: the lock was not touched, and {event:?}")
         });
         checks.ensure("I4", tenure.is_some(), || {
             format!("host {host}: not held, and {event:?}")

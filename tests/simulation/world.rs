@@ -81,7 +81,7 @@ pub(crate) struct World {
     pub(crate) offers: BTreeMap<LockKey, Offer>,
     /// The number of commands that the servers executed.
     pub(crate) executed: u64,
-    agenda: BTreeMap<(Moment, u64), Happening>,
+    schedule: BTreeMap<(Moment, u64), Happening>,
     steps: u64,
     tracing: bool,
 }
@@ -120,7 +120,7 @@ impl World {
             idle: BTreeMap::new(),
             offers: BTreeMap::new(),
             executed: 0,
-            agenda: BTreeMap::new(),
+            schedule: BTreeMap::new(),
             steps: 0,
             tracing,
         };
@@ -157,7 +157,7 @@ impl World {
 
     pub(crate) fn schedule(&mut self, at: Moment, happening: Happening) {
         self.last_id += 1;
-        self.agenda
+        self.schedule
             .insert((at.max(self.now), self.last_id), happening);
     }
 
@@ -172,7 +172,7 @@ impl World {
         (server, connection): (usize, u64),
     ) -> Vec<(Moment, SharedSent)> {
         let mut taken = Vec::new();
-        self.agenda.retain(|(at, _), happening| match happening {
+        self.schedule.retain(|(at, _), happening| match happening {
             Happening::Arrival(sent)
                 if (sent.host, sent.server, sent.connection) == (host, server, connection) =>
             {
@@ -186,14 +186,14 @@ impl World {
 
     /// Loses the messages in flight to a server.
     pub(crate) fn forget_arrivals(&mut self, server: usize) {
-        self.agenda.retain(|_, happening| match happening {
+        self.schedule.retain(|_, happening| match happening {
             Happening::Arrival(sent) | Happening::Again(sent) => sent.server != server,
             _ => true,
         });
     }
 
     pub(crate) fn anything_on_its_way(&self) -> bool {
-        self.agenda
+        self.schedule
             .values()
             .any(|happening| matches!(happening, Happening::Arrival(_) | Happening::Again(_)))
     }
@@ -209,8 +209,8 @@ impl World {
 
     fn next_moment(&self) -> Option<Moment> {
         let wakes = self.hosts.iter().filter_map(Host::wake);
-        let agenda = self.agenda.first_key_value().map(|((at, _), _)| *at);
-        wakes.chain(agenda).min()
+        let schedule = self.schedule.first_key_value().map(|((at, _), _)| *at);
+        wakes.chain(schedule).min()
     }
 
     /// Does the next scheduled event.
@@ -227,7 +227,7 @@ impl World {
         if let Some(host) = self.hosts.iter().position(|host| host.wake() == Some(next)) {
             return self.tick(host);
         }
-        let Some((_, happening)) = self.agenda.pop_first() else {
+        let Some((_, happening)) = self.schedule.pop_first() else {
             return;
         };
         match happening {
@@ -238,8 +238,10 @@ impl World {
             Happening::Resume(host) => self.resume(host),
             Happening::Cut(host, server, connection) => self.cut(host, server, connection),
             Happening::Restore(host, server, connection) => self.restore(host, server, connection),
-            Happening::Listen(process, ear) => self.listen(process, ear),
-            Happening::Heard(process, ear, input) => self.heard(process, ear, input),
+            Happening::Listen(process, subscription) => self.listen(process, subscription),
+            Happening::Heard(process, subscription, input) => {
+                self.heard(process, subscription, input)
+            }
             Happening::Forget(client, server) => self.forget_listener(client, server),
             Happening::Learn(process, slot) => self.learn(process, slot),
             Happening::Gone(key, lease) => self.check_gone(&key, lease),

@@ -103,7 +103,7 @@ impl Crowd {
         while !self.lines.iter().all(is_done) {
             assert!(
                 Instant::now() < end,
-                "somebody waits: {:#?}",
+                "a process still waits: {:#?}",
                 self.lines
                     .iter()
                     .map(|lines| lines.last())

@@ -36,7 +36,7 @@ impl World {
     /// Makes a server unreachable for a while.
     fn outage(&mut self, server: usize) {
         let until = self.now + self.random.between(50, 4_000) * MILLI;
-        self.trace(|_| format!("nobody can reach server {server} until {until}"));
+        self.trace(|_| format!("server {server} is unreachable until {until}"));
         self.servers[server].out_until = until;
         self.cut_all(server);
         self.checks.saw("a server was out of reach");

@@ -231,8 +231,9 @@ impl World {
         let mut passed = None;
         // A waiter that does not hear of its turn is late, and may be overtaken.
         let hears = |host: &&Host| {
-            let mut ears = host.ears.iter();
-            self.plan.pushes == Pushes::Come && ears.all(|ear| ear.up || !ear.is_asked())
+            let mut subscriptions = host.subscriptions.iter();
+            self.plan.pushes == Pushes::Come
+                && subscriptions.all(|subscription| subscription.up || !subscription.is_asked())
         };
         for host in self.hosts.iter().filter(hears) {
             let now = host.clock.at(self.now);
