@@ -86,24 +86,18 @@ pub(crate) async fn one_holds_and_tokens_grow<K: Kind>() {
     let mut last: Option<FencingToken> = None;
     for name in ["orders/42", "a b\r\n$3\r\nabc", "\0€🔒}%", longest.as_str()] {
         for locker in [&one, &two, &one] {
-            let lease = lock(locker, name)
-                .try_acquire()
-                .await
-                .expect("the store answers");
-            let lease = lease.expect("the lock is free");
+            let lease = lock(locker, name).try_acquire().await.expect("an answer");
+            let lease = lease.expect("a free lock");
             for other in [&one, &two] {
                 let refused = lock(other, name).try_acquire().await;
-                assert!(
-                    refused.expect("the store answers").is_none(),
-                    "{name:?} is held"
-                );
+                assert!(refused.expect("an answer").is_none(), "{name:?} is held");
             }
             assert!(last < Some(lease.token()) || name != "orders/42");
             last = Some(lease.token());
-            let seen = two.inspect(name).await.expect("the store answers");
+            let seen = two.inspect(name).await.expect("an answer");
             assert_eq!(seen.holder.map(|holder| holder.token), last);
-            lease.renew().await.expect("the lock is held");
-            lease.release().await.expect("the lock is held");
+            lease.renew().await.expect("a held lock");
+            lease.release().await.expect("a held lock");
         }
     }
 }
@@ -115,7 +109,7 @@ pub(crate) async fn many_at_once<K: Kind>() {
     for _ in 0..2 {
         let acquiring = (0..500).map(|number| {
             let lock = lock(&locker, &format!("job/{number}"));
-            async move { lock.acquire().await.expect("the lock is free") }
+            async move { lock.acquire().await.expect("a free lock") }
         });
         let leases = futures::future::join_all(acquiring).await;
         let held: Result<BTreeSet<_>, _> = locker.list("job/*").try_collect().await;
@@ -141,11 +135,8 @@ pub(crate) async fn a_script_that_was_flushed<K: Kind>() {
         for admin in &mut admins {
             admin.ok(&["SCRIPT", "FLUSH"]).await;
         }
-        let lease = lock(&locker, "job")
-            .acquire()
-            .await
-            .expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = lock(&locker, "job").acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
 }
 
@@ -195,21 +186,18 @@ pub(crate) async fn a_waiter_is_notified<K: Kind>() {
     let place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
     for turn in 0..5 {
-        let held = lock(&one, "job").acquire().await.expect("the lock is free");
+        let held = lock(&one, "job").acquire().await.expect("a free lock");
         let waiting = lock(&two, "job");
         let waiting = tokio::spawn(async move { waiting.acquire_within(LIMIT).await });
         stand_in_line(&one, "job").await;
         hear::<K>(&place, 2).await;
-        held.release().await.expect("the lock is held");
+        held.release().await.expect("a held lock");
         let watch = Stopwatch::start();
-        let lease = waiting
-            .await
-            .expect("the task does not panic")
-            .expect("the store answers");
-        let lease = lease.expect("the lock is free");
+        let lease = waiting.await.expect("no panic").expect("an answer");
+        let lease = lease.expect("a free lock");
         let took = watch.elapsed();
         assert!(!K::HEARS || took < TOLD, "turn {turn} took {took:?}");
-        lease.release().await.expect("the lock is held");
+        lease.release().await.expect("a held lock");
     }
 }
 
@@ -217,15 +205,15 @@ pub(crate) async fn a_waiter_is_notified<K: Kind>() {
 pub(crate) async fn a_holder_is_notified_of_its_loss<K: Kind>() {
     let place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let held = lock(&one, "job").acquire().await.expect("the lock is free");
+    let held = lock(&one, "job").acquire().await.expect("a free lock");
     hear::<K>(&place, 1).await;
-    two.force_release("job").await.expect("the store answers");
+    two.force_release("job").await.expect("an answer");
     let watch = Stopwatch::start();
     if K::HEARS {
         assert_eq!(held.lost().await.reason, LossReason::Revoked);
         assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
     } else {
-        held.renew().await.expect_err("the lease is lost");
+        held.renew().await.expect_err("a lost lease");
     }
 }
 
@@ -260,7 +248,7 @@ pub(crate) async fn a_change_is_reported<K: Kind>() {
     let locker = locker::<K>(&place).await;
     let ttl = Duration::from_secs(if K::PAIRS { 30 } else { 3 });
     let held = lock(&locker, "job").ttl(ttl).acquire().await;
-    let held = held.expect("the lock is free");
+    let held = held.expect("a free lock");
     if K::PAIRS {
         read(&mut admins, 1).await;
     }
@@ -283,7 +271,7 @@ pub(crate) async fn changes_are_reported_after_a_reconnect<K: Kind>() {
     let locker = locker::<K>(&place).await;
     let holder = lock(&locker, "job").ttl(Duration::from_secs(6));
     let mut events = holder.events();
-    let held = holder.acquire().await.expect("the lock is free");
+    let held = holder.acquire().await.expect("a free lock");
     for _ in 0..2 {
         read(std::slice::from_mut(&mut admin), 1).await;
         admin.kill_clients().await;
@@ -328,9 +316,9 @@ pub(crate) async fn a_lock_counts_only_with_its_replicas<K: Kind>() {
         held.is_some()
     })
     .await;
-    let held = held.expect("the lock is held");
+    let held = held.expect("a held lock");
     held.renew().await.expect("the replica is up");
-    held.release().await.expect("the lock is held");
+    held.release().await.expect("a held lock");
 }
 
 /// Catches a lease that ends with its connection, and pushes that stop after a reconnection.
@@ -340,7 +328,7 @@ pub(crate) async fn a_connection_that_breaks<K: Kind>() {
     let waiter = lock(&two, "job");
     let holder = lock(&one, "job").ttl(Duration::from_secs(2));
     let mut events = holder.events();
-    let held = holder.acquire().await.expect("the lock is free");
+    let held = holder.acquire().await.expect("a free lock");
     for _ in 0..3 {
         admin.kill_clients().await;
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
@@ -349,12 +337,9 @@ pub(crate) async fn a_connection_that_breaks<K: Kind>() {
     let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
     stand_in_line(&one, "job").await;
     hear::<K>(&place, 2).await;
-    held.release().await.expect("the lock is held");
+    held.release().await.expect("a held lock");
     let watch = Stopwatch::start();
-    let lease = waiting
-        .await
-        .expect("the task does not panic")
-        .expect("the store answers");
+    let lease = waiting.await.expect("no panic").expect("an answer");
     assert!(lease.is_some());
     assert!(
         !K::HEARS || watch.elapsed() < TOLD,
@@ -373,10 +358,10 @@ pub(crate) async fn a_server_that_restarts<K: Kind>() {
     lock(&locker, "job")
         .acquire()
         .await
-        .expect("the lock is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     place.server_mut().kill();
     let watch = Stopwatch::start();
     let error = lock(&locker, "job")
@@ -401,7 +386,7 @@ pub(crate) async fn a_server_that_is_paused<K: Kind>() {
     let mut place = Place::Server(RedisServer::start().await);
     let locker = K::locker(builder, &place).await.expect("the server is up");
     let held = lock(&locker, "held").ttl(Duration::from_secs(1));
-    let held = held.acquire().await.expect("the lock is free");
+    let held = held.acquire().await.expect("a free lock");
     place.server_mut().pause();
     let watch = Stopwatch::start();
     let error = lock(&locker, "job").acquire().await.expect_err("no answer");
@@ -429,18 +414,15 @@ pub(crate) async fn nothing_stays_behind<K: Kind>() {
     let mut admins = admins(&place).await;
     let before = connections(&mut admins).await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let held = lock(&one, "job").acquire().await.expect("the lock is free");
+    let held = lock(&one, "job").acquire().await.expect("a free lock");
     hear::<K>(&place, 1).await;
     one.shutdown().await;
     drop((one, held));
-    let free = lock(&two, "job")
-        .try_acquire()
-        .await
-        .expect("the store answers");
+    let free = lock(&two, "job").try_acquire().await.expect("an answer");
     free.expect("a locker that ends releases its leases")
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     two.shutdown().await;
     drop(two);
     eventually(LIMIT, "all connections end", async || {
@@ -464,7 +446,7 @@ pub(crate) async fn a_slot_that_moves<K: Kind>() {
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
     let (name, slot) = place.cluster_mut().name_at(0).await;
     let holder = lock(&one, &name).ttl(Duration::from_millis(1_500));
-    let held = holder.acquire().await.expect("the lock is free");
+    let held = holder.acquire().await.expect("a free lock");
     let waiter = lock(&two, &name);
     let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
     stand_in_line(&one, &name).await;
@@ -472,16 +454,13 @@ pub(crate) async fn a_slot_that_moves<K: Kind>() {
     for round in 0..5 {
         let cluster = place.cluster_mut();
         cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
-        held.renew().await.expect("the lock is held");
+        held.renew().await.expect("a held lock");
     }
     let token = held.token();
-    held.release().await.expect("the lock is held");
+    held.release().await.expect("a held lock");
     let watch = Stopwatch::start();
-    let next = waiting
-        .await
-        .expect("the task does not panic")
-        .expect("the store answers");
-    assert!(next.expect("the waiter gets its turn").token() > token);
+    let next = waiting.await.expect("no panic").expect("an answer");
+    assert!(next.expect("its turn").token() > token);
     assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
 }
 
@@ -492,7 +471,7 @@ pub(crate) async fn a_master_that_fails<K: Kind>() {
     let (name, _) = place.cluster_mut().name_at(0).await;
     let holder = lock(&one, &name).ttl(Duration::from_secs(20));
     let mut events = holder.events();
-    let held = holder.acquire().await.expect("the lock is free");
+    let held = holder.acquire().await.expect("a free lock");
     let cluster = place.cluster_mut();
     let mut admin = Admin::connect(&cluster.replicas[0]).await;
     admin.ok(&["READONLY"]).await;
@@ -513,7 +492,7 @@ pub(crate) async fn a_master_that_fails<K: Kind>() {
         let (waiter, first) = (waiter.clone(), held.take());
         let first = match first {
             Some(held) => held,
-            None => holder.acquire().await.expect("the lock is free"),
+            None => holder.acquire().await.expect("a free lock"),
         };
         let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
         stand_in_line(&one, &name).await;
@@ -522,15 +501,12 @@ pub(crate) async fn a_master_that_fails<K: Kind>() {
             .await
             .expect("the lock is held at the new master");
         let watch = Stopwatch::start();
-        let next = waiting
-            .await
-            .expect("the task does not panic")
-            .expect("the store answers");
+        let next = waiting.await.expect("no panic").expect("an answer");
         let took = watch.elapsed();
-        let next = next.expect("the waiter gets its turn");
+        let next = next.expect("its turn");
         assert!(next.token() > token);
         token = next.token();
-        next.release().await.expect("the lock is held");
+        next.release().await.expect("a held lock");
         took < TOLD
     })
     .await;

@@ -22,10 +22,7 @@ const MOST_WAITERS: u32 = 65_536;
 const LIMIT: Duration = Duration::from_secs(10);
 
 async fn run<const N: usize>(real: &mut Real, commands: [Command; N]) -> Vec<Reply> {
-    let answer = real
-        .run(&batch(commands))
-        .await
-        .expect("the batch is answered");
+    let answer = real.run(&batch(commands)).await.expect("an answer");
     let replies: Result<Vec<Reply>, Error> = answer.replies.into_iter().collect();
     replies.expect("no operation is refused")
 }
@@ -216,7 +213,7 @@ async fn a_handover_without_the_right_to_publish_lasts_three_seconds() {
     run(&mut real, [release(&key, 1)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(2));
     assert!(left(&mut real, &key).await > 9_000);
-    let pushes = listener.pushes().await.expect("all values are messages");
+    let pushes = listener.pushes().await.expect("messages");
     let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
     assert!(matches!(news[..], [News::Granted { .. }]), "{pushes:?}");
 
@@ -259,7 +256,7 @@ async fn a_grant_never_promises_more_than_the_lock_has() {
     run(&mut real, [release(&key, 1)]).await;
     let expires = expiry(&mut real, &key).await;
     let pushes = eventually(LIMIT, "the message at the replica", async || {
-        let pushes = listener.pushes().await.expect("all values are messages");
+        let pushes = listener.pushes().await.expect("messages");
         Some(pushes).filter(|pushes| !pushes.is_empty())
     })
     .await;
@@ -285,7 +282,7 @@ async fn a_walk_returns_the_held_locks() {
     for some in keys.chunks(500) {
         let take = |key: &LockKey| Command::Acquire(acquire(key, 1, FLOOR));
         let take = batch(some.iter().map(take));
-        let now = told(&real.run(&take).await.expect("the batch is answered"));
+        let now = told(&real.run(&take).await.expect("an answer"));
         model.execute(now, &take);
     }
     for other in [
@@ -341,7 +338,7 @@ async fn an_abandoned_line_expires() {
     let answer = real
         .run(&batch([1, 2].map(|lease| wait(&key, lease))))
         .await;
-    let now = told(&answer.expect("the batch is answered"));
+    let now = told(&answer.expect("an answer"));
     let kept = (now + WINDOW + Duration::from_secs(60)).millis();
     assert_eq!(real.dump().await.keys[&key.line()].expires, Some(kept));
     // The latest expiry counts, also after a request with an earlier one.
@@ -354,7 +351,7 @@ async fn an_abandoned_line_expires() {
         ..ask.claim
     };
     let answer = real.run(&batch([Command::Acquire(ask)])).await;
-    let now = told(&answer.expect("the batch is answered"));
+    let now = told(&answer.expect("an answer"));
     let kept = (now + short + Duration::from_secs(60)).millis();
     assert_eq!(real.dump().await.keys[&key.line()].expires, Some(kept));
 }
@@ -395,7 +392,7 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     real.admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
     // Negative control: a new waiter is refused, and present ones go on.
     let refused = real.run(&batch([wait(&key, 5)])).await;
-    let refused = refused.expect("the batch is answered").replies.remove(0);
+    let refused = refused.expect("an answer").replies.remove(0);
     let refused = refused.expect_err("memory is full");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
     // Each runs alone, since a write makes room for the next one in the same call.
@@ -406,7 +403,7 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     let replies = run(&mut real, [release(&key, 1)]).await;
     assert_eq!(replies, [Reply::Released]);
     assert_eq!(holder(&mut real, &key).await, Some(2));
-    let pushes = listener.pushes().await.expect("all values are messages");
+    let pushes = listener.pushes().await.expect("messages");
     assert_eq!(pushes.len(), 1, "expected one push: {pushes:?}");
     let replies = run(&mut real, [force_release_of(&key, token(8))]).await;
     assert_eq!(replies, [Reply::Released]);
@@ -426,7 +423,7 @@ async fn a_long_row_of_dead_waiters_delays_no_one_for_long() {
     let key = key("plague");
     let mut both = async |commands: Vec<Command>| {
         let batch = batch(commands);
-        let answer = real.run(&batch).await.expect("the batch is answered");
+        let answer = real.run(&batch).await.expect("an answer");
         // A batch that does not read the clock does not depend on the time.
         let now = answer.time.unwrap_or(ServerTime::from_micros(0));
         let modelled = model.execute(now, &batch);

@@ -46,7 +46,7 @@ async fn a_line_of_another_type_is_named() {
             let line = key.line();
             real.admin.flushall().await;
             let take = batch([wait(&key, 1)]);
-            real.run(&take).await.expect("the batch is answered");
+            real.run(&take).await.expect("an answer");
             spoil(&mut real, &line, kind).await;
             if flagged {
                 flag(&mut real, &key).await;
@@ -65,10 +65,7 @@ async fn a_line_of_another_type_is_named() {
 async fn frees_without_the_line(real: &mut Real, key: &LockKey) {
     let tries = Command::Acquire(acquire(key, 2, Counter::Dense));
     let commands = [wait(key, 1), renew(key, 1), tries, release(key, 1)];
-    let answer = real
-        .run(&batch(commands))
-        .await
-        .expect("the batch is answered");
+    let answer = real.run(&batch(commands)).await.expect("an answer");
     let replies = answer.replies;
     assert!(matches!(replies[0], Ok(Reply::Held(_))), "{replies:?}");
     assert!(
@@ -82,10 +79,7 @@ async fn frees_without_the_line(real: &mut Real, key: &LockKey) {
     assert_eq!(replies[3], Ok(Reply::Released));
     assert!(!has_a_tenure(real, key).await);
     let answer = real.run(&batch([force_release(key)])).await;
-    assert_eq!(
-        answer.expect("the batch is answered").replies,
-        [Ok(Reply::Gone)]
-    );
+    assert_eq!(answer.expect("an answer").replies, [Ok(Reply::Gone)]);
 }
 
 /// Catches a script that takes a foreign member for a claim, or that keeps a lock held because of one.
@@ -109,9 +103,7 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
     for member in junk {
         for force in [false, true] {
             real.admin.flushall().await;
-            real.run(&batch([wait(&key, 1)]))
-                .await
-                .expect("the batch is answered");
+            real.run(&batch([wait(&key, 1)])).await.expect("an answer");
             let (line, mark) = (key.line(), format!("a{member}"));
             let (arrival, live_until) = ("9007199254740991", "999999999999999");
             let join = ["ZADD", &line, arrival, &member, live_until, &mark];
@@ -124,20 +116,14 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
             } else {
                 release(&key, 1)
             };
-            let answer = real
-                .run(&batch([free]))
-                .await
-                .expect("the batch is answered");
+            let answer = real.run(&batch([free])).await.expect("an answer");
             assert!(answer.replies[0].is_ok(), "{answer:?}");
             assert!(!has_a_tenure(&mut real, &key).await, "{member:?}");
             let replies = run_amid_others(&mut real, vec![wait(&key, 1)]).await;
             assert_refused(&replies[0], ErrorKind::WrongType, &line);
             // Once it counts as dead, it blocks no waiter.
             real.admin.int(&["ZADD", &line, "1", &mark]).await;
-            let answer = real
-                .run(&batch([wait(&key, 1)]))
-                .await
-                .expect("the batch is answered");
+            let answer = real.run(&batch([wait(&key, 1)])).await.expect("an answer");
             assert!(
                 matches!(answer.replies[0], Ok(Reply::Held(_))),
                 "{answer:?}"
@@ -159,15 +145,10 @@ async fn a_reclaim_that_is_refused_takes_nothing() {
         Command::Acquire(acquire)
     };
     let spoilt = key.line();
-    real.run(&batch([take(1)]))
-        .await
-        .expect("the batch is answered");
+    real.run(&batch([take(1)])).await.expect("an answer");
     spoil(&mut real, &spoilt, "string").await;
     let before = real.dump().await.keys;
-    let answer = real
-        .run(&batch([take(2)]))
-        .await
-        .expect("the batch is answered");
+    let answer = real.run(&batch([take(2)])).await.expect("an answer");
     let after = real.dump().await.keys;
     match &answer.replies[0] {
         Ok(reply) => assert!(matches!(reply, Reply::Held(_)), "{reply:?}"),

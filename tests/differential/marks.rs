@@ -56,7 +56,7 @@ fn check(mark: &LockKey, incarnation: Incarnation) -> Command {
 
 /// Runs both at the time of the real server and checks that they agree. Returns the replies.
 async fn both(real: &mut Real, model: &mut MemoryServer, ops: &[Op]) -> Vec<Reply> {
-    let batch = real.run(ops).await.expect("the batch is answered");
+    let batch = real.run(ops).await.expect("an answer");
     let time = batch.time.expect("the batch reads the clock");
     assert_eq!(model.execute(time, ops), batch, "{ops:?}");
     let replies = batch.replies.into_iter();
@@ -295,16 +295,14 @@ async fn a_check_asks_for_the_process_once_after_each_save() {
         incarnation: one,
         terms: Some(terms),
     });
-    real.run(&batch([enter]))
-        .await
-        .expect("the batch is answered");
+    real.run(&batch([enter])).await.expect("an answer");
     // The server began a moment ago, and another one that begins in this second would look the same.
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     real.admin.command(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..50 {
         real.run(&batch([check(&mark, one)]))
             .await
-            .expect("the batch is answered");
+            .expect("an answer");
     }
     let calls = real.admin.info("commandstats", "cmdstat_info").await;
     assert!(calls.is_some_and(|calls| calls.starts_with("calls=1,")));
@@ -319,10 +317,10 @@ async fn a_key_that_is_no_mark_is_named_and_lets_no_operation_through() {
         check(&mark, Incarnation(1)),
         Command::Acquire(acquire(&name, 1, FLOOR)),
     ]);
-    let replied = real.run(&ops).await.expect("the batch is answered");
+    let replied = real.run(&ops).await.expect("an answer");
     assert_eq!(replied.replies, [Ok(Reply::Forgot), Ok(Reply::Forgot)]);
     let enter = batch([Random(1).enter(&mark)]);
-    let replied = real.run(&enter).await.expect("the batch is answered");
+    let replied = real.run(&enter).await.expect("an answer");
     let error = replied.replies[0].as_ref().expect_err("the key has a list");
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     assert!(error.to_string().contains(mark.lock()), "{error}");

@@ -24,7 +24,7 @@ pub(crate) async fn run_amid_others(real: &mut Real, commands: Vec<Command>) -> 
     let other = |lease| Command::Acquire(acquire(&key("other"), lease, FLOOR));
     let commands = [vec![other(77)], commands, vec![other(77)]].concat();
     let answer = real.run(&batch(commands)).await;
-    let mut replies = answer.expect("the batch is answered").replies;
+    let mut replies = answer.expect("an answer").replies;
     for reply in [
         replies.remove(0),
         replies.pop().expect("the batch has a last reply"),
@@ -166,7 +166,7 @@ async fn the_clock_floor_lifts_a_token_below_the_clock() {
     for value in ["0", "007", "34", "0000000000000034", "0000000000000034+"] {
         set(&mut real, &key, &["t", value]).await;
         let take = batch([Command::Acquire(acquire(&key, 1, FLOOR)), inspect(&key)]);
-        let answer = real.run(&take).await.expect("the batch is answered");
+        let answer = real.run(&take).await.expect("an answer");
         let Ok(Reply::Held(held)) = answer.replies[0] else {
             panic!("{value:?} is lifted: {answer:?}");
         };
@@ -201,18 +201,12 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
         };
         assert_eq!(replies[3], Ok(Reply::Inspected(last)));
         set(&mut real, &key, &["t", &(max.get() - 1).to_string()]).await;
-        let answer = real
-            .run(&batch(commands()))
-            .await
-            .expect("the batch is answered");
+        let answer = real.run(&batch(commands())).await.expect("an answer");
         let held =
             |reply: &_| matches!(reply, Ok(Reply::Held(Grant { token, .. })) if *token == max);
         assert!(answer.replies[..2].iter().all(held), "{answer:?}");
         let free = real.run(&batch([release(&key, 1)])).await;
-        assert_eq!(
-            free.expect("the batch is answered").replies,
-            [Ok(Reply::Released)]
-        );
+        assert_eq!(free.expect("an answer").replies, [Ok(Reply::Released)]);
     }
 }
 
@@ -228,17 +222,12 @@ async fn a_key_without_an_expiry_keeps_no_lock() {
         Command::Acquire(acquire)
     };
     let brief = take(1, Duration::from_millis(50));
-    real.run(&batch([brief]))
-        .await
-        .expect("the batch is answered");
+    real.run(&batch([brief])).await.expect("an answer");
     assert_eq!(real.admin.int(&["PERSIST", key.lock()]).await, 1);
     let other = take(2, Duration::from_secs(60));
     eventually(LIMIT, "the lock expires", async || {
         let answer = real.run(&batch([other.clone()])).await;
-        matches!(
-            answer.expect("the batch is answered").replies[0],
-            Ok(Reply::Held(_))
-        )
+        matches!(answer.expect("an answer").replies[0], Ok(Reply::Held(_)))
     })
     .await;
 }
@@ -263,7 +252,7 @@ async fn a_key_outlives_the_lease_and_what_is_remembered() {
         let mut acquire = acquire(&key, 1, counter);
         acquire.claim.ttl = Duration::from_millis(ttl);
         let taken = real.run(&batch([Command::Acquire(acquire)])).await;
-        let time = told(&taken.expect("the batch is answered")).millis();
+        let time = told(&taken.expect("an answer")).millis();
         let expires = real.dump().await.keys[key.lock()].expires;
         let expires = expires.expect("the key has an expiry");
         let expected = time + kept;
@@ -290,7 +279,7 @@ async fn an_unknown_operation_is_an_error_of_the_call() {
 async fn an_empty_batch_returns_the_time() {
     let mut real = Real::start().await;
     let before = real.time().await;
-    let answer = real.run(&[]).await.expect("the batch is answered");
+    let answer = real.run(&[]).await.expect("an answer");
     assert!(before <= told(&answer) && told(&answer) <= real.time().await);
     assert_eq!(answer.replies, []);
 }
@@ -300,10 +289,7 @@ async fn a_replica_refuses_writes_and_answers_reads() {
     let mut primary = Real::start().await;
     let (held, free) = (key("held"), key("free"));
     let take = Command::Acquire(acquire(&held, 1, Counter::Dense));
-    primary
-        .run(&batch([take]))
-        .await
-        .expect("the batch is answered");
+    primary.run(&batch([take])).await.expect("an answer");
     let config = RedisServer::config().replica_of(&primary.server);
     let mut replica = Real::on(config.start().await).await;
     eventually(LIMIT, "the lock at the replica", async || {
@@ -318,11 +304,7 @@ async fn a_replica_refuses_writes_and_answers_reads() {
         Command::Acquire(acquire(&held, 2, FLOOR)),
         wait(&held, 2),
     ]));
-    let replies = replica
-        .run(&ops)
-        .await
-        .expect("the batch is answered")
-        .replies;
+    let replies = replica.run(&ops).await.expect("an answer").replies;
     for reply in &replies[..4] {
         assert_refused(reply, ErrorKind::ReadOnly, held.lock());
     }

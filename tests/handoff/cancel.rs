@@ -38,16 +38,14 @@ async fn a_waiter_that_gives_up_leaves_the_line_at_once() {
     };
     eventually(millis(1_000), "the dropped call leaves the line", left).await;
     let in_time = within(LIMIT, patient).await.expect("the waiter gives up");
-    let in_time = in_time
-        .expect("the task does not panic")
-        .expect("the store answers");
+    let in_time = in_time.expect("no panic").expect("an answer");
     assert!(in_time.is_none(), "it is held");
     let left = async || line(&mut admin, "x").await == ["stays"];
     eventually(SOON, "the timed-out call leaves the line", left).await;
 
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let lease = served(stays, millis(1_000)).await;
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 /// A name that tasks contend for, and what they saw.
@@ -92,7 +90,7 @@ impl Room {
         self.occupied.store(false, Ordering::SeqCst);
         match Random::new(seed + 3).below(2) {
             0 => drop(lease),
-            _ => lease.release().await.expect("the lock is held"),
+            _ => lease.release().await.expect("a held lock"),
         }
     }
 }
@@ -122,10 +120,7 @@ async fn tasks_that_come_and_go_at_random_leave_nothing() {
     let mut lockers = Vec::new();
     for task in tasks {
         let task = tokio::time::timeout(LIMIT * 6, task).await;
-        lockers.push(
-            task.expect("the line goes on")
-                .expect("the task does not panic"),
-        );
+        lockers.push(task.expect("the line goes on").expect("no panic"));
     }
     let empty = async || admin.in_use().await.is_empty();
     eventually(SOON, "no lock and no place in line are left", empty).await;

@@ -86,7 +86,7 @@ async fn a_killed_head() {
     head.0.kill9();
     subscribed(&mut admin, 3).await;
     let watch = Stopwatch::start();
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let released = now();
     let mut grants = others.grants(4, LIMIT * 2).await;
     assert_eq!(by_token(&mut grants), order[1..]);
@@ -115,7 +115,7 @@ async fn a_killed_half(ttl: Duration, window: Duration) {
     subscribed(&mut admin, 21).await;
     processes[0].0.kill9();
     let watch = Stopwatch::start();
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let released = now();
     let mut grants = processes[1].grants(10, LIMIT * 4).await;
     let alive: Vec<_> = (1..20).step_by(2).map(|i| format!("w{i}")).collect();
@@ -145,7 +145,7 @@ async fn a_stopped_head(ttl: Duration, window: Duration) {
     subscribed(&mut admin, 4).await;
     head.0.pause();
     let watch = Stopwatch::start();
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let released = now();
     let mut grants = others.grants(4, LIMIT * 3).await;
     let expected: Vec<_> = (0..4).map(|i| format!("w{i}")).collect();

@@ -43,14 +43,14 @@ fn lock(locker: &Locker, name: &str, label: &str) -> Lock {
 
 /// Takes a free lock.
 async fn held(lock: &Lock) -> Lease {
-    let lease = lock.try_acquire().await.expect("the store answers");
-    lease.expect("the lock is free")
+    let lease = lock.try_acquire().await.expect("an answer");
+    lease.expect("a free lock")
 }
 
 /// Waits in line in a task of its own.
 fn waiting(lock: &Lock) -> JoinHandle<Lease> {
     let lock = lock.clone();
-    tokio::spawn(async move { lock.acquire().await.expect("the waiter gets its turn") })
+    tokio::spawn(async move { lock.acquire().await.expect("its turn") })
 }
 
 /// Returns the lease of a waiter that gets its turn within this time.
@@ -58,7 +58,7 @@ async fn served(waiter: JoinHandle<Lease>, limit: Duration) -> Lease {
     let lease = within(limit, waiter).await;
     lease
         .expect("the waiter is served in time")
-        .expect("the task does not panic")
+        .expect("no panic")
 }
 
 /// Returns the key of a lock in the default namespace.

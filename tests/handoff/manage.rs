@@ -34,7 +34,7 @@ async fn a_forced_release_hands_the_lock_on_and_notifies_the_holder() {
     subscribed(&mut admin, 2).await;
 
     let manager = connect(&server).await;
-    let freed = manager.force_release("x").await.expect("the store answers");
+    let freed = manager.force_release("x").await.expect("an answer");
     let freed = freed.expect("the lock was held");
     assert_eq!(freed.token, stuck.token());
     assert_eq!(freed.owner.label(), "stuck");
@@ -42,7 +42,7 @@ async fn a_forced_release_hands_the_lock_on_and_notifies_the_holder() {
     let next = served(first, AT_ONCE).await;
     assert!(next.token() > stuck.token());
     assert_eq!(line(&mut admin, "x").await, ["second"]);
-    next.release().await.expect("the lock is held");
+    next.release().await.expect("a held lock");
     assert!(served(second, LIMIT).await.token() > stuck.token());
     assert!(stuck.release().await.expect_err("lost").is_not_held());
 }
@@ -59,8 +59,8 @@ async fn inspecting_shows_the_holder_and_the_line() {
         in_line(&mut admin, "x", i + 1).await;
         tokio::time::sleep(millis(60)).await;
     }
-    let seen = one.inspect("x").await.expect("the store answers");
-    let who = seen.holder.expect("the lock is held");
+    let seen = one.inspect("x").await.expect("an answer");
+    let who = seen.holder.expect("a held lock");
     assert_eq!((who.owner.label(), who.token), ("holder", holder.token()));
     assert!(who.remaining > millis(15_000));
     assert_eq!(seen.waiting, 3);
@@ -77,12 +77,12 @@ async fn inspecting_shows_the_holder_and_the_line() {
     assert!(seen.line[0].waited < LIMIT);
 
     waiters.remove(0).abort();
-    let two = async || one.inspect("x").await.expect("the store answers").waiting == 2;
+    let two = async || one.inspect("x").await.expect("an answer").waiting == 2;
     eventually(AT_ONCE, "the line is shorter", two).await;
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let lease = served(waiters.remove(0), LIMIT).await;
-    let seen = one.inspect("x").await.expect("the store answers");
-    assert_eq!(seen.holder.expect("the lock is held").token, lease.token());
+    let seen = one.inspect("x").await.expect("an answer");
+    assert_eq!(seen.holder.expect("a held lock").token, lease.token());
     assert_eq!((seen.waiting, seen.line.len()), (1, 1));
 }
 
@@ -144,7 +144,7 @@ async fn listing_three_thousand_names_leaves_the_server_responsive() {
     assert!(each < millis(10), "{each:?}");
     assert_eq!(admin.command_calls("keys").await, 0);
     let one = locker.list("users/1").try_collect::<Vec<_>>().await;
-    assert_eq!(one.expect("the store answers").len(), 1);
+    assert_eq!(one.expect("an answer").len(), 1);
     assert!(
         locker
             .list("")
@@ -165,9 +165,7 @@ async fn hold_waits_in_line_again_after_each_loss() {
     let mut tenures = keeper.hold();
     let mut next = async || {
         let next = within(LIMIT, tenures.next()).await;
-        let lease = next
-            .expect("the call ends in time")
-            .expect("the stream does not end");
+        let lease = next.expect("in time").expect("the stream does not end");
         lease.expect("no error")
     };
     let first = next().await;
@@ -182,24 +180,24 @@ async fn hold_waits_in_line_again_after_each_loss() {
     // Another waiter is next in line: the keeper gets its lock back after that one.
     let rival = waiting(&lock(&other, "x", "rival"));
     in_line(&mut admin, "x", 1).await;
-    locker.force_release("x").await.expect("the store answers");
+    locker.force_release("x").await.expect("an answer");
     assert_eq!(lost_at_once(&second).await, LossReason::Revoked);
     let rival = served(rival, LIMIT).await;
     let (third, ()) = tokio::join!(next(), async {
         in_line(&mut admin, "x", 1).await;
         assert_eq!(line(&mut admin, "x").await, ["keeper"]);
-        rival.release().await.expect("the lock is held");
+        rival.release().await.expect("a held lock");
     });
     assert!(third.token() > second.token());
 
     // The program releases the lease, and the keeper waits in line again, too.
-    third.release().await.expect("the lock is held");
+    third.release().await.expect("a held lock");
     let fourth = next().await;
     locker.shutdown().await;
     assert_eq!(fourth.lost().await.reason, LossReason::Shutdown);
     let end = within(LIMIT, tenures.next()).await;
     assert!(
-        end.expect("the call ends in time").is_none(),
+        end.expect("in time").is_none(),
         "the stream ends with the locker"
     );
 }
@@ -224,13 +222,13 @@ async fn a_shutdown_leaves_every_line_and_hands_its_locks_on() {
     let handed_on = within(AT_ONCE, async {
         ends.shutdown().await;
         for waiter in next {
-            assert!(waiter.await.expect("the task does not panic").is_valid());
+            assert!(waiter.await.expect("no panic").is_valid());
         }
     });
     handed_on.await.expect("at once");
     for call in given_up {
         let error = within(LIMIT, call).await.expect("the request is answered");
-        let error = error.expect("the task does not panic").map(drop);
+        let error = error.expect("no panic").map(drop);
         let kind = error.map_err(|error| error.kind());
         assert_eq!(kind, Err(leasehold::ErrorKind::Shutdown));
     }

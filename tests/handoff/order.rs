@@ -53,7 +53,7 @@ async fn order(processes: usize, lockers: usize, waiters: usize) {
     let mut monitor = Monitor::start(&server).await;
     admin.reset_stats().await;
     let (begin, watch) = (Instant::now(), Stopwatch::start());
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let mut grants: Vec<Granted> = Vec::new();
     for (i, process) in processes.iter_mut().enumerate() {
         let its = (waiters + count - 1 - i) / count;
@@ -203,10 +203,7 @@ async fn no_newcomer_overtakes_a_waiter_for_a_free_lock() {
     quiet(&mut admin).await;
     admin.int(&["DEL", &lock_key("x")]).await;
     let newcomer = lock(&one, "x", "newcomer").try_acquire().await;
-    assert!(
-        newcomer.expect("the store answers").is_none(),
-        "it overtook"
-    );
+    assert!(newcomer.expect("an answer").is_none(), "it overtook");
     let lease = served(first, millis(1_000)).await;
     assert!(lease.token() > holder.token());
 }

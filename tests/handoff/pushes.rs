@@ -18,12 +18,12 @@ async fn pass_on(holder: Lease, line: Vec<JoinHandle<Lease>>, limit: Duration) -
     for next in line {
         let token = lease.token();
         let begin = Stopwatch::start();
-        lease.release().await.expect("the lock is held");
+        lease.release().await.expect("a held lock");
         lease = served(next, limit + SLACK).await;
         delays.push(begin.elapsed());
         assert!(lease.token() > token);
     }
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     delays
 }
 

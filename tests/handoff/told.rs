@@ -27,10 +27,7 @@ async fn places_count_down() {
     let lease = waiting(&last);
     let mut position = async || {
         let event = within(LIMIT, events.next()).await;
-        match event
-            .expect("the call ends in time")
-            .expect("the lock has handles")
-        {
+        match event.expect("in time").expect("the lock has handles") {
             LeaseEvent::Waiting { name, position } => {
                 assert_eq!(name.as_str(), "x");
                 position
@@ -44,11 +41,11 @@ async fn places_count_down() {
     };
     assert_eq!(position().await, Some(3));
     for (place, next) in [2, 1].into_iter().zip(ahead) {
-        holder.release().await.expect("the lock is held");
+        holder.release().await.expect("a held lock");
         holder = served(next, LIMIT).await;
         assert_eq!(position().await, Some(place));
     }
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let lease = served(lease, LIMIT).await;
     assert_eq!(position().await, None, "the lock is acquired");
     assert!(lease.is_valid());
@@ -72,12 +69,12 @@ async fn a_lease_has_the_time_it_waited_and_when_it_began() {
     // The time of a handoff is known as exactly as the quickest reply has shown the server's clock.
     let quick = async || {
         let begin = Instant::now();
-        other.inspect("x").await.expect("the store answers");
+        other.inspect("x").await.expect("an answer");
         begin.elapsed() < millis(10)
     };
     eventually(LIMIT, "a quick reply arrives", quick).await;
     let (waited_at_least, released) = (millis(700), SystemTime::now());
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let lease = served(next, LIMIT).await;
     let waited = lease.waited();
     assert!(

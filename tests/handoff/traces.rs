@@ -100,12 +100,12 @@ async fn spans_and_events_name_the_lock_and_the_token() {
     assert_eq!(waiting_in_line["name"], "x");
     assert!(waiting_in_line["position"].contains('1'));
     let former = holder.token();
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     let lease = served(waiting, LIMIT).await;
     let renewed = async || collector.event("lease renewed").is_some();
     eventually(LIMIT, "a renewal", renewed).await;
     subscribed(&mut admin, 1).await;
-    locker.force_release("x").await.expect("the store answers");
+    locker.force_release("x").await.expect("an answer");
     let lost = within(LIMIT, lease.lost()).await;
     assert_eq!(lost.map(|lost| lost.reason), Some(LossReason::Revoked));
 

@@ -54,22 +54,18 @@ async fn waiting_for_no_time_and_for_ever_work_as_asked() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     let lock = locker.lock("x").expect("valid");
     assert!(
         lock.acquire_within(Duration::ZERO)
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .is_none()
     );
     let waiting = tokio::spawn(async move { lock.acquire_within(Duration::MAX).await });
     in_line(&locker, "x").await;
-    held.release().await.expect("the lock is held");
-    let waited = within(LIMIT, waiting)
-        .await
-        .expect("the waiter gets its turn");
-    let lease = waited
-        .expect("the task does not panic")
-        .expect("the store answers");
+    held.release().await.expect("a held lock");
+    let waited = within(LIMIT, waiting).await.expect("its turn");
+    let lease = waited.expect("no panic").expect("an answer");
     assert!(lease.is_some());
 }

@@ -69,7 +69,7 @@ async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
         .expect("a valid name")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     let lock = other.lock("x").expect("a valid name");
     // Long enough for a reply on a slow machine: without a reply the call would fail.
     assert!(
@@ -80,7 +80,7 @@ async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
     );
     let waiting = tokio::time::timeout(millis(150), lock.acquire()).await;
     assert!(waiting.is_err(), "it is held");
-    holder.release().await.expect("the lock is held");
+    holder.release().await.expect("a held lock");
     wait_until_nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
@@ -168,7 +168,7 @@ async fn an_acquire_retried_after_a_lost_reply_gets_the_same_token() {
     let lease = within(LIMIT, acquire)
         .await
         .expect("the call is answered in time")
-        .expect("the task does not panic")
+        .expect("no panic")
         .expect("the request is retried");
     assert_eq!(lease.token().get(), 1);
     assert_eq!(admin.last_token(&lock_key("x")).await, Some(1));
@@ -184,13 +184,13 @@ async fn a_released_lease_sends_no_further_renewal() {
     let released = locker.lock("released").expect("a valid name").ttl(ttl);
     let dropped = locker.lock("dropped").expect("a valid name").ttl(ttl);
     let kept = locker.lock("kept").expect("a valid name").ttl(ttl);
-    let lease = released.acquire().await.expect("the lock is free");
-    drop(dropped.acquire().await.expect("the lock is free"));
+    let lease = released.acquire().await.expect("a free lock");
+    drop(dropped.acquire().await.expect("a free lock"));
     let mut events = kept.events();
-    let _kept = kept.acquire().await.expect("the lock is free");
+    let _kept = kept.acquire().await.expect("a free lock");
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 
     let mut monitor = Monitor::start(&server).await;
     // While one lease is renewed twice, the others would be due too.
@@ -212,7 +212,7 @@ async fn shutdown_frees_every_lock_and_refuses_later_calls() {
     let mut leases = Vec::new();
     for i in 0..300 {
         let lock = locker.lock(format!("x{i}")).expect("a valid name");
-        leases.push(lock.acquire().await.expect("the lock is free"));
+        leases.push(lock.acquire().await.expect("a free lock"));
     }
     let lock = locker.lock("x0").expect("a valid name");
     let waiting = tokio::spawn({
@@ -232,7 +232,7 @@ async fn shutdown_frees_every_lock_and_refuses_later_calls() {
         leasehold::LossReason::Shutdown
     );
     let waiting = within(LIMIT, waiting).await.expect("the call is answered");
-    let waiting = waiting.expect("the task does not panic");
+    let waiting = waiting.expect("no panic");
     assert_eq!(
         waiting.map(drop).map_err(|error| error.kind()),
         Err(leasehold::ErrorKind::Shutdown)
@@ -279,12 +279,12 @@ async fn wait_and_inspect(locker: Locker) {
         tasks.spawn(async move {
             let name = format!("x{task}");
             let lock = locker.lock(&name).expect("a valid name");
-            let _held = lock.acquire().await.expect("the lock is free");
+            let _held = lock.acquire().await.expect("a free lock");
             let mut waited = 0;
             while waited < 50 {
                 // On a slow machine the call fails if no reply arrives in time.
                 waited += u32::from(lock.acquire_within(millis(20)).await.is_ok());
-                let seen = locker.inspect(&name).await.expect("the store answers");
+                let seen = locker.inspect(&name).await.expect("an answer");
                 assert_eq!(seen.waiting, 0, "after {waited} times in line");
             }
         });
@@ -300,7 +300,7 @@ async fn drop_and_try(locker: Locker) {
         tasks.spawn(async move {
             for _ in 0..300 {
                 let lock = locker.lock(format!("x{task}")).expect("a valid name");
-                let lease = lock.try_acquire().await.expect("the store answers");
+                let lease = lock.try_acquire().await.expect("an answer");
                 drop(lease.expect("the earlier lease was dropped"));
             }
         });

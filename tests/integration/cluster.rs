@@ -55,13 +55,13 @@ async fn grants_stay_with_the_node_of_the_lock() {
         let lock = locker.lock("handed/on").expect("valid");
         tasks.spawn(async move {
             for _ in 0..HANDOFFS / 2 {
-                let lease = lock.acquire().await.expect("the waiter gets its turn");
-                lease.release().await.expect("the store answers");
+                let lease = lock.acquire().await.expect("its turn");
+                lease.release().await.expect("an answer");
             }
         });
     }
     while let Some(ended) = tasks.join_next().await {
-        ended.expect("the task does not panic");
+        ended.expect("no panic");
     }
     let granted: u64 = lockers.iter().map(|locker| locker.stats().pushes).sum();
     assert!(granted > HANDOFFS / 2, "{granted} waiters were notified");
@@ -79,7 +79,7 @@ async fn locks_are_where_their_slots_are() {
     let names: Vec<String> = (0..60).map(|number| format!("many/{number}")).collect();
     let leases = futures::stream::iter(&names).map(async |name| {
         let lock = one.lock(name).expect("valid");
-        lock.acquire().await.expect("the lock is free")
+        lock.acquire().await.expect("a free lock")
     });
     let leases: Vec<_> = leases.buffer_unordered(20).collect().await;
     let mut counts = Vec::new();
@@ -94,25 +94,25 @@ async fn locks_are_where_their_slots_are() {
         .map_ok(|name| name.as_str().to_owned())
         .try_collect()
         .await
-        .expect("all servers are up");
+        .expect("all are up");
     assert_eq!(listed, names.iter().cloned().collect());
     for lease in &leases[..3] {
         let seen = other
             .inspect(lease.name().as_str())
             .await
-            .expect("the store answers");
+            .expect("an answer");
         assert_eq!(seen.holder.map(|holder| holder.token), Some(lease.token()));
         let freed = other
             .force_release(lease.name().as_str())
             .await
-            .expect("the store answers");
+            .expect("an answer");
         assert_eq!(freed.map(|holder| holder.token), Some(lease.token()));
         tokio::time::timeout(LIMIT, lease.lost())
             .await
             .expect("the holder hears of it");
     }
     for lease in leases.into_iter().skip(3) {
-        lease.release().await.expect("the lock is held");
+        lease.release().await.expect("a held lock");
     }
     assert!(one.findings().is_empty(), "{:?}", one.findings());
 }
@@ -125,7 +125,7 @@ async fn grants_and_changes_are_heard_at_every_node() {
     for master in 0..3 {
         let (name, _) = cluster.name_at(master).await;
         let lease = one.lock(&name).expect("valid").acquire().await;
-        let lease = lease.expect("the lock is free");
+        let lease = lease.expect("a free lock");
         let waiter = other.lock(&name).expect("valid");
         let waiting = tokio::spawn(async move { waiter.acquire().await });
         in_line(&one, &name).await;
@@ -134,11 +134,8 @@ async fn grants_and_changes_are_heard_at_every_node() {
         let hears = async || admin.hearing_lockers().await == 2;
         eventually(LIMIT, "both hear this node", hears).await;
         let watch = Stopwatch::start();
-        lease.release().await.expect("the lock is held");
-        let lease = waiting
-            .await
-            .expect("the task does not panic")
-            .expect("the waiter gets its turn");
+        lease.release().await.expect("a held lock");
+        let lease = waiting.await.expect("no panic").expect("its turn");
         assert!(watch.elapsed() < millis(500), "{:?}", watch.elapsed());
         // The key is read a moment after the lock was taken.
         let is_read =
@@ -148,7 +145,7 @@ async fn grants_and_changes_are_heard_at_every_node() {
         assert_eq!(admin.int(&["DEL", &key(&name)]).await, 1);
         tokio::time::timeout(LIMIT, lease.lost())
             .await
-            .expect("the lease is lost");
+            .expect("a lost lease");
         assert!(watch.elapsed() < millis(1_500), "{:?}", watch.elapsed());
     }
     assert!(one.findings().is_empty() && other.findings().is_empty());
@@ -161,26 +158,26 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
     let ((name, slot), ttl) = (cluster.name_at(0).await, millis(3_000));
     let lock = one.lock(&name).expect("valid").ttl(ttl);
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let waiter = other.lock(&name).expect("valid");
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     in_line(&one, &name).await;
     for round in 0..6 {
         cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
-        lease.renew().await.expect("the lock is held");
+        lease.renew().await.expect("a held lock");
     }
     let token = lease.token();
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     let next = tokio::time::timeout(LIMIT, waiting).await;
     let next = next
-        .expect("the waiter gets its turn")
-        .expect("the task does not panic")
+        .expect("its turn")
+        .expect("no panic")
         .expect("the lock is granted");
     assert!(next.token() > token);
     // A half-done move that lasts longer than a lease: the node only lets renewals through.
     let free = one.lock(&name).expect("valid").ttl(ttl);
-    next.release().await.expect("the lock is held");
-    let held = free.acquire().await.expect("the lock is free");
+    next.release().await.expect("a held lock");
+    let held = free.acquire().await.expect("a free lock");
     let mut events = free.events();
     cluster.half_move_slot(slot, 0, 1, &key(&name)).await;
     let begin = Instant::now();
@@ -191,9 +188,9 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     assert!(held.is_valid());
     let target = &cluster.masters[1];
     cluster.give_slot(&slot.to_string(), target).await;
-    held.release().await.expect("the lock is held");
+    held.release().await.expect("a held lock");
     let last = other.lock(&name).expect("valid").acquire().await;
-    assert!(last.expect("the lock is free").token() > token);
+    assert!(last.expect("a free lock").token() > token);
 }
 
 /// Catches operations on several slots of one node that cost a call each. While slots move, catches an
@@ -210,10 +207,10 @@ async fn operations_of_one_node_leave_together() {
         for _ in 0..20 {
             let lease = lockers[0].lock(name).expect("valid").acquire().await;
             lease
-                .expect("the lock is free")
+                .expect("a free lock")
                 .release()
                 .await
-                .expect("the lock is held");
+                .expect("a held lock");
         }
     });
     futures::future::join_all(pairs).await;
@@ -232,7 +229,7 @@ async fn operations_of_one_node_leave_together() {
             contenders.spawn(async move {
                 let mut turns = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    let lease = lock.acquire().await.expect("the waiter gets its turn");
+                    let lease = lock.acquire().await.expect("its turn");
                     let mut last = last.try_lock().expect("no other task has the lock");
                     assert!(
                         Some(lease.token()) > last.1,
@@ -243,7 +240,7 @@ async fn operations_of_one_node_leave_together() {
                     *last = (last.0 + 1, Some(lease.token()));
                     drop(last);
                     tokio::task::yield_now().await;
-                    lease.release().await.expect("the lock is held");
+                    lease.release().await.expect("a held lock");
                     turns += 1;
                 }
                 turns
@@ -280,7 +277,7 @@ async fn a_replica_takes_over_while_leases_are_held() {
     let ((name, _), (elsewhere, _)) = (cluster.name_at(1).await, cluster.name_at(2).await);
     let lock = one.lock(&name).expect("valid").ttl(FAILOVER * 2);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     cluster.replicas[1].has_all_of(&cluster.masters[1]).await;
     cluster.masters[1].kill();
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
@@ -288,10 +285,10 @@ async fn a_replica_takes_over_while_leases_are_held() {
     // Other masters serve before a replica takes over.
     let other = one.lock(&elsewhere).expect("valid").acquire().await;
     other
-        .expect("the lock is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     let begin = Instant::now();
     cluster.allow_failover().await;
     let mut admin = Admin::connect(&cluster.replicas[1]).await;
@@ -308,7 +305,7 @@ async fn a_replica_takes_over_while_leases_are_held() {
         .release()
         .await
         .expect("the lock is held at the new master");
-    let next = lock.acquire().await.expect("the lock is free");
+    let next = lock.acquire().await.expect("a free lock");
     assert!(next.token() > token);
 }
 
@@ -340,8 +337,8 @@ async fn a_lock_counts_once_the_replicas_of_its_master_have_it() {
         cluster.replicas[to].resume();
         lease.renew().await.expect("the replica is up again");
     }
-    lease.release().await.expect("the lock is held");
-    let lease = lock.acquire().await.expect("the lock is free");
+    lease.release().await.expect("a held lock");
+    let lease = lock.acquire().await.expect("a free lock");
     cluster.masters[1].kill();
     cluster.allow_failover().await;
     let mut admin = Admin::connect(&cluster.replicas[1]).await;
@@ -353,7 +350,7 @@ async fn a_lock_counts_once_the_replicas_of_its_master_have_it() {
         .await
         .expect("the lock is held at the new master");
     let next = one.lock(&name).expect("valid").acquire().await;
-    let next = next.expect("the lock is free");
+    let next = next.expect("a free lock");
     assert!(next.token() > token);
 }
 
@@ -374,8 +371,8 @@ async fn a_cluster_client_of_the_program_is_accepted() {
         .expect("the client is accepted");
     for number in 0..20 {
         let lock = locker.lock(format!("own/{number}")).expect("valid");
-        let lease = lock.acquire().await.expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
 }
 
@@ -396,8 +393,8 @@ async fn every_node_is_reached_by_tls() {
     }
     for number in 0..20 {
         let lock = locker.lock(format!("tls/{number}")).expect("valid");
-        let lease = lock.acquire().await.expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     let stranger = Authority::new("a stranger");
     let error = Locker::connect(cluster.tls_url(&stranger.file)).await;
@@ -423,7 +420,7 @@ async fn a_cluster_may_start_later() {
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
     cluster.masters[0].restart().await;
     let lease = lock.acquire().await.expect("the cluster is up now");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 /// Catches errors that do not name the fault, or the node.
@@ -466,9 +463,7 @@ async fn errors_name_the_fault_and_the_node() {
     // A node that is down or paused does not keep the others from serving.
     cluster.masters[2].pause();
     let watch = Stopwatch::start();
-    let locker = Locker::connect(cluster.url())
-        .await
-        .expect("two servers are up");
+    let locker = Locker::connect(cluster.url()).await.expect("two are up");
     assert!(
         watch.elapsed() < Duration::from_secs(7),
         "{:?}",
@@ -477,7 +472,7 @@ async fn errors_name_the_fault_and_the_node() {
     let (name, _) = cluster.name_at(0).await;
     let lock = locker.lock(name).expect("valid");
     let lease = lock.acquire().await.expect("its node is up");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     cluster.masters[2].resume();
 
     let url = cluster.url();

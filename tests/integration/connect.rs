@@ -42,8 +42,8 @@ async fn a_locker_dropped_early_leaves_nothing_behind() {
             .await
             .expect("the server is up");
         let lock = locker.lock("x").expect("valid");
-        let lease = lock.acquire().await.expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
         tokio::time::sleep(Duration::from_micros(turn * 40)).await;
     }
     wait_until_nothing_is_left(&mut admin).await;

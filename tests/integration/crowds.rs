@@ -15,13 +15,13 @@ async fn crowd(locker: &Locker, tasks: usize, times: usize) {
         let lock = locker.lock(format!("{task}")).expect("a valid name");
         tokio::spawn(async move {
             for _ in 0..times {
-                let lease = lock.acquire().await.expect("the lock is free");
-                lease.release().await.expect("the lock is held");
+                let lease = lock.acquire().await.expect("a free lock");
+                lease.release().await.expect("a held lock");
             }
         })
     });
     for task in tasks.collect::<Vec<_>>() {
-        task.await.expect("the task does not panic");
+        task.await.expect("no panic");
     }
 }
 
@@ -54,9 +54,7 @@ async fn a_call_that_is_polled_only_once_delays_no_other() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(stuck.as_mut().poll(&mut context).is_pending());
         let acquired = tokio::time::timeout(LIMIT / 10, other.acquire()).await;
-        let lease = acquired
-            .expect("the call ends in time")
-            .expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = acquired.expect("in time").expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
 }

@@ -52,7 +52,7 @@ async fn a_handle_shared_among_tasks_admits_one_at_a_time() {
     let tasks = (0..20).map(|_| {
         let (lock, inside) = (lock.clone(), inside.clone());
         tokio::spawn(async move {
-            let lease = lock.acquire().await.expect("the waiter gets its turn");
+            let lease = lock.acquire().await.expect("its turn");
             assert_eq!(
                 inside.fetch_add(1, Ordering::SeqCst),
                 0,
@@ -60,7 +60,7 @@ async fn a_handle_shared_among_tasks_admits_one_at_a_time() {
             );
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
-            lease.release().await.expect("the lock is held");
+            lease.release().await.expect("a held lock");
         })
     });
     let done = within(LIMIT, futures::future::try_join_all(tasks)).await;
@@ -109,7 +109,7 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
     let ttl = millis(3_000);
     let lock = one.lock("x").expect("a valid name").ttl(ttl);
     let events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let rival = other.lock("x").expect("a valid name");
     let begin = std::time::Instant::now();
     while begin.elapsed() < ttl * 3 {
@@ -124,7 +124,7 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
         tokio::time::sleep(millis(20)).await;
     }
     let token = lease.token();
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     drop(lock);
     let told: Vec<_> = events.collect().await;
     assert!(
@@ -150,10 +150,10 @@ async fn a_fixed_lease_is_only_renewed_manually() {
     // Long enough to survive if the machine stands still for two seconds.
     let ttl = millis(3_000);
     let lock = locker.lock("x").expect("a valid name").ttl(ttl).fixed();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     tokio::time::sleep(millis(500)).await;
     let begin = Stopwatch::start();
-    lease.renew().await.expect("the lock is held");
+    lease.renew().await.expect("a held lock");
     let remaining = lease.remaining();
     let since = begin.elapsed() + begin.stalled();
     let all = remaining + since + millis(200);
@@ -165,11 +165,5 @@ async fn a_fixed_lease_is_only_renewed_manually() {
     );
     let took = begin.elapsed();
     assert!(took < ttl, "it was lost after {took:?}");
-    assert!(
-        lease
-            .renew()
-            .await
-            .expect_err("the lease is lost")
-            .is_not_held()
-    );
+    assert!(lease.renew().await.expect_err("a lost lease").is_not_held());
 }

@@ -14,7 +14,7 @@ async fn a_cut_connection_is_survived() {
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
     // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("x").expect("valid").ttl(millis(5_000));
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     for _ in 0..5 {
         tokio::time::sleep(millis(1_200)).await;
         proxy.cut().await;
@@ -23,13 +23,8 @@ async fn a_cut_connection_is_survived() {
         lease.is_valid(),
         "the lease is renewed over new connections"
     );
-    lease.release().await.expect("the lock is held");
-    assert!(
-        lock.try_acquire()
-            .await
-            .expect("the store answers")
-            .is_some()
-    );
+    lease.release().await.expect("a held lock");
+    assert!(lock.try_acquire().await.expect("an answer").is_some());
 }
 
 #[tokio::test]
@@ -40,7 +35,7 @@ async fn an_outage_shorter_than_the_lease_only_puts_it_at_risk() {
     let locker = connect_with(builder, &proxy.url()).await;
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let watch = Stopwatch::start();
     proxy.refuse(true);
     proxy.cut().await;
@@ -61,7 +56,7 @@ async fn an_outage_shorter_than_the_lease_only_puts_it_at_risk() {
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     assert!(lease.is_valid());
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 #[tokio::test]
@@ -125,7 +120,7 @@ async fn an_unconfirmed_release_is_an_error_and_is_sent_again() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     server.pause();
     let error = lease
         .release()
@@ -140,7 +135,7 @@ async fn an_unconfirmed_release_is_an_error_and_is_sent_again() {
         .acquire_within(LIMIT)
         .await;
     assert!(
-        next.expect("the store answers").is_some(),
+        next.expect("an answer").is_some(),
         "the lock is free long before the 30 s of the lease"
     );
 }
@@ -155,15 +150,15 @@ async fn a_waiter_survives_a_restart_of_the_server() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     let lock = locker.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     in_line(&rival, "x").await;
     server.restart().await;
     let lease = within(LIMIT, waiting)
         .await
-        .expect("the call ends in time")
-        .expect("the task does not panic");
+        .expect("in time")
+        .expect("no panic");
     assert!(lease.expect("the server forgot the holder").is_valid());
 }
 
@@ -174,12 +169,12 @@ async fn the_script_is_sent_again_to_a_server_that_forgot_it() {
     let mut admin = Admin::connect(&server).await;
     admin.command(&["SCRIPT", "FLUSH"]).await;
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.try_acquire().await.expect("the store answers");
+    let lease = lock.try_acquire().await.expect("an answer");
     lease
-        .expect("the lock is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     assert_eq!(
         admin.command_calls("eval").await,
         2,

@@ -25,7 +25,7 @@ async fn short_waits_do_not_replace_the_connection_of_others() {
     proxy.latency(millis(15));
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
     let lock = locker.lock("held").expect("valid").ttl(millis(2_000));
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let subscribes = async || proxy.connections() == 2;
     eventually(LIMIT, "the connection for pushes", subscribes).await;
     let before = proxy.connections();
@@ -42,7 +42,7 @@ async fn short_waits_do_not_replace_the_connection_of_others() {
         "the connection answers, though slowly"
     );
     let patient = locker.lock("third").expect("valid").try_acquire().await;
-    assert!(patient.expect("the store answers").is_some());
+    assert!(patient.expect("an answer").is_some());
 }
 
 /// Catches timeouts that each start their own reconnection.
@@ -69,7 +69,7 @@ async fn a_stalled_server_is_used_as_soon_as_it_answers_again() {
     tokio::time::sleep(millis(1_500)).await;
     server.resume();
     for task in hammer {
-        task.await.expect("the task does not panic");
+        task.await.expect("no panic");
     }
     let lock = locker.lock("after").expect("valid");
     let back = async || lock.try_acquire().await.is_ok();
@@ -127,7 +127,7 @@ fn leases_may_be_dropped_on_any_thread_and_after_their_runtime() {
                         .expect("valid")
                         .acquire()
                         .await
-                        .expect("the lock is free"),
+                        .expect("a free lock"),
                 );
             }
         }
@@ -159,7 +159,7 @@ impl Wake for Task {
 async fn a_task_dropped_with_its_waker_may_own_a_lease() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let events = Arc::new(Mutex::new(locker.events()));
     let weak: Weak<Mutex<LeaseEvents>> = Arc::downgrade(&events);
     let work = std::future::poll_fn(move |context| {
@@ -195,7 +195,7 @@ async fn a_task_dropped_with_its_waker_may_own_a_lease() {
 async fn work_is_not_polled_after_the_deadline() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(millis(1_000)).fixed();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let steps = AtomicU32::new(0);
     let work = async {
         loop {
@@ -224,7 +224,7 @@ async fn every_shutdown_waits_for_the_store() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     proxy.latency(millis(100));
     let mut admin = Admin::connect(&server).await;
     // Three shutdowns: one is dropped, and two run side by side.
@@ -244,15 +244,15 @@ async fn a_shutdown_without_a_server_still_ends() {
     let locker = connect_with(builder, &server.url()).await;
     let year = Duration::from_secs(366 * 24 * 60 * 60);
     let lock = locker.lock("x").expect("valid").ttl(year);
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut events = locker.events();
     server.kill();
     let shut_down = within(millis(3_000), locker.shutdown()).await;
-    shut_down.expect("the call ends in time");
+    shut_down.expect("in time");
     let lost = |event: &LeaseEvent| matches!(event, LeaseEvent::Lost { .. });
     next_event(&mut events, LIMIT, lost).await;
     let end = within(LIMIT, events.next()).await;
-    assert_eq!(end.expect("the call ends in time"), None, "the stream ends");
+    assert_eq!(end.expect("in time"), None, "the stream ends");
     assert!(!lease.is_valid());
 }
 
@@ -273,8 +273,8 @@ async fn waiters_outlast_a_server_without_memory() {
     admin.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     let lease = tokio::time::timeout(LIMIT, waiting)
         .await
-        .expect("the call ends in time")
-        .expect("the task does not panic");
+        .expect("in time")
+        .expect("no panic");
     assert!(lease.expect("there is memory again").is_valid());
 }
 
@@ -286,7 +286,7 @@ async fn futures_that_are_not_polled_delay_no_other() {
     let locker = connect_with(builder, &server.url()).await;
     // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("kept").expect("valid").ttl(millis(3_000));
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut parked = Vec::new();
     for number in 0..40 {
         let lock = locker.lock(format!("x{number}")).expect("valid");
@@ -300,7 +300,7 @@ async fn futures_that_are_not_polled_delay_no_other() {
         assert!(lease.is_valid(), "lost after {:?}", begin.elapsed());
         tokio::time::sleep(millis(20)).await;
     }
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 #[tokio::test]
@@ -313,22 +313,22 @@ async fn zero_patience_still_makes_one_attempt() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     assert!(
         locker
             .inspect("x")
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .holder
             .is_some()
     );
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     let _held = locker
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     locker.shutdown().await;
     let mut admin = Admin::connect(&server).await;
     assert_eq!(admin.tenure(&lock_key("x")).await, None);

@@ -47,10 +47,7 @@ async fn a_server_that_starts_later_is_used_once_it_is_up() {
     });
     assert!(locker.findings().is_empty());
     server.restart().await;
-    let lease = waiting
-        .await
-        .expect("the task does not panic")
-        .expect("the server came");
+    let lease = waiting.await.expect("no panic").expect("the server came");
     assert!(lease.is_valid());
     let policy = "allkeys-lru".to_owned();
     assert!(
@@ -79,10 +76,10 @@ async fn the_first_calls_wait_for_the_first_connection() {
         let lease = locker.lock("x").expect("valid").try_acquire().await;
         lease
             .expect("the server is up")
-            .expect("the lock is free")
+            .expect("a free lock")
             .release()
             .await
-            .expect("the lock is held");
+            .expect("a held lock");
     }
     let locker = lazily(Locker::builder(), "memory://");
     assert!(

@@ -25,7 +25,7 @@ async fn a_call_on_a_closed_connection_waits_for_the_next_one() {
         tokio::time::sleep(Duration::from_micros(turn * 1_000)).await;
         let lease = lock.try_acquire().await;
         let lease = lease.unwrap_or_else(|error| panic!("in turn {turn}: {error}"));
-        drop(lease.expect("the lock is free"));
+        drop(lease.expect("a free lock"));
     }
 }
 
@@ -35,11 +35,11 @@ async fn a_manual_renewal_on_a_closed_connection_waits_for_the_next_one() {
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("valid").fixed();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     // The events of this lease tell the test that the closed connection was noticed.
     let other = locker.lock("y").expect("valid");
     let mut events = other.events();
-    let _other = other.acquire().await.expect("the lock is free");
+    let _other = other.acquire().await.expect("a free lock");
     for turn in 0..10 {
         close_all(&mut admin).await;
         let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
@@ -80,10 +80,7 @@ async fn calls_wait_while_a_reconnection_is_refused_its_password() {
     tokio::time::sleep(millis(500)).await;
     assert!(!waiting.is_finished(), "the call waits");
     admin.ok(&["CONFIG", "SET", "requirepass", "s3cret"]).await;
-    let lease = waiting
-        .await
-        .expect("the task does not panic")
-        .expect("the store answers");
+    let lease = waiting.await.expect("no panic").expect("an answer");
     assert!(lease.is_some(), "the password is valid again");
 }
 
@@ -131,9 +128,7 @@ async fn a_half_open_connection_is_replaced() {
     // A direction that lost bytes stays half-open: the answer comes over another connection.
     proxy.set_both(Mode::Pass);
     let inspection = within(LIMIT, inspection).await.expect("the call ends");
-    let inspection = inspection
-        .expect("the task does not panic")
-        .expect("the store answers");
+    let inspection = inspection.expect("no panic").expect("an answer");
     assert!(inspection.holder.is_none());
     assert!(proxy.connections() > links, "there is another connection");
 }

@@ -22,27 +22,21 @@ async fn memory_urls_share_a_store_by_name_and_in_memory_does_not() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     let rival = other.lock("x").expect("valid");
-    assert!(
-        rival
-            .try_acquire()
-            .await
-            .expect("the store answers")
-            .is_none()
-    );
+    assert!(rival.try_acquire().await.expect("an answer").is_none());
     assert!(
         alone
             .lock("x")
             .expect("valid")
             .try_acquire()
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .is_some()
     );
     let token = held.token();
-    held.release().await.expect("the lock is held");
-    assert!(rival.acquire().await.expect("the lock is free").token() > token);
+    held.release().await.expect("a held lock");
+    assert!(rival.acquire().await.expect("a free lock").token() > token);
 }
 
 #[tokio::test]
@@ -58,14 +52,14 @@ async fn a_unix_socket_works() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     assert!(
         by_port
             .lock("x")
             .expect("valid")
             .try_acquire()
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .is_none()
     );
 }
@@ -82,8 +76,8 @@ async fn a_client_of_the_program_works_and_outlives_the_locker() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
-    lease.release().await.expect("the lock is held");
+        .expect("a free lock");
+    lease.release().await.expect("a held lock");
     locker.shutdown().await;
     drop(locker);
     client
@@ -101,7 +95,7 @@ async fn events_begin_with_the_state_and_end_with_the_handles() {
     // often than expected.
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
     let all = locker.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut late = lock.events();
     let token = lease.token();
     let first = late.next().await.expect("the state");
@@ -140,11 +134,11 @@ async fn a_lease_outlives_its_locker_handle() {
         .ttl(millis(3_000))
         .acquire()
         .await;
-    let lease = lease.expect("the lock is free");
+    let lease = lease.expect("a free lock");
     drop(locker);
     tokio::time::sleep(millis(3_500)).await;
     assert!(lease.is_valid(), "the lease is renewed");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 /// Catches work that counts as done under the lease though it blocked its thread past the deadline, so that
@@ -153,12 +147,12 @@ async fn a_lease_outlives_its_locker_handle() {
 async fn work_that_ends_past_the_deadline_fails() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(millis(100)).fixed();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let late = lease.run(async { std::thread::sleep(millis(150)) }).await;
     let lost = late.expect_err("the lease was over");
     assert_eq!(lost.reason, LossReason::Expired);
     // Negative control: work that ends in time counts.
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     assert_eq!(lease.run(async { 42 }).await, Ok(42));
 }
 
@@ -172,12 +166,12 @@ async fn work_under_a_lock_is_dropped_at_the_loss_and_the_lock_released() {
         let lock = lock.clone();
         async move { lock.using(async |lease| lease.token()).await }
     };
-    let token = tokio::spawn(using).await.expect("the task does not panic");
+    let token = tokio::spawn(using).await.expect("no panic");
     assert!(token.is_ok() && !lock.is_held());
 
     let fixed = lock.clone().ttl(millis(50)).fixed();
     let work = async |_: &leasehold::Lease| std::future::pending::<()>().await;
-    let error = fixed.using(work).await.expect_err("the lease is lost");
+    let error = fixed.using(work).await.expect_err("a lost lease");
     assert!(error.is_not_held(), "{error}");
     let source = std::error::Error::source(&error).expect("the error has the loss as its source");
     let lost = source.downcast_ref::<leasehold::Lost>();

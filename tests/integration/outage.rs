@@ -27,7 +27,7 @@ async fn a_store_answers_nothing_while_cut_off_and_recovers() {
     let (locker, other) = (connect(&url).await, connect(&url).await);
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let waiting = tokio::spawn({
         let lock = other.lock("x").expect("valid");
         async move { lock.acquire_within(LIMIT).await }
@@ -59,10 +59,10 @@ async fn a_store_answers_nothing_while_cut_off_and_recovers() {
             .is_some()
     );
     let watch = Stopwatch::start();
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     let next = waiting
         .await
-        .expect("the task does not panic")
+        .expect("no panic")
         .expect("the waiter gets the lock");
     assert!(next.is_some());
     assert!(
@@ -76,7 +76,7 @@ async fn a_lease_is_lost_if_its_store_is_cut_off_for_too_long() {
     let (store, url) = store();
     let locker = connect(&url).await;
     let lease = locker.lock("x").expect("valid").ttl(TTL).acquire().await;
-    let lease = lease.expect("the lock is free");
+    let lease = lease.expect("a free lock");
     store.cut_off();
     assert_eq!(lease.lost().await.reason, LossReason::Expired);
 }
@@ -86,12 +86,12 @@ async fn a_lease_is_lost_if_its_store_is_cleared() {
     let (store, url) = store();
     let locker = connect(&url).await;
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     store.cut_off();
     store.clear();
     store.reconnect();
     assert_eq!(lease.lost().await.reason, LossReason::Deleted);
-    let next = lock.acquire().await.expect("the lock is free");
+    let next = lock.acquire().await.expect("a free lock");
     assert!(next.token() > lease.token());
 }
 
@@ -99,10 +99,10 @@ async fn a_lease_is_lost_if_its_store_is_cleared() {
 async fn a_quorum_works_without_two_of_five_and_with_a_cleared_one() {
     let stores: Vec<_> = (0..5).map(|_| store()).collect();
     let urls = || stores.iter().map(|(_, url)| url);
-    let locker = Locker::quorum(urls()).await.expect("all servers are up");
+    let locker = Locker::quorum(urls()).await.expect("all are up");
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     stores[0].0.cut_off();
     stores[3].0.cut_off();
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
@@ -111,16 +111,14 @@ async fn a_quorum_works_without_two_of_five_and_with_a_cleared_one() {
     next_event(&mut events, LIMIT, renewed).await;
     assert!(lease.is_valid());
     // Two servers that are down at the start join later.
-    let other = Locker::quorum(urls()).await.expect("three servers are up");
+    let other = Locker::quorum(urls()).await.expect("three are up");
     let token = lease.token();
-    lease.release().await.expect("three servers are up");
+    lease.release().await.expect("three are up");
     let next = other.lock("x").expect("valid").ttl(TTL).acquire().await;
-    let next = next.expect("three servers are up");
+    let next = next.expect("three are up");
     assert!(next.token() > token);
     stores[1].0.cut_off();
-    let error = Locker::quorum(urls())
-        .await
-        .expect_err("two servers are too few");
+    let error = Locker::quorum(urls()).await.expect_err("two are too few");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     for at in [0, 1, 3] {
         stores[at].0.reconnect();

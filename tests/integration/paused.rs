@@ -19,7 +19,7 @@ async fn a_lease_expires_by_the_paused_clock() {
     let begin = Instant::now();
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(TTL).fixed();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     sleep(Duration::from_secs(29)).await;
     assert!(lease.is_valid());
     assert!(lease.remaining() < Duration::from_secs(2));
@@ -36,7 +36,7 @@ async fn a_lease_is_renewed_by_the_paused_clock() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut renewals = 0;
     let hour = sleep(Duration::from_secs(3_600));
     tokio::pin!(hour);
@@ -52,7 +52,7 @@ async fn a_lease_is_renewed_by_the_paused_clock() {
     }
     assert!(lease.is_valid());
     assert!((350..500).contains(&renewals), "{renewals} in an hour");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     assert!(begin.elapsed() < LIMIT, "in no time");
 }
 
@@ -61,11 +61,11 @@ async fn waiters_wait_by_the_paused_clock() {
     let begin = Instant::now();
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(TTL).fixed();
-    let _lease = lock.acquire().await.expect("the lock is free");
+    let _lease = lock.acquire().await.expect("a free lock");
     let other = locker.lock("x").expect("valid");
     let asked = tokio::time::Instant::now();
     let none = other.acquire_within(Duration::from_secs(10)).await;
-    assert!(none.expect("the store answers").is_none());
+    assert!(none.expect("an answer").is_none());
     assert_eq!(asked.elapsed().as_secs(), 10);
     let next = other.acquire().await.expect("the lease expires");
     assert!((28..32).contains(&asked.elapsed().as_secs()));
@@ -79,7 +79,7 @@ async fn waiters_wait_by_the_paused_clock() {
 async fn a_jump_past_its_deadline_loses_a_lease() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     advance(TTL / 2).await;
     assert!(lease.is_valid());
     advance(TTL * 2).await;
@@ -92,7 +92,7 @@ async fn a_jump_past_its_deadline_loses_a_lease() {
 async fn pausing_time_later_moves_no_lease() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(TTL).fixed();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let before = lease.remaining();
     pause();
     let after = lease.remaining();
@@ -114,7 +114,7 @@ async fn a_locker_on_a_server_idles_while_time_is_paused() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("valid").ttl(millis(60_000));
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     pause();
     let before = cpu_of_this_thread();
     // Not by tokio's timers, since their time is paused.

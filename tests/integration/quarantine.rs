@@ -44,17 +44,13 @@ async fn a_server_that_forgot_does_not_vote_until_every_forgotten_lease_is_over(
         let lock = |locker: &Locker| locker.lock("x").expect("valid").ttl(TTL);
         // Lockers know that no server has forgotten anything.
         for locker in [&one, &other] {
-            let lease = lock(locker).acquire().await.expect("all servers are up");
-            lease.release().await.expect("all servers are up");
+            let lease = lock(locker).acquire().await.expect("all are up");
+            lease.release().await.expect("all are up");
         }
         let mut events = other.events();
         servers[2].pause();
         // A fixed lease is not renewed, so the third server does not get it later.
-        let lease = lock(&one)
-            .fixed()
-            .acquire()
-            .await
-            .expect("two servers are up");
+        let lease = lock(&one).fixed().acquire().await.expect("two are up");
         // From now on only the first server knows the holder, and no client can reach it.
         servers[0].pause();
         let forgot = Instant::now();
@@ -91,13 +87,13 @@ async fn a_server_that_forgot_does_not_vote_until_every_forgotten_lease_is_over(
         servers[0].resume();
         drop(lease);
         // The others go on.
-        let lease = lock(&other).acquire().await.expect("two servers are up");
+        let lease = lock(&other).acquire().await.expect("two are up");
         let votes = |event: &LeaseEvent| matches!(event, LeaseEvent::Readmitted { server: 2 });
         next_event(&mut events, LIMIT, votes).await;
         assert!(forgot.elapsed() >= LONGEST, "{:?}", forgot.elapsed());
         let everywhere = async || held_at(&servers).await == 3;
         eventually(LIMIT, "all servers have the lock", everywhere).await;
-        lease.release().await.expect("all servers are up");
+        lease.release().await.expect("all are up");
     }
 }
 
@@ -113,7 +109,7 @@ async fn servers_that_restart_one_at_a_time_end_no_lease() {
     let leases = join_all(locks.iter().map(leasehold::Lock::acquire)).await;
     let leases: Vec<_> = leases
         .into_iter()
-        .map(|lease| lease.expect("all servers are up"))
+        .map(|lease| lease.expect("all are up"))
         .collect();
     let other = self::locker(&servers).await;
     let others = (0..leases.len()).map(|number| other.lock(format!("lock {number}")));
@@ -135,7 +131,7 @@ async fn servers_that_restart_one_at_a_time_end_no_lease() {
     tries.abort();
     assert!(leases.iter().all(leasehold::Lease::is_valid));
     for lease in leases {
-        lease.release().await.expect("all servers are up");
+        lease.release().await.expect("all are up");
     }
 }
 
@@ -146,13 +142,13 @@ async fn a_locker_with_another_longest_ttl_is_refused_until_the_old_one_is_delet
     let servers = start(3).await;
     let first = locker(&servers).await;
     let lock = first.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("all servers are up");
-    lease.release().await.expect("all servers are up");
+    let lease = lock.acquire().await.expect("all are up");
+    lease.release().await.expect("all are up");
     let other = Locker::builder()
         .command_timeout(TIMEOUT)
         .longest_ttl(TTL)
         .quorum(servers.iter().map(RedisServer::url));
-    let other = other.await.expect("all servers are up");
+    let other = other.await.expect("all are up");
     let lock = other.lock("x").expect("valid").ttl(TTL);
     for wait in [true, false] {
         let error = if wait {
@@ -187,14 +183,14 @@ async fn new_servers_vote_at_once() {
     let mut events = locker.events();
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let watch = Stopwatch::start();
-    let lease = lock.acquire().await.expect("three servers are up");
+    let lease = lock.acquire().await.expect("three are up");
     assert!(watch.elapsed() < LONGEST / 2, "{:?}", watch.elapsed());
     servers[1].restart().await;
     servers[3].restart().await;
     let everywhere = async || held_at(&servers).await == 5;
     eventually(LIMIT, "all servers have the lock", everywhere).await;
     assert!(watch.elapsed() < LONGEST, "{:?}", watch.elapsed());
-    lease.release().await.expect("all servers are up");
+    lease.release().await.expect("all are up");
     let unwanted = |event: &LeaseEvent| {
         assert!(
             !matches!(event, LeaseEvent::Quarantined { .. }),

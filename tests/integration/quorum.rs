@@ -65,7 +65,7 @@ async fn any_two_of_five_may_fail() {
         let (one, other) = (locker(&servers).await, locker(&servers).await);
         let lock = one.lock("x").expect("valid").ttl(TTL);
         let mut events = lock.events();
-        let first = lock.acquire().await.expect("all servers are up");
+        let first = lock.acquire().await.expect("all are up");
         // Whichever two of five fail, the line may stand at none, one or both of them.
         for server in &mut servers[..2] {
             fail(server, fault).await;
@@ -84,7 +84,7 @@ async fn any_two_of_five_may_fail() {
             .release()
             .await
             .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        let second = waits.await.expect("the task does not panic");
+        let second = waits.await.expect("no panic");
         let second = second.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert!(
             watch.elapsed() < TTL * 2,
@@ -112,10 +112,7 @@ async fn too_few_servers_are_named_and_leave_nothing_behind() {
     }
     let watch = Stopwatch::start();
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let error = lock
-        .try_acquire()
-        .await
-        .expect_err("two servers are too few");
+    let error = lock.try_acquire().await.expect_err("two are too few");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
     assert!(text.contains("3 of 5 servers are missing"), "{text}");
@@ -138,8 +135,8 @@ async fn tokens_grow_while_servers_fail_and_return() {
     // None of the servers is new: each knows the others.
     for locker in &lockers {
         let lease = locker.lock("x").expect("valid").acquire().await;
-        let released = lease.expect("all servers are up").release().await;
-        released.expect("all servers are up");
+        let released = lease.expect("all are up").release().await;
+        released.expect("all are up");
     }
     let mut last = None::<FencingToken>;
     for round in 0..60 {
@@ -148,7 +145,7 @@ async fn tokens_grow_while_servers_fail_and_return() {
             servers[at].pause();
         }
         let lock = lockers[round % 3].lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("three servers are up");
+        let lease = lock.acquire().await.expect("three are up");
         assert!(
             Some(lease.token()) > last,
             "{} after {last:?}",
@@ -168,11 +165,11 @@ async fn a_server_that_starts_later_joins() {
     servers[1].kill();
     let locker = locker(&servers).await;
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("two servers are up");
+    let lease = lock.acquire().await.expect("two are up");
     servers[1].restart().await;
     let everywhere = async || held_at(&servers).await == 3;
     eventually(LIMIT, "all servers have the lock", everywhere).await;
-    lease.release().await.expect("all servers are up");
+    lease.release().await.expect("all are up");
 }
 
 #[tokio::test]
@@ -233,7 +230,7 @@ async fn too_few_servers_at_the_start_are_an_error() {
     servers[2].kill();
     let error = Locker::quorum(urls(&servers))
         .await
-        .expect_err("one server is too few");
+        .expect_err("one is too few");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
     assert!(

@@ -12,8 +12,8 @@ async fn names_the_reason(lease: Lease, reason: LossReason) {
     let lost = within(LIMIT, lease.lost()).await;
     assert_eq!(lost.map(|lost| lost.reason), Some(reason));
     let (name, token) = (lease.name().clone(), lease.token());
-    let renewed = lease.renew().await.expect_err("the lease is lost");
-    let released = lease.release().await.expect_err("the lease is lost");
+    let renewed = lease.renew().await.expect_err("a lost lease");
+    let released = lease.release().await.expect_err("a lost lease");
     for error in [renewed, released] {
         let text = format!("lock {name:?}: the lease is not held: {reason}");
         assert_eq!(error.to_string(), text);
@@ -34,10 +34,10 @@ async fn renewing_and_releasing_a_lost_lease_say_why_it_is_lost() {
     let mut admin = Admin::connect(&server).await;
     let acquire = async |name: &str| {
         let lock = locker.lock(name).expect("valid").ttl(millis(3_000));
-        lock.owner("job").acquire().await.expect("the lock is free")
+        lock.owner("job").acquire().await.expect("a free lock")
     };
     let lock = locker.lock("expired").expect("valid").ttl(millis(50));
-    let lease = lock.fixed().acquire().await.expect("the lock is free");
+    let lease = lock.fixed().acquire().await.expect("a free lock");
     names_the_reason(lease, LossReason::Expired).await;
 
     let lease = acquire("deleted").await;
@@ -45,10 +45,7 @@ async fn renewing_and_releasing_a_lost_lease_say_why_it_is_lost() {
     names_the_reason(lease, LossReason::Deleted).await;
 
     let lease = acquire("revoked").await;
-    let freed = locker
-        .force_release("revoked")
-        .await
-        .expect("the store answers");
+    let freed = locker.force_release("revoked").await.expect("an answer");
     assert!(freed.is_some());
     names_the_reason(lease, LossReason::Revoked).await;
 
@@ -64,9 +61,9 @@ async fn renewing_and_releasing_a_lost_lease_say_why_it_is_lost() {
 async fn a_release_after_a_shutdown_names_the_shutdown() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     locker.shutdown().await;
-    let error = lease.release().await.expect_err("the lease is lost");
+    let error = lease.release().await.expect_err("a lost lease");
     let text = "lock \"x\": the lease is not held: the locker was shut down";
     assert_eq!(error.to_string(), text);
 }

@@ -37,7 +37,7 @@ async fn a_wrong_or_missing_password_is_an_auth_error() {
             .expect("valid")
             .try_acquire()
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .is_some()
     );
 }
@@ -70,13 +70,13 @@ async fn databases_are_separate() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     assert!(
         two.lock("x")
             .expect("valid")
             .try_acquire()
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .is_some()
     );
 }
@@ -151,7 +151,7 @@ async fn a_missing_right_to_run_scripts_is_an_auth_error() {
             .expect("valid")
             .try_acquire()
             .await
-            .expect("the store answers")
+            .expect("an answer")
             .is_some()
     );
 }

@@ -90,7 +90,7 @@ async fn a_lock_counts_once_its_replicas_have_it() {
         assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
     }
     lease.renew().await.expect("both replicas are up");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 
     all.replicas[0].pause();
     let error = too_few(&lock(&locker, "x").replicas(2, SHORT)).await;
@@ -99,7 +99,7 @@ async fn a_lock_counts_once_its_replicas_have_it() {
     is_free(&mut admin, "x").await;
     let one = lock(&locker, "x").replicas(1, ENOUGH);
     let lease = one.acquire().await.expect("one server is up");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 
     all.replicas[1].kill();
     let error = too_few(&lock(&locker, "x").replicas(1, SHORT)).await;
@@ -114,11 +114,8 @@ async fn a_lock_counts_once_its_replicas_have_it() {
     let waits = lock(&locker, "x").replicas(2, SHORT);
     let waits = tokio::spawn(async move { waits.acquire().await });
     in_line(&locker, "x").await;
-    held.release().await.expect("the lock is held");
-    let error = waits
-        .await
-        .expect("the task does not panic")
-        .expect_err("one is dead");
+    held.release().await.expect("a held lock");
+    let error = waits.await.expect("no panic").expect_err("one is dead");
     assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
     is_free(&mut admin, "x").await;
 }
@@ -146,12 +143,9 @@ async fn a_failover_does_not_lose_an_acknowledged_lock() {
         } else {
             lock_of(&locker).acquire().await
         };
-        let first = first.expect("the lock is free");
+        let first = first.expect("a free lock");
         let promoted = all.fail_over().await;
-        let second = lock(&promoted, "x")
-            .try_acquire()
-            .await
-            .expect("the store answers");
+        let second = lock(&promoted, "x").try_acquire().await.expect("an answer");
         assert_eq!(second.is_none(), waits, "held twice: {}", second.is_some());
         assert!(first.is_valid(), "the holder cannot know");
         if let Some(second) = second {
@@ -188,7 +182,7 @@ async fn does_not_count_if_too_few_acknowledge() {
     is_free(&mut admin, "x").await;
     all.replicas[1].resume();
     let lease = lock.acquire().await.expect("both are there again");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 /// Catches a lock that counts as soon as its grant is pushed, when no replica may have it yet.
@@ -198,26 +192,20 @@ async fn a_lock_that_is_handed_over_is_acknowledged_first() {
     let lockers = [connect(&all.primary).await, connect(&all.primary).await];
     let mut admin = Admin::connect(&all.primary).await;
     for next in [0, 1] {
-        let held = lock(&lockers[0], "x")
-            .acquire()
-            .await
-            .expect("the lock is free");
+        let held = lock(&lockers[0], "x").acquire().await.expect("a free lock");
         let waiting = lock(&lockers[next], "x").replicas(2, ENOUGH);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
         in_line(&lockers[0], "x").await;
         all.replicas.iter().for_each(RedisServer::pause);
-        held.release().await.expect("the lock is held");
+        held.release().await.expect("a held lock");
         let key = lock_key("x");
         let granted = async || admin.int(&["HLEN", &key]).await == 4;
         eventually(LIMIT, "the lock is handed over", granted).await;
         tokio::time::sleep(millis(300)).await;
         assert!(!waiting.is_finished(), "no replica has it");
         all.replicas.iter().for_each(RedisServer::resume);
-        let lease = waiting
-            .await
-            .expect("the task does not panic")
-            .expect("both have it");
-        lease.release().await.expect("the lock is held");
+        let lease = waiting.await.expect("no panic").expect("both have it");
+        lease.release().await.expect("a held lock");
     }
 }
 
@@ -229,17 +217,17 @@ async fn other_calls_go_on_while_one_waits_for_replicas() {
     let locker = connect(&all.primary).await;
     all.replicas[0].pause();
     let other = lock(&locker, "other").ttl(millis(2_000));
-    let other = other.acquire().await.expect("the lock is free");
-    let before = locker.inspect("other").await.expect("the store answers");
+    let other = other.acquire().await.expect("a free lock");
+    let before = locker.inspect("other").await.expect("an answer");
     let hopeless = lock(&locker, "x").replicas(2, SHORT);
     for _ in 0..20 {
         too_few(&hopeless).await;
         assert!(other.is_valid());
     }
-    let after = locker.inspect("other").await.expect("the store answers");
-    let tokens = [before, after].map(|seen| seen.holder.expect("the lock is held").token);
+    let after = locker.inspect("other").await.expect("an answer");
+    let tokens = [before, after].map(|seen| seen.holder.expect("a held lock").token);
     assert_eq!(tokens[0], tokens[1]);
-    other.release().await.expect("the lock is held");
+    other.release().await.expect("a held lock");
 }
 
 /// Catches a `fsynced()` that a server without `WAITAOF` ignores.
@@ -260,8 +248,8 @@ async fn an_impossible_durability_is_an_error() {
     } else {
         let lease = acquired
             .expect("the write is on the disk")
-            .expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+            .expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     let memory = Locker::in_memory();
     for lock in [

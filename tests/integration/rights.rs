@@ -63,22 +63,16 @@ async fn a_waiter_is_handed_the_lock_without_a_denial() {
         let held = holder.lock(&name).expect("valid").acquire().await;
         let next = waiter.lock(&name).expect("valid");
         let waits = tokio::spawn(async move { next.acquire().await });
-        while holder
-            .inspect(&name)
-            .await
-            .expect("the store answers")
-            .waiting
-            == 0
-        {
+        while holder.inspect(&name).await.expect("an answer").waiting == 0 {
             tokio::time::sleep(millis(10)).await;
         }
-        held.expect("the lock is free")
+        held.expect("a free lock")
             .release()
             .await
-            .expect("the lock is held");
-        let handed = waits.await.expect("the task does not panic");
+            .expect("a held lock");
+        let handed = waits.await.expect("no panic");
         let handed = handed.expect("the waiter is handed the lock");
-        handed.release().await.expect("the lock is held");
+        handed.release().await.expect("a held lock");
         let denied: Vec<_> = denials(&mut admin).await.into_keys().collect();
         let expected = taken.map(|right| right.trim_start_matches('+').to_owned());
         assert_eq!(denied, Vec::from_iter(expected), "without {taken:?}");
@@ -100,7 +94,7 @@ async fn the_documented_rights_suffice() {
     let url = user(&server, &mut admin, "readme", &named()).await;
     let locker = Locker::connect(url).await.expect("the rights are enough");
     let lock = locker.lock("x").expect("valid");
-    let _lease = lock.acquire().await.expect("the lock is free");
+    let _lease = lock.acquire().await.expect("a free lock");
     let asked = async |admin: &mut Admin| admin.command_calls("pubsub").await;
     let subscribed = async || asked(&mut admin).await == 1;
     eventually(LIMIT, "the push connection is checked", subscribed).await;
@@ -146,7 +140,7 @@ async fn connecting_repeats_no_refused_command() {
     let url = user(&server, &mut admin, "readme", &named()).await;
     let subscribed = async |locker: &Locker| {
         let lock = locker.lock("x").expect("valid");
-        drop(lock.acquire().await.expect("the lock is free"));
+        drop(lock.acquire().await.expect("a free lock"));
         let mut admin = Admin::connect(&server).await;
         let hears = async || {
             let list = admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
@@ -181,7 +175,7 @@ async fn a_connection_that_refuses_a_ping_is_kept() {
     let url = format!("redis://readme:s3cret@127.0.0.1:{}", proxy.port());
     let locker = Locker::connect(url).await.expect("the rights are enough");
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let subscribes = async || proxy.connections() == 2;
     eventually(LIMIT, "the connection for pushes", subscribes).await;
     // Callers with short timeouts get no answer, and the connection is silent long enough to be suspicious.
@@ -198,11 +192,11 @@ async fn a_connection_that_refuses_a_ping_is_kept() {
     // The refusal has arrived or arrives now. If it caused a reconnection, that would follow.
     let patient = locker.lock("third").expect("valid");
     for _ in 0..5 {
-        let lease = patient.acquire().await.expect("the store answers");
-        lease.release().await.expect("the lock is held");
+        let lease = patient.acquire().await.expect("an answer");
+        lease.release().await.expect("a held lock");
     }
     assert_eq!(proxy.connections(), 2, "none was replaced");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
 }
 
 #[tokio::test]
@@ -273,7 +267,7 @@ async fn everything_in(namespace: &str, url: &str, admin: &mut Admin) -> Result<
     let looked = lockers[0].inspect("x").await?;
     assert!(looked.line.len() == 1 || waits.is_finished());
     lease.release().await?;
-    let _held = waits.await.expect("the task does not panic")?;
+    let _held = waits.await.expect("no panic")?;
     lockers[0].force_release("x").await.map(drop)
 }
 
@@ -306,7 +300,7 @@ async fn a_quorum_needs_two_more_rights_that_are_named() {
         );
         match acquired {
             // Without the cheaper right, the more expensive command runs each time.
-            Ok(lease) => lease.release().await.expect("all servers are up"),
+            Ok(lease) => lease.release().await.expect("all are up"),
             Err(error) => assert!(error.to_string().contains(missing), "{error}"),
         }
     }
@@ -462,7 +456,7 @@ pub(crate) async fn pushes_are_needed(
             .lock(&name)
             .expect("valid")
             .ttl(Duration::from_secs(3));
-        let lease = lock.acquire().await.expect("the lock is free");
+        let lease = lock.acquire().await.expect("a free lock");
         // Time to subscribe, or to be refused.
         let (command, answer) = match taken {
             None | Some("+publish") => ("pubsub|numsub", "calls"),
@@ -471,10 +465,7 @@ pub(crate) async fn pushes_are_needed(
         };
         let asked = async || statistic(admin, command, answer).await > 0;
         eventually(LIMIT, "the subscription is answered", asked).await;
-        teller
-            .force_release(&name)
-            .await
-            .expect("the store answers");
+        teller.force_release(&name).await.expect("an answer");
         let reason = tokio::time::timeout(LIMIT, lease.lost()).await;
         let expected = match taken {
             None => LossReason::Revoked,

@@ -52,7 +52,7 @@ async fn waiting_for_replicas_needs_one_more_right() {
     eventually(LIMIT, "the lock is released", given_back).await;
     user(&server, &mut admin, "readme", &[REPLICAS]).await;
     let lease = lock.acquire().await.expect("the rights are enough");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     drop(replica);
 }
 
@@ -76,7 +76,7 @@ async fn sentinels_need_few_rights() {
     let locker = Locker::connect(url("all")).await;
     let locker = locker.expect("the rights are enough");
     let lease = locker.lock("x").expect("valid").acquire().await;
-    drop(lease.expect("the lock is free"));
+    drop(lease.expect("a free lock"));
     for (number, taken) in rights.iter().enumerate() {
         let name = format!("without{number}");
         let rest = without(&rights, taken);
@@ -119,7 +119,7 @@ pub(crate) async fn changes_are_heard(
         let url = user(admin, &name, &all).await;
         let locker = Locker::connect(url).await.expect("the user may connect");
         let lock = locker.lock(&name).expect("valid");
-        let lease = lock.acquire().await.expect("the lock is free");
+        let lease = lock.acquire().await.expect("a free lock");
         let Some(taken) = taken else {
             let tracked =
                 async || admin.info("stats", "tracking_total_keys").await != Some("0".into());

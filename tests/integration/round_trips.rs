@@ -25,25 +25,17 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
     let lock = lock(&locker, "x").reentrant();
 
     let mut lease = None;
-    let acquire = async || lease = Some(lock.acquire().await.expect("the lock is free"));
+    let acquire = async || lease = Some(lock.acquire().await.expect("a free lock"));
     assert_eq!(calls_of(&mut admin, acquire).await, 1);
     let lease = lease.expect("the lock was acquired");
-    let renew = async || lease.renew().await.expect("the lock is held");
+    let renew = async || lease.renew().await.expect("a held lock");
     assert_eq!(calls_of(&mut admin, renew).await, 1);
     let again = async || drop(lock.acquire().await.expect("the handle holds the lock"));
     assert_eq!(calls_of(&mut admin, again).await, 0);
     let rival = locker.lock("x").expect("a valid name");
-    let busy = async || {
-        assert!(
-            rival
-                .try_acquire()
-                .await
-                .expect("the store answers")
-                .is_none()
-        )
-    };
+    let busy = async || assert!(rival.try_acquire().await.expect("an answer").is_none());
     assert_eq!(calls_of(&mut admin, busy).await, 1);
-    let release = async || lease.release().await.expect("the lock is held");
+    let release = async || lease.release().await.expect("a held lock");
     assert_eq!(calls_of(&mut admin, release).await, 1);
 
     let commands = admin.command_calls("evalsha").await;
@@ -54,11 +46,8 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
 /// acquisition. From here on only the lock's own commands count.
 async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
     let locker = connect(server).await;
-    let first = lock(&locker, "first")
-        .acquire()
-        .await
-        .expect("the lock is free");
-    first.release().await.expect("the lock is held");
+    let first = lock(&locker, "first").acquire().await.expect("a free lock");
+    first.release().await.expect("a held lock");
     let proved = async || admin.hearing_lockers().await == 1;
     eventually(LIMIT, "the subscription is checked", proved).await;
     assert_eq!(admin.command_calls("subscribe").await, 1);
@@ -73,11 +62,8 @@ async fn only_the_script_is_sent() {
     let mut admin = Admin::connect(&server).await;
     let locker = subscribed(&server, &mut admin).await;
     for _ in 0..10 {
-        let lease = lock(&locker, "x")
-            .acquire()
-            .await
-            .expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = lock(&locker, "x").acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     assert_eq!(admin.script_calls().await, 20);
     // The commands that the script runs. Each read is needed for a decision.
@@ -116,17 +102,14 @@ async fn waiting_three_seconds_does_not_poll() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = subscribed(&server, &mut admin).await;
-    let _held = lock(&locker, "x")
-        .acquire()
-        .await
-        .expect("the lock is free");
+    let _held = lock(&locker, "x").acquire().await.expect("a free lock");
     let wait = async || {
         let waiting = lock(&locker, "x");
         assert!(
             waiting
                 .acquire_within(millis(3_000))
                 .await
-                .expect("the store answers")
+                .expect("an answer")
                 .is_none()
         );
         let left = async || line_is_empty(&server).await;
@@ -156,7 +139,7 @@ async fn renewals_due_together_leave_together() {
     let mut leases = Vec::new();
     for i in 0..500 {
         let lock = lock(&locker, &format!("x{i}")).ttl(millis(6_000));
-        leases.push(lock.acquire().await.expect("the lock is free"));
+        leases.push(lock.acquire().await.expect("a free lock"));
     }
     admin.reset_stats().await;
     let renewed = async || {
@@ -181,10 +164,7 @@ async fn a_walk_makes_one_call_per_step() {
         admin.ok(&["SET", &format!("other/{at}"), "x"]).await;
     }
     let locker = subscribed(&server, &mut admin).await;
-    let lease = lock(&locker, "x")
-        .acquire()
-        .await
-        .expect("the lock is free");
+    let lease = lock(&locker, "x").acquire().await.expect("a free lock");
     let (mut steps, mut found, mut count) = (locker.list_steps("*"), Vec::new(), 0);
     loop {
         let before = admin.script_calls().await;

@@ -26,7 +26,7 @@ impl Left {
         let taken = unique_name("taken");
         let events = locker.events();
         let lock = locker.lock(&taken).expect("valid");
-        let lease = lock.acquire().await.expect("the lock is free");
+        let lease = lock.acquire().await.expect("a free lock");
         Self {
             locker,
             lease,
@@ -101,11 +101,7 @@ async fn everything_ends(left: Left) {
             .expect_err("the runtime ended"),
     );
     let listed = soon("list", locker.list("*").next()).await;
-    names_the_runtime(
-        &listed
-            .expect("the store answers")
-            .expect_err("the runtime ended"),
-    );
+    names_the_runtime(&listed.expect("an answer").expect_err("the runtime ended"));
     names_the_runtime(
         &soon("renew", lease.renew())
             .await
@@ -116,7 +112,7 @@ async fn everything_ends(left: Left) {
     let later = soon("events of a later reader", locker.events().next()).await;
     assert_eq!(later, None);
     let released = soon("release", lease.release()).await;
-    assert!(released.expect_err("the lease is lost").is_not_held());
+    assert!(released.expect_err("a lost lease").is_not_held());
     soon("shutdown", locker.shutdown()).await;
 }
 
@@ -137,13 +133,11 @@ fn ends(first: Runtime, second: &Runtime, locker: impl AsyncFnOnce() -> Locker +
         let waiting = tokio::spawn(async move { lock.acquire().await });
         let waits = async || {
             let inspection = left.locker.inspect(&left.taken).await;
-            inspection.expect("the store answers").waiting == 1
+            inspection.expect("an answer").waiting == 1
         };
         eventually(LIMIT, "the call is pending", waits).await;
         end.send(()).expect("the runtime lives");
-        let waited = soon("a call under way", waiting)
-            .await
-            .expect("the task does not panic");
+        let waited = soon("a call under way", waiting).await.expect("no panic");
         names_the_runtime(&waited.expect_err("the runtime ended"));
         everything_ends(left).await;
     });
@@ -194,12 +188,7 @@ fn with_a_client_of_another_runtime_everything_ends_with_the_locker_s() {
     others.block_on(async {
         let locker = with_fred(client).await;
         let lock = locker.lock("new").expect("valid");
-        assert!(
-            lock.try_acquire()
-                .await
-                .expect("the store answers")
-                .is_some()
-        );
+        assert!(lock.try_acquire().await.expect("an answer").is_some());
     });
 }
 
@@ -213,7 +202,7 @@ fn others_are_served_on_a_shared_store_in_memory() {
     let (lease, name) = first.block_on(async {
         let lock = made().await.lock("x").expect("valid");
         let lock = lock.ttl(Duration::from_secs(2));
-        let lease = lock.acquire().await.expect("the lock is free");
+        let lease = lock.acquire().await.expect("a free lock");
         (lease, lock.name().clone())
     });
     let other = second.block_on(made());
@@ -264,8 +253,8 @@ fn wakers_that_panic_end_the_locker_and_not_the_process() {
         let lock = locker.lock("x").expect("valid");
         let short = lock.ttl(Duration::from_millis(100)).fixed();
         let other = locker.lock("y").expect("valid");
-        let _expires = short.acquire().await.expect("the lock is free");
-        let lease = other.acquire().await.expect("the lock is free");
+        let _expires = short.acquire().await.expect("a free lock");
+        let lease = other.acquire().await.expect("a free lock");
         let waker = Arc::new(Panics).into();
         let mut readers = [short.events(), other.events()];
         for events in &mut readers {

@@ -20,7 +20,7 @@ async fn a_failover_is_followed_while_a_lease_is_held() {
         .expect("the primary is found");
     let lock = locker.lock("x").expect("valid").ttl(FAILOVER * 2);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut admin = Admin::connect(&all.primary).await;
     assert_eq!(admin.keys("*").await.len(), 1, "the lock is at the primary");
     for replica in &all.replicas {
@@ -39,7 +39,7 @@ async fn a_failover_is_followed_while_a_lease_is_held() {
         .release()
         .await
         .expect("the lock is held at the new primary");
-    let next = lock.acquire().await.expect("the lock is free");
+    let next = lock.acquire().await.expect("a free lock");
     assert!(next.token() > token, "{} after {token}", next.token());
     assert_eq!(all.replicas.len(), 2);
 }
@@ -69,10 +69,10 @@ async fn a_primary_that_goes_on_after_a_failover_is_left() {
     let lock = locker.lock("before").expect("valid");
     lock.acquire()
         .await
-        .expect("the lock is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     all.primary.pause();
     let asking = tokio::spawn(async move { lock.acquire_within(FAILOVER).await });
     let leader = eventually(FAILOVER, "a replica takes over", async || {
@@ -91,16 +91,14 @@ async fn a_primary_that_goes_on_after_a_failover_is_left() {
     all.primary.resume();
     let lock = locker.lock("after").expect("valid");
     let lease = lock.acquire_within(FAILOVER).await;
-    let _lease = lease
-        .expect("there is a primary")
-        .expect("the lock is free");
+    let _lease = lease.expect("there is a primary").expect("a free lock");
     let mut admin = Admin::connect(leader).await;
     assert_eq!(
         admin.keys("*after*").await.len(),
         1,
         "the lock is at the new primary"
     );
-    let before = asking.await.expect("the task does not panic");
+    let before = asking.await.expect("no panic");
     assert!(before.expect("there is a primary").is_some());
 }
 
@@ -144,8 +142,8 @@ async fn the_missing_part_is_named() {
             .expect("valid")
             .acquire()
             .await
-            .expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+            .expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     all.sentinels.iter_mut().for_each(RedisServer::kill);
     let error = Locker::connect(&url).await.expect_err("no server is up");

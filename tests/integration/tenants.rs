@@ -91,13 +91,13 @@ impl Business {
         };
         eventually(LIMIT, "both lockers subscribe", listens).await;
         let in_line = async || {
-            let seen = locker.inspect(names[1]).await.expect("the store answers");
+            let seen = locker.inspect(names[1]).await.expect("an answer");
             seen.waiting == 1
         };
         eventually(LIMIT, "the waiter is in line", in_line).await;
         Self {
-            held: held.expect("the lock is free"),
-            contended: contended.expect("the lock is free"),
+            held: held.expect("a free lock"),
+            contended: contended.expect("a free lock"),
             locker,
             waits,
         }
@@ -108,14 +108,14 @@ impl Business {
     async fn goes_on(self) -> Lease {
         assert!(self.held.is_valid() && self.contended.is_valid());
         assert!(!self.waits.is_finished(), "the waiter was handed no lock");
-        self.held.renew().await.expect("the lock is held");
+        self.held.renew().await.expect("a held lock");
         let (last, begin) = (self.contended.token(), Instant::now());
-        self.contended.release().await.expect("the lock is held");
-        let next = self.waits.await.expect("the task does not panic");
+        self.contended.release().await.expect("a held lock");
+        let next = self.waits.await.expect("no panic");
         let next = next.expect("the waiter is handed the lock");
         assert!(next.token() > last && next.token() < FencingToken::MAX);
         let freed = self.locker.force_release(self.held.name().as_str()).await;
-        assert!(freed.expect("the store answers").is_some());
+        assert!(freed.expect("an answer").is_some());
         assert_eq!(self.held.lost().await.reason, LossReason::Revoked);
         let took = begin.elapsed();
         assert!(took < AT_ONCE, "the holder was notified after {took:?}");
@@ -262,7 +262,7 @@ async fn cannot_reach_each_other(one: &'static str, other: &'static str, more: &
         let freed = pretends.force_release("held").await;
         assert_eq!(freed.expect_err("refused").kind(), ErrorKind::Auth);
         let lease = business.goes_on().await;
-        lease.release().await.expect("the lock is held");
+        lease.release().await.expect("a held lock");
     }
 }
 
@@ -291,10 +291,10 @@ async fn tracking_reveals_the_names_of_all_keys_and_no_right_reveals_none() {
         let locker = red.locker().await;
         let lease = locker.lock("payroll").expect("valid").acquire().await;
         lease
-            .expect("the lock is free")
+            .expect("a free lock")
             .release()
             .await
-            .expect("the lock is held");
+            .expect("a held lock");
         assert_eq!(
             hears(&mut spy, "{red:payroll}").await,
             permitted,
@@ -351,10 +351,10 @@ async fn a_locker_without_tracking_needs_no_right_to_it() {
     let subscribed = async || !channels(&mut admin, &red.channels()).await.is_empty();
     eventually(LIMIT, "the locker subscribes", subscribed).await;
     lease
-        .expect("the lock is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     assert!(locker.findings().is_empty(), "{:?}", locker.findings());
     let denied = denials(&mut admin).await;
     assert!(!denied.contains_key("client|tracking"), "{denied:?}");
@@ -416,8 +416,8 @@ async fn a_forger_who_reads_no_key_changes_nothing() {
     // Pushes keep their order: once a later one has arrived, the forged ones have, too.
     let other = business.goes_on().await;
     assert!(granted.is_valid());
-    granted.release().await.expect("the lock is held");
-    other.release().await.expect("the lock is held");
+    granted.release().await.expect("a held lock");
+    other.release().await.expect("a held lock");
 }
 
 fn millis_now() -> u128 {

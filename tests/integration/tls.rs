@@ -72,17 +72,17 @@ async fn locks_pushes_and_tracking_use_tls() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     let lock = other.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     in_line(&one, "x").await;
     let hears = async || admin.hearing_lockers().await == 2;
     eventually(LIMIT, "both are subscribed", hears).await;
     let watch = Stopwatch::start();
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     let lease = waiting
         .await
-        .expect("the task does not panic")
+        .expect("no panic")
         .expect("the lock is granted");
     assert!(
         watch.elapsed() < Duration::from_millis(900),
@@ -205,7 +205,7 @@ async fn a_demanded_client_certificate_is_sent_or_its_fault_named() {
             .expect("valid")
             .acquire()
             .await
-            .expect("the lock is free");
+            .expect("a free lock");
         assert!(lease.is_valid());
         assert!(!format!("{tls:?}").contains("PRIVATE"), "{tls:?}");
     }

@@ -8,7 +8,7 @@ use crate::{connect, lock_key, millis};
 async fn token_of(lock: &Lock) -> FencingToken {
     let lease = lock.acquire().await.expect("the lock becomes free");
     let token = lease.token();
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     token
 }
 
@@ -26,7 +26,7 @@ async fn tokens_grow_whatever_happens_to_the_store() {
         .expect("a valid name")
         .ttl(millis(50))
         .fixed();
-    let lease = short.acquire().await.expect("the lock is free");
+    let lease = short.acquire().await.expect("a free lock");
     tokens.push(("a release", lease.token()));
     lease.lost().await;
     tokens.push(("an expiry", token_of(&lock).await));
@@ -36,7 +36,7 @@ async fn tokens_grow_whatever_happens_to_the_store() {
         .expect("a valid name")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     tokens.push(("a release", stuck.token()));
     let holder = locker.force_release("x").await.expect("the server answers");
     assert_eq!(holder.map(|holder| holder.token), Some(stuck.token()));

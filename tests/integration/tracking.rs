@@ -20,7 +20,7 @@ async fn tracked(server: &RedisServer, locker: &Locker) -> Lease {
     let mut admin = Admin::connect(server).await;
     let read = async || keys(&mut admin).await == 1;
     eventually(LIMIT, "the key is read", read).await;
-    lease.expect("the lock is free")
+    lease.expect("a free lock")
 }
 
 /// Returns how many keys the server tracks.
@@ -106,13 +106,11 @@ async fn the_reason_of_a_forced_release_comes_before_the_change() {
         .ok(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id])
         .await;
     reader.int(&["EXISTS", &key]).await;
-    manager.force_release("x").await.expect("the lock is held");
+    manager.force_release("x").await.expect("a held lock");
     let (mut reason, mut change) = (None, None);
     for number in 1.. {
         let message = within(LIMIT, listener.next_value()).await;
-        let message = message
-            .expect("the call ends in time")
-            .expect("the client is connected");
+        let message = message.expect("in time").expect("the client is connected");
         let Resp::Array(parts) = message else {
             panic!("expected a message, got {message:?}")
         };
@@ -143,7 +141,7 @@ async fn without_tracking_the_next_renewal_reports_a_loss() {
     let mut admin = Admin::connect(&server).await;
     let locker = connect_with(Locker::builder().tracking(false), &server.url()).await;
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     tokio::time::sleep(millis(200)).await;
     admin.command(&["DEL", &lock_key("x")]).await;
     assert_eq!(within(AT_ONCE, lease.lost()).await, None);
@@ -209,14 +207,14 @@ async fn short_leases_and_short_tenures_read_nothing() {
         .await
         .release()
         .await
-        .expect("the lock is held");
+        .expect("a held lock");
     let before = reads(&mut admin).await;
     let short = locker.lock("short").expect("valid").ttl(millis(900));
-    let lease = short.acquire().await.expect("the lock is free");
+    let lease = short.acquire().await.expect("a free lock");
     let lock = locker.lock("x").expect("valid");
     for _ in 0..200 {
-        let lease = lock.acquire().await.expect("the lock is free");
-        lease.release().await.expect("the lock is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     tokio::time::sleep(millis(1_000)).await;
     assert!(lease.is_valid(), "it was renewed");
@@ -239,7 +237,7 @@ async fn a_harmless_change_ends_no_lease() {
     assert!(lease.is_valid());
     let calls = admin.command_calls("evalsha").await;
     assert!(calls < 15, "{calls} calls: the holder checks every change");
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     eventually(LIMIT, "the key is no longer tracked", async || {
         keys(&mut admin).await == 0
     })
@@ -336,10 +334,10 @@ async fn a_missing_tracking_right_is_a_finding_and_no_error() {
         let right = missing.trim_start_matches('+');
         assert!(reason.contains(right), "{missing}: {reason}");
         lease
-            .expect("the lock is free")
+            .expect("a free lock")
             .release()
             .await
-            .expect("the lock is held");
+            .expect("a held lock");
     }
     let text = include_str!("../../README.md").replace("\\|", "|");
     assert!(text.contains(&TRACKING.join(" ")), "README names them");

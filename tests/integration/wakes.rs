@@ -48,11 +48,11 @@ async fn a_call_is_woken_once_for_its_round_trip() {
     let lock = connect(&server).await.lock("x").expect("a valid name");
     for _ in 0..20 {
         let (lease, acquiring) = counting_wakes(lock.acquire()).await;
-        let lease = lease.expect("the lock is free");
+        let lease = lease.expect("a free lock");
         let (renewed, renewing) = counting_wakes(lease.renew()).await;
-        renewed.expect("the lock is held");
+        renewed.expect("a held lock");
         let (released, releasing) = counting_wakes(lease.release()).await;
-        released.expect("the lock is held");
+        released.expect("a held lock");
         let wakes = [acquiring, renewing, releasing];
         assert!(wakes.iter().all(|wakes| *wakes <= 1), "{wakes:?}");
     }
@@ -65,7 +65,7 @@ async fn a_call_that_moves_to_another_task_is_answered_there() {
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("a valid name");
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut waiting = Box::pin({
         let lock = lock.clone();
         async move { lock.acquire().await }
@@ -82,10 +82,8 @@ async fn a_call_that_moves_to_another_task_is_answered_there() {
     first.await;
     let elsewhere = tokio::spawn(waiting);
     tokio::task::yield_now().await;
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     let lease = tokio::time::timeout(LIMIT, elsewhere).await;
-    let lease = lease
-        .expect("the task is woken")
-        .expect("the task does not panic");
+    let lease = lease.expect("the task is woken").expect("no panic");
     drop(lease.expect("the lock was handed over"));
 }

@@ -69,12 +69,12 @@ impl Held {
             .expect("valid")
             .ttl(TTL);
         let mut events = lock.events();
-        let lease = lock.acquire().await.expect("the lock is free");
+        let lease = lock.acquire().await.expect("a free lock");
         // A first renewal shows that all is well.
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
         next_event(&mut events, LIMIT, renewed).await;
         let mut admin = Admin::connect(server).await;
-        let expiry = expiry(&mut admin, KEY).await.expect("the lock is held");
+        let expiry = expiry(&mut admin, KEY).await.expect("a held lock");
         // The next renewal is a second away.
         let left = expiry.saturating_sub(wall_clock() + lease.remaining());
         assert!(
@@ -182,7 +182,7 @@ async fn after_del() {
         0,
         "the lock was re-acquired (I5)"
     );
-    let error = held.lease.release().await.expect_err("the lease is lost");
+    let error = held.lease.release().await.expect_err("a lost lease");
     assert!(error.is_not_held());
 }
 
@@ -199,7 +199,7 @@ async fn after_a_takeover() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     // In one step: a holder that hears of the change would otherwise find the key deleted in between.
     let replace = "redis.call('RENAME', KEYS[1], KEYS[2]) return 1";
     let keys = ["{leasehold:y}", KEY];
@@ -215,9 +215,9 @@ async fn after_a_takeover() {
     let seen = rival
         .inspect("x")
         .await
-        .expect("the store answers")
+        .expect("an answer")
         .holder
-        .expect("the lock is held");
+        .expect("a held lock");
     assert_eq!(
         seen.token,
         taken.token(),
@@ -251,7 +251,7 @@ async fn after_a_forced_release() {
     let holder = manager
         .force_release("x")
         .await
-        .expect("the store answers")
+        .expect("an answer")
         .expect("the lock was held");
     assert_eq!(holder.token, held.lease.token());
     let loss = held.until_lost("a forced release").await;
@@ -276,7 +276,7 @@ async fn after_a_forced_release_without_a_push() {
         .await
         .expect("the server is up");
     let mut held = Held::by(&server, &url).await;
-    let holder = rival.force_release("x").await.expect("the store answers");
+    let holder = rival.force_release("x").await.expect("an answer");
     assert_eq!(holder.map(|holder| holder.token), Some(held.lease.token()));
     let loss = held.until_lost("a forced release unheard").await;
     assert_eq!(loss.reason, LossReason::Deleted);

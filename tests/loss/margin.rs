@@ -25,10 +25,10 @@ async fn the_margin_is_the_time_between_the_deadline_and_the_servers_expiry() {
         let left = Duration::from_millis(left);
         // A slow reply makes the deadline earlier still.
         eventually(LIMIT, "a lease has this margin", async || {
-            let lease = lock.acquire().await.expect("the store answers");
+            let lease = lock.acquire().await.expect("an answer");
             let expiry = expiry(&mut admin, KEY).await?;
             let margin = expiry.saturating_sub(wall_clock() + lease.remaining());
-            lease.release().await.expect("the lock is held");
+            lease.release().await.expect("a held lock");
             let about =
                 left.saturating_sub(Duration::from_millis(1))..left + Duration::from_millis(9);
             about.contains(&margin).then_some(())

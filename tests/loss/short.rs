@@ -46,7 +46,7 @@ async fn late_losses(locker: &Locker, admin: &mut Admin, ttl: Duration) -> Vec<D
     let lock = locker.lock("x").expect("valid").ttl(ttl).fixed();
     let (mut measured, mut late) = (0, Vec::new());
     for _ in 0..LEASES * 10 {
-        let acquired = lock.acquire_within(LIMIT).await.expect("the store answers");
+        let acquired = lock.acquire_within(LIMIT).await.expect("an answer");
         let lease = acquired.expect("the lock is free soon");
         // The lease was over before the server could be asked, so it does not count.
         let Some(expiry) = expiry(admin, KEY).await else {

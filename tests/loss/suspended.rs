@@ -24,7 +24,7 @@ async fn the_loss_is_reported_soon_after_the_machine_wakes() {
     let lock = locker.lock("x").expect("valid");
     let lock = lock.ttl(TTL).fixed();
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     // Here the background task sets its timer.
     tokio::task::yield_now().await;
     tokio::time::pause();

@@ -44,9 +44,7 @@ async fn until_waiting(locker: &Locker, name: &str) {
 #[tokio::test]
 async fn lock_is_held_by_one_and_free_at_ctrl_c() {
     let server = RedisServer::start().await;
-    let locker = Locker::connect(server.url())
-        .await
-        .expect("the store answers");
+    let locker = Locker::connect(server.url()).await.expect("an answer");
     let mut first = start("lock", &server.url());
     let one = token_behind(&mut first, "held with token ").await;
     let mut second = start("lock", &server.url());
@@ -72,16 +70,11 @@ async fn lock_is_held_by_one_and_free_at_ctrl_c() {
 #[tokio::test]
 async fn events_prints_a_loss_and_the_next_tenure() {
     let server = RedisServer::start().await;
-    let operator = Locker::connect(server.url())
-        .await
-        .expect("the store answers");
+    let operator = Locker::connect(server.url()).await.expect("an answer");
     let mut child = start("events", &server.url());
     let held = "lock \"example\": the lease with token ";
     let first = token_behind(&mut child, held).await;
-    operator
-        .force_release("example")
-        .await
-        .expect("the store answers");
+    operator.force_release("example").await.expect("an answer");
     child.wait_line("work must stop", LIMIT).await;
     let second = loop {
         let line = child.wait_line(held, LIMIT).await;
@@ -92,28 +85,20 @@ async fn events_prints_a_loss_and_the_next_tenure() {
     assert!(second > first, "{second} after {first}");
     signal(&child, Signal::INT);
     assert!(child.wait_exit(LIMIT).await);
-    let left = operator
-        .inspect("example")
-        .await
-        .expect("the store answers");
+    let left = operator.inspect("example").await.expect("an answer");
     assert!(left.holder.is_none(), "{left:?}");
 }
 
 #[tokio::test]
 async fn leader_leads_one_at_a_time() {
     let server = RedisServer::start().await;
-    let operator = Locker::connect(server.url())
-        .await
-        .expect("the store answers");
+    let operator = Locker::connect(server.url()).await.expect("an answer");
     let mut one = start("leader", &server.url());
     let first = token_behind(&mut one, "leading with token ").await;
     let mut other = start("leader", &server.url());
     until_waiting(&operator, "leader").await;
     // The former leader goes to the end of the line.
-    operator
-        .force_release("leader")
-        .await
-        .expect("the store answers");
+    operator.force_release("leader").await.expect("an answer");
     one.wait_line("no longer leading", LIMIT).await;
     let second = token_behind(&mut other, "leading with token ").await;
     until_waiting(&operator, "leader").await;

@@ -144,7 +144,7 @@ impl World {
     async fn end(&mut self, call: &str, name: Option<&String>, result: Outcome) -> Met {
         let waiting = timeout(self.limit, self.calls.take(call)?).await;
         let answer = waiting.map_err(|_| format!("the call {call:?} was not answered"))?;
-        self.acquired(answer.expect("the task does not panic")?, name, result)
+        self.acquired(answer.expect("no panic")?, name, result)
     }
 
     async fn pending(&self, calls: &[String]) -> Met {

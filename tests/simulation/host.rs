@@ -104,7 +104,7 @@ impl Sent {
 
 impl Host {
     pub(crate) fn new(plan: &Plan, random: &mut Random, id: usize) -> Self {
-        let client = ClientId(random.next());
+        let client = ClientId(random.number());
         let engine = plan.engine(client);
         Self {
             client,

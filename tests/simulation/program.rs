@@ -124,7 +124,8 @@ impl World {
         };
         let spec = spec.spec.clone();
         let contender = self.contender(host, handle, &spec);
-        let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
+        let lease =
+            LeaseId(u128::from(self.random.number()) << 64 | u128::from(self.random.number()));
         let now = self.hosts[host].clock.at(self.now);
         let (lock, book) = (contender, &mut self.hosts[host].book);
         book.acquire(lock, lease, wait, now);

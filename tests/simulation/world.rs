@@ -240,7 +240,7 @@ impl World {
             Happening::Restore(host, server, connection) => self.restore(host, server, connection),
             Happening::Listen(process, subscription) => self.listen(process, subscription),
             Happening::Heard(process, subscription, input) => {
-                self.heard(process, subscription, input)
+                self.heard(process, subscription, input);
             }
             Happening::Forget(client, server) => self.forget_listener(client, server),
             Happening::Learn(process, slot) => self.learn(process, slot),

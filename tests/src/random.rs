@@ -9,19 +9,19 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         // Neighboring seeds must not give similar runs.
         let mut random = Self(seed.wrapping_mul(0xd134_2543_de82_ef95));
-        random.next();
+        random.number();
         random
     }
 
     /// Returns the next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// Returns a number from 0 to less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.number() % end.max(1)
     }
 
     /// Returns a number from `low` to `high`, both included.

@@ -110,12 +110,12 @@ async fn a_check_alone_does_not_conform() {
 async fn a_lease_writes_through_a_gate_across_a_restart() {
     let locker = Locker::in_memory();
     let lock = locker.lock("account/7").expect("the name is valid");
-    let first = lock.acquire().await.expect("the lock is free");
+    let first = lock.acquire().await.expect("a free lock");
     let (older, gate) = (first.token(), Gate::new());
-    first.release().await.expect("the lock is held");
-    let lease = lock.acquire().await.expect("the lock is free");
+    first.release().await.expect("a held lock");
+    let lease = lock.acquire().await.expect("a free lock");
     gate.guard("account/7", lease.token(), || ())
-        .expect("the token is the newest");
+        .expect("the newest token");
 
     let saved = serde_json::to_string(&gate).expect("a gate serializes");
     let gate: Gate = serde_json::from_str(&saved).expect("a gate deserializes");
@@ -154,7 +154,7 @@ fn a_waker_that_panics_does_not_close_the_resource() {
     let mut context = Context::from_waker(&panics);
     assert!(second.as_mut().poll(&mut context).is_pending());
     // It is the first's turn, which does not poll. So the newer one is admitted, and both are woken.
-    drop(entered.expect("the resource is free"));
+    drop(entered.expect("a free resource"));
     let mut newer = Box::pin(gate.enter("a", token(2)));
     let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         newer.as_mut().poll(&mut idle).is_ready()

@@ -167,9 +167,7 @@ type Answer = Response<Vec<u8>>;
 type Waiting = JoinHandle<Answer>;
 
 async fn joined(answer: Waiting) -> Answer {
-    let answer = timeout(LIMIT, answer)
-        .await
-        .expect("the request is answered");
+    let answer = timeout(LIMIT, answer).await.expect("an answer");
     answer.expect("the client does not panic")
 }
 

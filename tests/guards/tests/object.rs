@@ -32,11 +32,7 @@ impl Guarded for Registers {
     }
 
     async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
-        let object = self
-            .0
-            .get(&path(resource))
-            .await
-            .expect("the object can be read");
+        let object = self.0.get(&path(resource)).await.expect("a read");
         let bytes = object.map(|object| object.bytes).unwrap_or_default();
         let text = std::str::from_utf8(&bytes).expect("the object is text");
         text.lines()

@@ -25,12 +25,12 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
     let contenders = (0..CONTENDERS).map(|_| {
         let (urls, holder) = (urls(&servers), holder.clone());
         tokio::spawn(async move {
-            let locker = Locker::quorum(urls).await.expect("all servers are up");
+            let locker = Locker::quorum(urls).await.expect("all are up");
             let lock = locker.lock("x").expect("valid");
             let mut waits = Vec::new();
             for _ in 0..TURNS {
                 let begin = Instant::now();
-                let lease = lock.acquire().await.expect("all servers are up");
+                let lease = lock.acquire().await.expect("all are up");
                 waits.push(begin.elapsed());
                 let token = Some(lease.token());
                 let last = holder
@@ -41,20 +41,18 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
                 tokio::time::sleep(millis(2)).await;
                 let now = *holder.lock().expect("no contender panics");
                 assert_eq!(now, token, "another contender held the lock meanwhile");
-                lease.release().await.expect("all servers are up");
+                lease.release().await.expect("all are up");
             }
             waits
         })
     });
     let begin = Instant::now();
     let contenders = join_all(contenders.collect::<Vec<_>>());
-    let all = within(LIMIT * 6, contenders)
-        .await
-        .expect("the call ends in time");
-    let turn = begin.elapsed() / u32::try_from(CONTENDERS * TURNS).expect("the number is small");
+    let all = within(LIMIT * 6, contenders).await.expect("in time");
+    let turn = begin.elapsed() / u32::try_from(CONTENDERS * TURNS).expect("a small number");
     let mut waits = Vec::new();
     for (at, own) in all.into_iter().enumerate() {
-        let mut own = own.expect("the task does not panic");
+        let mut own = own.expect("no panic");
         own.sort_unstable();
         println!("contender {at}: waited {:?} at the most", own[TURNS - 1]);
         waits.extend(own);
@@ -63,7 +61,7 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
     let (median, most) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     println!("a turn {turn:?}; waits: median {median:?}, longest {most:?}");
     // Each of the others has its turn meanwhile; three times as long if some overtake.
-    let fair = turn * u32::try_from(CONTENDERS).expect("the number is small") * 3;
+    let fair = turn * u32::try_from(CONTENDERS).expect("a small number") * 3;
     let fair = fair.max(Duration::from_secs(2) * crowding());
     assert!(most <= fair, "{most:?}, a turn {turn:?}");
     let nothing = async || held_at(&servers).await == 0;
@@ -80,7 +78,7 @@ async fn paused_servers_keep_no_abandoned_lease() {
         let (urls, over) = (urls(&servers), over.clone());
         tokio::spawn(async move {
             let builder = Locker::builder().command_timeout(millis(150));
-            let locker = builder.quorum(urls).await.expect("all servers are up");
+            let locker = builder.quorum(urls).await.expect("all are up");
             let lock = locker
                 .lock("x")
                 .expect("valid")
@@ -88,9 +86,9 @@ async fn paused_servers_keep_no_abandoned_lease() {
             let (mut longest, mut turns) = (Duration::ZERO, 0);
             while !over.load(Ordering::Relaxed) {
                 let begin = Instant::now();
-                let lease = lock.acquire().await.expect("three servers are up");
+                let lease = lock.acquire().await.expect("three are up");
                 (longest, turns) = (longest.max(begin.elapsed()), turns + 1);
-                lease.release().await.expect("three servers are up");
+                lease.release().await.expect("three are up");
             }
             (longest, turns)
         })
@@ -98,7 +96,7 @@ async fn paused_servers_keep_no_abandoned_lease() {
     let contenders: Vec<_> = contenders.collect();
     let mut random = Random::new(std::process::id().into());
     for _ in 0..12 {
-        let one = usize::try_from(random.below(5)).expect("the number is small");
+        let one = usize::try_from(random.below(5)).expect("a small number");
         for at in [0, one] {
             servers[at].pause();
         }
@@ -111,11 +109,8 @@ async fn paused_servers_keep_no_abandoned_lease() {
     over.store(true, Ordering::Relaxed);
     let all = within(LIMIT * 4, join_all(contenders))
         .await
-        .expect("the call ends in time");
-    let all: Vec<_> = all
-        .into_iter()
-        .map(|own| own.expect("the task does not panic"))
-        .collect();
+        .expect("in time");
+    let all: Vec<_> = all.into_iter().map(|own| own.expect("no panic")).collect();
     println!("longest waits and turns: {all:?}");
     let longest = all.iter().map(|(longest, _)| *longest).max();
     assert!(longest <= Some(LIMIT), "{longest:?}");
@@ -149,7 +144,7 @@ async fn tokens_grow_and_no_leases_overlap_while_servers_fail_at_random() {
     let (contenders, (kills, pauses)) = tokio::join!(work, fail_at_random(servers, &over));
     let (mut turns, mut failed) = (Vec::new(), 0);
     for contender in contenders {
-        let (own, errors) = contender.expect("the task does not panic");
+        let (own, errors) = contender.expect("no panic");
         turns.extend(own);
         failed += errors;
     }
@@ -182,7 +177,7 @@ async fn contend(urls: Vec<String>, done: Arc<AtomicU64>, wanted: u64) -> (Vec<T
     // A server that was killed votes again after this time.
     let locker = builder.longest_ttl(SHORT_TTL).quorum(urls).await;
     let lock = locker
-        .expect("all servers are up")
+        .expect("all are up")
         .lock("x")
         .expect("valid")
         .ttl(SHORT_TTL);
@@ -213,7 +208,7 @@ async fn fail_at_random(mut servers: Vec<RedisServer>, over: &AtomicBool) -> (u3
     while kills == 0 || pauses == 0 || !over.load(Ordering::Relaxed) {
         let one = random.below(5);
         let other = (one + 1 + random.below(4)) % 5;
-        let pair = [one, other].map(|at| usize::try_from(at).expect("the number is small"));
+        let pair = [one, other].map(|at| usize::try_from(at).expect("a small number"));
         let killed = pair.map(|_| random.below(2) == 0);
         for (at, killed) in pair.into_iter().zip(killed) {
             tokio::time::sleep(millis(random.below(100))).await;

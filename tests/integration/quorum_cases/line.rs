@@ -21,7 +21,7 @@ const BESIDE: Duration = Duration::from_millis(250);
 
 async fn quorum(urls: Vec<String>) -> Locker {
     let builder = Locker::builder().command_timeout(TIMEOUT);
-    builder.quorum(urls).await.expect("all servers are up")
+    builder.quorum(urls).await.expect("all are up")
 }
 
 /// Takes the lock again and again until it is over. Returns how often.
@@ -45,11 +45,9 @@ async fn turns_within(time: Duration, lockers: Vec<Locker>) -> Vec<u64> {
     let all: Vec<_> = all.collect();
     tokio::time::sleep(time).await;
     over.store(true, Ordering::Relaxed);
-    let all = within(LIMIT, join_all(all))
-        .await
-        .expect("the call ends in time");
+    let all = within(LIMIT, join_all(all)).await.expect("in time");
     all.into_iter()
-        .map(|turns| turns.expect("the task does not panic"))
+        .map(|turns| turns.expect("no panic"))
         .collect()
 }
 
@@ -63,14 +61,14 @@ async fn twenty_waiters_are_served_while_six_callers_try_all_the_time() {
     );
     let locker = quorum(urls(&servers)).await;
     let first = locker.lock("x").expect("valid").ttl(TTL);
-    let first = first.acquire().await.expect("the lock is free");
+    let first = first.acquire().await.expect("a free lock");
     let waiters = (0..20).map(|_| {
         let urls = urls(&servers);
         tokio::spawn(async move {
             let lock = quorum(urls).await.lock("x").expect("valid").ttl(TTL);
-            let lease = lock.acquire().await.expect("all servers are up");
+            let lease = lock.acquire().await.expect("all are up");
             tokio::time::sleep(millis(5)).await;
-            lease.release().await.expect("all servers are up");
+            lease.release().await.expect("all are up");
         })
     });
     let waiters: Vec<_> = waiters.collect();
@@ -86,10 +84,10 @@ async fn twenty_waiters_are_served_while_six_callers_try_all_the_time() {
         tokio::spawn(async move {
             let lock = quorum(urls).await.lock("x").expect("valid").ttl(TTL);
             while !over.load(Ordering::Relaxed) {
-                if let Some(lease) = lock.try_acquire().await.expect("all servers are up") {
+                if let Some(lease) = lock.try_acquire().await.expect("all are up") {
                     won.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(millis(5)).await;
-                    lease.release().await.expect("all servers are up");
+                    lease.release().await.expect("all are up");
                 }
             }
         })
@@ -97,7 +95,7 @@ async fn twenty_waiters_are_served_while_six_callers_try_all_the_time() {
     let tries: Vec<_> = tries.collect();
     tokio::time::sleep(millis(500)).await;
     let watch = Stopwatch::start();
-    first.release().await.expect("all servers are up");
+    first.release().await.expect("all are up");
     let served = within(LIMIT, join_all(waiters)).await;
     let (took, won) = (watch.elapsed(), won.load(Ordering::Relaxed));
     println!("twenty waiters were served in {took:?}, and {won} tries won");
@@ -137,8 +135,8 @@ async fn holds_nobody_up(at: usize) {
         let mut servers = start(3).await;
         let reach = Reach::of(&servers).await;
         let lock = reach.locker().await.lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("all servers are up");
-        lease.release().await.expect("all servers are up");
+        let lease = lock.acquire().await.expect("all are up");
+        lease.release().await.expect("all are up");
         match fault {
             Some(fault) => fail(&mut servers[at], fault).await,
             None => reach.slow(&[at], millis(200)),
@@ -146,15 +144,15 @@ async fn holds_nobody_up(at: usize) {
         for round in 0..3 {
             let what = format!("acquire beside server {at} with {fault:?}, round {round}");
             let lease = timed(&what, BESIDE, lock.acquire()).await;
-            let lease = lease.expect("two servers are up");
-            lease.release().await.expect("two servers are up");
+            let lease = lease.expect("two are up");
+            lease.release().await.expect("two are up");
         }
     }
     let servers = start(3).await;
     let locker = quorum(urls(&servers)).await;
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("all servers are up");
-    lease.release().await.expect("all servers are up");
+    let lease = lock.acquire().await.expect("all are up");
+    lease.release().await.expect("all are up");
     let strangers = taken(&servers, &[at], "x").await;
     for round in 0..3 {
         let what = format!("beside a stranger at server {at}, round {round}");
@@ -185,8 +183,8 @@ async fn a_locker_that_cannot_reach_one_server_hardly_overtakes() {
         lockers.push(reach.locker().await);
         // This locker knows all servers before.
         let lock = lockers[4].lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("all servers are up");
-        lease.release().await.expect("all servers are up");
+        let lease = lock.acquire().await.expect("all are up");
+        lease.release().await.expect("all are up");
         reach.lose(&[missing]).await;
         let turns = turns_within(Duration::from_secs(2), lockers).await;
         println!("turns; the last cannot reach server {missing}: {turns:?}");
@@ -204,14 +202,10 @@ async fn a_list_waits_for_a_silent_server_for_one_command() {
         .lock("x")
         .expect("valid")
         .ttl(Duration::from_secs(30));
-    let lease = lock.acquire().await.expect("all servers are up");
+    let lease = lock.acquire().await.expect("all are up");
     servers[1].pause();
     let watch = Stopwatch::start();
-    let names: Vec<_> = locker
-        .list("*")
-        .try_collect()
-        .await
-        .expect("two servers are up");
+    let names: Vec<_> = locker.list("*").try_collect().await.expect("two are up");
     let took = watch.elapsed();
     servers[1].resume();
     println!("a list beside a silent server: {took:?}");

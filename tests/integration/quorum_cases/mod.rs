@@ -86,7 +86,7 @@ async fn is_delayed_by(name: &str, first: bool, fault: Option<Fault>) {
     let (lock, next) = (lock.expect("valid").ttl(TTL), next.expect("valid").ttl(TTL));
     let what = |call: &str| format!("two of five, {name} (first: {first}), {call}");
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("all servers are up");
+    let lease = lock.acquire().await.expect("all are up");
     let waiter = tokio::spawn({
         let next = next.clone();
         async move { next.acquire().await }
@@ -102,30 +102,30 @@ async fn is_delayed_by(name: &str, first: bool, fault: Option<Fault>) {
     }
     timed(&what("renew"), BOUND, lease.renew())
         .await
-        .expect("three servers are up");
+        .expect("three are up");
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     let token = lease.token();
     timed(&what("release"), BOUND, lease.release())
         .await
-        .expect("three servers are up");
+        .expect("three are up");
     let bound = match fault {
         Some(Fault::ReadOnly) => ERRORS_BOUND,
         _ => LINE_BOUND,
     };
     let lease = timed(&what("handoff"), bound, waiter)
         .await
-        .expect("the task does not panic")
+        .expect("no panic")
         .unwrap_or_else(|error| panic!("{}: {error}", what("handoff")));
     assert!(lease.token() > token && lease.is_valid());
     let refused = timed(&what("refusal"), BOUND, lock.try_acquire()).await;
-    assert!(refused.expect("three servers are up").is_none());
+    assert!(refused.expect("three are up").is_none());
     timed(&what("release"), BOUND, lease.release())
         .await
-        .expect("three servers are up");
+        .expect("three are up");
     let lease = timed(&what("acquire"), BOUND, lock.acquire()).await;
-    let lease = lease.expect("three servers are up");
-    lease.release().await.expect("three servers are up");
+    let lease = lease.expect("three are up");
+    lease.release().await.expect("three are up");
     if let Some(Fault::Paused) = fault {
         servers.iter().for_each(RedisServer::resume);
     }
@@ -180,7 +180,7 @@ async fn three_missing_servers_are_an_error_in_time_and_keep_nothing() {
         }
         let what = format!("three of five away (paused: {paused})");
         let error = timed(&what, BOUND, lock.try_acquire()).await;
-        let error = error.expect_err("two servers are too few");
+        let error = error.expect_err("two are too few");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(
             error.to_string().contains("3 of 5 servers are missing"),
@@ -200,14 +200,11 @@ async fn three_missing_servers_are_an_error_in_time_and_keep_nothing() {
         // The time to live is longer than the limit: no lease has expired by itself.
         let nothing = async || held_at(&servers).await == 0;
         eventually(LIMIT, "nothing is left", nothing).await;
-        let again = lock
-            .acquire_within(LIMIT)
-            .await
-            .expect("all servers are back");
+        let again = lock.acquire_within(LIMIT).await.expect("all are back");
         again
-            .expect("the lock is free")
+            .expect("a free lock")
             .release()
             .await
-            .expect("all servers are back");
+            .expect("all are back");
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn taken(servers: &[RedisServer], which: &[usize], name: &str) 
             .await
             .expect("the server is up");
         let lock = locker.lock(name).expect("valid");
-        lock.acquire().await.expect("the lock is free")
+        lock.acquire().await.expect("a free lock")
     });
     join_all(leases).await
 }
@@ -49,14 +49,11 @@ async fn a_longer_lease_is_longer_at_all_servers_and_gone_from_all() {
         .expect("valid")
         .acquire()
         .await
-        .expect("the lock is free");
+        .expect("a free lock");
     let everywhere = async || expiries(&servers, "x").await.iter().all(Option::is_some);
     eventually(LIMIT, "all servers have the lock", everywhere).await;
     let before = expiries(&servers, "x").await;
-    lease
-        .renew_for(millis(50_000))
-        .await
-        .expect("the lock is held");
+    lease.renew_for(millis(50_000)).await.expect("a held lock");
     let longer = async || {
         let after = expiries(&servers, "x").await;
         let mut pairs = before.iter().flatten().zip(after.iter().flatten());
@@ -64,8 +61,8 @@ async fn a_longer_lease_is_longer_at_all_servers_and_gone_from_all() {
     };
     eventually(LIMIT, "all servers extend the lease", longer).await;
     let refused = locker.lock("x").expect("valid").try_acquire().await;
-    assert!(refused.expect("the store answers").is_none());
-    lease.release().await.expect("the lock is held");
+    assert!(refused.expect("an answer").is_none());
+    lease.release().await.expect("a held lock");
     let nothing = async || held_at(&servers).await == 0;
     eventually(LIMIT, "nothing is left", nothing).await;
 }
@@ -78,7 +75,7 @@ async fn a_lock_needs_no_minority_that_another_client_holds() {
     let locker = locker(&servers).await;
     let theirs = expiries(&servers, "x").await[2]
         .clone()
-        .expect("the lock is held");
+        .expect("a held lock");
     let lock = locker.lock("x").expect("valid");
     let lease = lock.acquire().await.expect("two servers are free");
     lease
@@ -87,8 +84,8 @@ async fn a_lock_needs_no_minority_that_another_client_holds() {
         .expect("two servers have the lock");
     let found = expiries(&servers, "x").await;
     let (one, other) = (found[0].clone(), found[1].clone());
-    assert_eq!(one.expect("the lock is held").0, other.expect("held").0);
-    assert_eq!(found[2].clone().expect("the lock is held").0, theirs.0);
+    assert_eq!(one.expect("a held lock").0, other.expect("held").0);
+    assert_eq!(found[2].clone().expect("a held lock").0, theirs.0);
     lease.release().await.expect("two servers have the lock");
     let rest = [&servers[0], &servers[1]];
     let nothing = async || held_at(rest).await == 0;
@@ -97,7 +94,7 @@ async fn a_lock_needs_no_minority_that_another_client_holds() {
     assert_eq!(
         expiries(&servers, "x").await[2]
             .clone()
-            .expect("the lock is held")
+            .expect("a held lock")
             .0,
         theirs.0
     );
@@ -114,16 +111,13 @@ async fn each_majority_is_enough() {
     let servers = start(5).await;
     // The test is about servers that refuse, not about slow ones.
     let builder = Locker::builder().command_timeout(LIMIT);
-    let locker = builder
-        .quorum(urls(&servers))
-        .await
-        .expect("all servers are up");
+    let locker = builder.quorum(urls(&servers)).await.expect("all are up");
     for mask in 0..32_u32 {
         let name = format!("mask-{mask}");
         let clogged: Vec<_> = (0..5).filter(|at| mask & (1 << at) != 0).collect();
         let others = taken(&servers, &clogged, &name).await;
         let lease = locker.lock(&name).expect("valid").try_acquire().await;
-        let lease = lease.expect("all servers are up");
+        let lease = lease.expect("all are up");
         assert_eq!(lease.is_some(), clogged.len() <= 2, "{clogged:?}");
         let held = lease.as_ref().map_or(0, |_| 5 - clogged.len());
         let other_clients = async || {
@@ -151,28 +145,17 @@ async fn while_a_majority_is_held_one_caller_waits_and_one_is_refused() {
     });
     let lock = other.lock("x").expect("valid");
     for _ in 0..5 {
-        assert!(
-            lock.try_acquire()
-                .await
-                .expect("the store answers")
-                .is_none()
-        );
+        assert!(lock.try_acquire().await.expect("an answer").is_none());
         tokio::time::sleep(millis(50)).await;
     }
     let none = lock.acquire_within(millis(200)).await;
-    assert!(none.expect("the store answers").is_none());
+    assert!(none.expect("an answer").is_none());
     assert!(!waits.is_finished());
     for lease in others {
-        lease.release().await.expect("the lock is held");
+        lease.release().await.expect("a held lock");
     }
-    waits
-        .await
-        .expect("the task does not panic")
-        .expect("all servers are up");
-    let lease = lock
-        .acquire_within(LIMIT)
-        .await
-        .expect("all servers are up");
+    waits.await.expect("no panic").expect("all are up");
+    let lease = lock.acquire_within(LIMIT).await.expect("all are up");
     assert!(lease.is_some());
 }
 
@@ -185,25 +168,25 @@ async fn a_crowd_with_fixed_leases_counts_right() {
         let (urls, counter) = (urls(&servers), counter.clone());
         tokio::spawn(async move {
             let builder = Locker::builder().command_timeout(LIMIT);
-            let locker = builder.quorum(urls).await.expect("all servers are up");
+            let locker = builder.quorum(urls).await.expect("all are up");
             let lock = locker.lock("x").expect("valid").fixed().ttl(TTL * 15);
             let mut turns = 0;
             while turns < 5 {
                 let lease = lock.acquire_within(millis(400) * crowding()).await;
-                let Some(lease) = lease.expect("all servers are up") else {
+                let Some(lease) = lease.expect("all are up") else {
                     continue;
                 };
                 let next = counter.load(Ordering::Relaxed) + 1;
                 tokio::time::sleep(millis(10)).await;
                 assert!(lease.is_valid());
                 counter.store(next, Ordering::Relaxed);
-                lease.release().await.expect("all servers are up");
+                lease.release().await.expect("all are up");
                 turns += 1;
             }
         })
     });
     for one in join_all(crowd.collect::<Vec<_>>()).await {
-        one.expect("the task does not panic");
+        one.expect("no panic");
     }
     assert_eq!(counter.load(Ordering::Relaxed), 50);
 }

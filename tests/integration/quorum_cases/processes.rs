@@ -44,7 +44,7 @@ async fn sixteen_processes_at_five_servers_all_get_their_turns() {
     read_until(&mut crowd, &mut lines, &is_done).await;
 
     let turns: usize = lines.iter().map(|lines| got(lines).count()).sum();
-    let turn = took / u32::try_from(turns).expect("the number is small");
+    let turn = took / u32::try_from(turns).expect("a small number");
     let mut waits = Vec::new();
     for (at, lines) in lines.iter().enumerate() {
         let failed = lines.iter().find(|line| line.starts_with("failed "));

@@ -21,12 +21,12 @@ async fn a_client_needs_three_of_five_servers_to_hold_a_lock() {
     many.lose(&[0, 1]).await;
     for _ in 0..5 {
         let (none, one) = tokio::join!(two.try_acquire(), three.acquire());
-        let error = none.expect_err("two servers are too few");
+        let error = none.expect_err("two are too few");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        one.expect("three servers are enough")
+        one.expect("three are enough")
             .release()
             .await
-            .expect("three servers are enough");
+            .expect("three are enough");
     }
 }
 
@@ -42,17 +42,17 @@ async fn loses_it_before_another_gets_it() {
     let (two, three) = (few.locker().await, many.locker().await);
     let (two, three) = (two.lock("x"), three.lock("x"));
     let (two, three) = (two.expect("valid").ttl(TTL), three.expect("valid").ttl(TTL));
-    let first = two.acquire().await.expect("all servers are up");
+    let first = two.acquire().await.expect("all are up");
     few.lose(&[2, 3, 4]).await;
     many.lose(&[0, 1]).await;
     let watch = Stopwatch::start();
     let gets = tokio::spawn(async move {
-        let lease = three.acquire().await.expect("three servers are enough");
+        let lease = three.acquire().await.expect("three are enough");
         (lease, Instant::now())
     });
     let reason = first.lost().await.reason;
     let lost = Instant::now();
-    let (second, got) = gets.await.expect("the task does not panic");
+    let (second, got) = gets.await.expect("no panic");
     // The event of a loss may be slightly late; the lease itself never is.
     assert!(got + millis(50) >= lost, "{:?} early, {reason}", lost - got);
     assert!(!first.is_valid() && second.is_valid());
@@ -64,12 +64,9 @@ async fn loses_it_before_another_gets_it() {
     let refused = async || matches!(two.try_acquire().await, Ok(None));
     eventually(LIMIT, "a refusal by a majority", refused).await;
     assert!(second.is_valid());
-    second.release().await.expect("all servers are back");
-    let again = two
-        .acquire_within(LIMIT)
-        .await
-        .expect("all servers are back");
-    assert!(again.expect("the lock is free").token() > first.token());
+    second.release().await.expect("all are back");
+    let again = two.acquire_within(LIMIT).await.expect("all are back");
+    assert!(again.expect("a free lock").token() > first.token());
 }
 
 /// Catches a client that cannot have a majority and keeps a server at which others have to wait in line.
@@ -84,7 +81,7 @@ async fn a_waiter_that_reaches_too_few_servers_blocks_no_other() {
     many.lose(&[1]).await;
     let in_vain = tokio::spawn(async move {
         loop {
-            let error = two.acquire().await.expect_err("two servers are too few");
+            let error = two.acquire().await.expect_err("two are too few");
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         }
     });
@@ -92,9 +89,9 @@ async fn a_waiter_that_reaches_too_few_servers_blocks_no_other() {
     let mut most = millis(0);
     for _ in 0..10 {
         let watch = Stopwatch::start();
-        let lease = four.acquire().await.expect("four servers are enough");
+        let lease = four.acquire().await.expect("four are enough");
         most = most.max(watch.elapsed());
-        lease.release().await.expect("four servers are enough");
+        lease.release().await.expect("four are enough");
     }
     println!("beside one that reaches two and waits: {most:?} at the most");
     assert!(most <= TTL, "{most:?}");

@@ -29,20 +29,20 @@ async fn members_use_tls_and_an_untrusted_one_is_named() {
     let one = Locker::quorum(&urls).await.expect("all are trusted");
     let other = Locker::quorum(&urls).await.expect("all are trusted");
     let lease = one.lock("x").expect("valid").ttl(TTL).acquire().await;
-    let lease = lease.expect("the lock is free");
+    let lease = lease.expect("a free lock");
     let everywhere = async || held_at(&servers).await == 3;
     eventually(LIMIT, "all servers have the lock", everywhere).await;
     let lock = other.lock("x").expect("valid").ttl(TTL);
     let waiting = tokio::spawn(async move { lock.acquire().await });
     in_line(&one, "x").await;
     let token = lease.token();
-    lease.release().await.expect("the lock is held");
+    lease.release().await.expect("a held lock");
     let next = waiting
         .await
-        .expect("the task does not panic")
+        .expect("no panic")
         .expect("the lock is granted");
     assert!(next.token() > token);
-    next.release().await.expect("the lock is held");
+    next.release().await.expect("a held lock");
 
     let mut urls = urls;
     urls[1] = url(&servers[1], &theirs.file);

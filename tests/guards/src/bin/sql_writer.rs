@@ -34,7 +34,7 @@ async fn write<DB: sql::Db>(pool: Pool<DB>, resource: &str, number: u64) {
     let token = conformance::token(number);
     let mut tx = fence::sql::begin(&pool, resource, token)
         .await
-        .expect("the token is the newest");
+        .expect("the newest token");
     sql::write::<DB>(&mut tx, resource, number, 1)
         .await
         .expect("the tables exist");

@@ -66,13 +66,7 @@ async fn local_files_cannot_be_guarded_and_the_error_says_so() {
     let error = error.expect_err("the store has no metadata");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("PutMode::Update"), "{error}");
-    assert!(
-        store
-            .get(&path)
-            .await
-            .expect("the object can be read")
-            .is_none()
-    );
+    assert!(store.get(&path).await.expect("a read").is_none());
     assert!(verdict(store).await.contains("LocalFileSystem"));
     let left = folder
         .path()
@@ -142,20 +136,14 @@ async fn paths_are_checked_before_anything_is_sent() {
 async fn objects_of_others(store: Arc<dyn ObjectStore>) {
     let (plain, strange) = (Path::from("others/plain"), Path::from("others/strange"));
     let fenced = FencedStore::new(store.clone());
-    store
-        .put(&plain, "x".into())
-        .await
-        .expect("the put succeeds");
-    let object = fenced.get(&plain).await.expect("the object can be read");
-    let object = object.expect("the object exists");
+    store.put(&plain, "x".into()).await.expect("a put");
+    let object = fenced.get(&plain).await.expect("a read");
+    let object = object.expect("an object");
     assert_eq!((&object.bytes[..], object.token), (&b"x"[..], None));
     let first = fenced.put(&plain, token(1), "y").await;
     first.expect("the object was never fenced");
     assert_eq!(
-        fenced
-            .highest(&plain)
-            .await
-            .expect("the object can be read"),
+        fenced.highest(&plain).await.expect("a read"),
         Some(token(1))
     );
 
@@ -173,7 +161,7 @@ async fn objects_of_others(store: Arc<dyn ObjectStore>) {
         ]);
         let options = PutOptions::from(attributes);
         let put = store.put_opts(&strange, "not sealed".into(), options).await;
-        put.expect("the put succeeds");
+        put.expect("a put");
         let error = fenced
             .get(&strange)
             .await
@@ -197,14 +185,14 @@ async fn what_is_kept(store: Arc<dyn ObjectStore>) {
     let json = Attributes::from_iter([(Attribute::ContentType, "application/json")]);
     let put = fenced.put_with(&path, token(33), "{}", json).await;
     put.expect("the first passes");
-    let update = |old: Option<&[u8]>| [old.expect("the object exists"), b" "].concat().into();
+    let update = |old: Option<&[u8]>| [old.expect("an object"), b" "].concat().into();
     let put = fenced.update(&path, token(33), update).await;
     put.expect("an equal token passes");
-    let found = store.get(&path).await.expect("the object exists");
+    let found = store.get(&path).await.expect("an object");
     let kind = found.attributes.get(&Attribute::ContentType).cloned();
     assert_eq!(kind.as_deref(), Some("application/json"));
     // A reader without a guard still sees the JSON.
-    let bytes = found.bytes().await.expect("the object can be read");
+    let bytes = found.bytes().await.expect("a read");
     assert_eq!(bytes.len(), 3 + 54);
     assert!(bytes.starts_with(b"{}") && bytes.trim_ascii() == b"{}");
 
@@ -212,15 +200,9 @@ async fn what_is_kept(store: Arc<dyn ObjectStore>) {
         .delete(&path, token(35))
         .await
         .expect("35 is greater");
-    assert!(
-        fenced
-            .get(&path)
-            .await
-            .expect("the object can be read")
-            .is_none()
-    );
+    assert!(fenced.get(&path).await.expect("a read").is_none());
     assert_eq!(
-        fenced.highest(&path).await.expect("the object can be read"),
+        fenced.highest(&path).await.expect("a read"),
         Some(token(35))
     );
     let late = fenced.put(&path, token(34), "late").await;
@@ -232,8 +214,8 @@ async fn what_is_kept(store: Arc<dyn ObjectStore>) {
     };
     let anew = fenced.update(&path, token(35), empty).await;
     anew.expect("the one that deleted may put");
-    let object = fenced.get(&path).await.expect("the object can be read");
-    assert_eq!(object.expect("the object exists").bytes, "anew");
+    let object = fenced.get(&path).await.expect("a read");
+    assert_eq!(object.expect("an object").bytes, "anew");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn resumed(put: Put, pause: &Pause) -> Result<PutResult, Error> {
     // Its second read, after the lost race, needs no permission.
     pause.go.add_permits(10);
     let put = timeout(LIMIT, put).await.expect("the writer goes on");
-    put.expect("the task does not panic")
+    put.expect("no panic")
 }
 
 /// A holder is paused between the check and the write, and the next holder writes meanwhile.
@@ -57,8 +57,8 @@ async fn a_paused_writer(store: Arc<dyn ObjectStore>, existed: bool) {
     let error = resumed(put, &pause).await.expect_err("the write is stale");
     let stale = error.stale_token().expect("the error has its details");
     assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
-    let object = fenced.get(&path).await.expect("the object can be read");
-    assert_eq!(object.expect("the object exists").bytes, "newer");
+    let object = fenced.get(&path).await.expect("a read");
+    assert_eq!(object.expect("an object").bytes, "newer");
 }
 
 #[tokio::test]
@@ -109,8 +109,8 @@ async fn a_writer_killed_after_the_check_wrote_nothing() {
     let (put, _pause) = paused(store, &path, true).await;
     put.abort();
     assert!(put.await.expect_err("the task was aborted").is_cancelled());
-    let object = fenced.get(&path).await.expect("the object can be read");
-    let object = object.expect("the object exists");
+    let object = fenced.get(&path).await.expect("a read");
+    let object = object.expect("an object");
     assert_eq!(
         (&object.bytes[..], object.token),
         (&b"first"[..], Some(token(32)))
@@ -138,12 +138,12 @@ async fn an_update_with_a_lost_reply_is_applied_once() {
     let fenced = FencedStore::new(odd);
     let result = append(&fenced, &path).await.expect("the update was done");
     assert_eq!(times.available_permits(), 0, "an answer was lost");
-    let meta = store.head(&path).await.expect("the object exists");
+    let meta = store.head(&path).await.expect("an object");
     assert_eq!(result.e_tag, meta.e_tag);
     times.add_permits(1);
     append(&fenced, &path).await.expect("the update was done");
-    let object = fenced.get(&path).await.expect("the object can be read");
-    assert_eq!(object.expect("the object exists").bytes, "xx");
+    let object = fenced.get(&path).await.expect("a read");
+    assert_eq!(object.expect("an object").bytes, "xx");
 }
 
 /// Catches a lost reply that is reported as a failure. If the client does not retry, it is unknown whether

@@ -13,16 +13,16 @@ const STALE: (u64, u64) = (33, 34);
 async fn strings() {
     let mut store = Store::start().await;
     let (new, old) = (store.under(34), store.under(33));
-    new.set("k", "one").await.expect("the write passes");
+    new.set("k", "one").await.expect("it passes");
     assert_eq!(refusal(old.set("k", "late").await), STALE);
     assert_eq!(store.get("k").await.as_deref(), Some("one"));
 
     let binary: &[u8] = b"\xff\r\n\0";
-    new.set("k", binary).await.expect("the write passes");
+    new.set("k", binary).await.expect("it passes");
     let read = store.admin.command(&["GET", "k"]).await;
     assert_eq!(read, Resp::Bulk(Some(binary.to_vec())));
 
-    new.set("k", i64::MIN).await.expect("the write passes");
+    new.set("k", i64::MIN).await.expect("it passes");
     assert_eq!(store.get("k").await, Some(i64::MIN.to_string()));
     new.set("", "").await.expect("Redis has such a key");
     assert_eq!(store.get("").await.as_deref(), Some(""));
@@ -33,9 +33,7 @@ async fn strings_with_an_expiry() {
     let mut store = Store::start().await;
     let (new, old) = (store.under(34), store.under(33));
     let hour = Duration::from_secs(3600);
-    new.set_for("k", "one", hour)
-        .await
-        .expect("the write passes");
+    new.set_for("k", "one", hour).await.expect("it passes");
     let left = store.admin.int(&["PTTL", "k"]).await;
     assert!((3_500_000..=3_600_000).contains(&left), "{left}");
     assert_eq!(refusal(old.set_for("k", "late", hour).await), STALE);
@@ -45,7 +43,7 @@ async fn strings_with_an_expiry() {
     assert_eq!(store.admin.int(&["PTTL", FENCE]).await, -1);
     assert_eq!(store.get(FENCE).await.as_deref(), Some("34"));
 
-    new.set("k", "two").await.expect("the write passes");
+    new.set("k", "two").await.expect("it passes");
     assert_eq!(store.admin.int(&["PTTL", "k"]).await, -1, "as with SET");
     for bad in [Duration::ZERO, Duration::MAX] {
         assert_eq!(kind(new.set_for("k", "bad", bad).await), ErrorKind::Config);
@@ -61,7 +59,7 @@ async fn deletions() {
     let mut store = Store::start().await;
     let (new, old) = (store.under(34), store.under(33));
     assert_eq!(new.del("k").await, Ok(false));
-    new.set("k", "one").await.expect("the write passes");
+    new.set("k", "one").await.expect("it passes");
     assert_eq!(refusal(old.del("k").await), STALE);
     assert_eq!(store.get("k").await.as_deref(), Some("one"));
     assert_eq!(new.del("k").await, Ok(true));
@@ -93,7 +91,7 @@ async fn numbers() {
     assert_eq!(refusal(old.incr_by("n", 1).await), STALE);
     assert_eq!(store.get("n").await.as_deref(), Some("-2"));
     // Catches a sum that was a Lua number on the way, which is exact only up to 2^53.
-    new.set("n", i64::MAX - 1).await.expect("the write passes");
+    new.set("n", i64::MAX - 1).await.expect("it passes");
     let sum = new.incr_by("n", 1).await;
     assert_eq!(store.get("n").await, Some(i64::MAX.to_string()));
     assert!(sum.is_ok(), "{sum:?}");
@@ -116,13 +114,13 @@ async fn lists() {
 #[tokio::test]
 async fn a_write_is_one_call() {
     let mut store = Store::start().await;
-    store.under(1).set("k", 1).await.expect("the write passes");
+    store.under(1).set("k", 1).await.expect("it passes");
     store.admin.reset_stats().await;
     let mut monitor = Monitor::start(&store.server).await;
-    store.under(2).set("k", 2).await.expect("the write passes");
+    store.under(2).set("k", 2).await.expect("it passes");
     assert_eq!(monitor.matching("lua] \"SET\"").await.len(), 2);
     monitor.clear().await;
-    store.under(2).set("k", 3).await.expect("the write passes");
+    store.under(2).set("k", 3).await.expect("it passes");
     let lines = monitor.lines().await;
     assert_eq!(lines.len(), 3, "EVALSHA, GET and SET: {lines:?}");
     assert_eq!(store.admin.command_calls("EVALSHA").await, 2);

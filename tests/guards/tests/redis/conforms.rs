@@ -160,22 +160,18 @@ async fn a_guarded_write_from_a_lease_is_one_line() {
         .expect("the server is new enough");
     let redis = super::guard(&server.url()).await;
     let lock = locker.lock("orders/42").expect("a valid name");
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let write = async |token, value: &str| {
         redis
             .resource("orders/42", token)?
             .set("orders/42", value)
             .await
     };
-    write(lease.token(), "first")
-        .await
-        .expect("the lock is held");
+    write(lease.token(), "first").await.expect("a held lock");
     let paused = lease.token();
     lease.release().await.expect("the lock was held");
-    let lease = lock.acquire().await.expect("the lock is free");
-    write(lease.token(), "second")
-        .await
-        .expect("the lock is held");
+    let lease = lock.acquire().await.expect("a free lock");
+    write(lease.token(), "second").await.expect("a held lock");
     let refused = super::refusal(write(paused, "late").await);
     assert_eq!(refused, (paused.get(), lease.token().get()));
 }

@@ -13,7 +13,7 @@ use super::{LIMIT, Store, guard, kind, refusal};
 #[tokio::test]
 async fn after_a_timeout_the_write_may_have_been_done() {
     let mut store = Store::start().await;
-    store.under(33).set("k", 0).await.expect("the write passes");
+    store.under(33).set("k", 0).await.expect("it passes");
     let limit = Duration::from_millis(300);
     let hasty = store.redis.clone().timeout(limit);
     let hasty = hasty.resource("r", token(34)).expect("a valid name");
@@ -94,11 +94,7 @@ async fn a_stopped_server_is_unavailable() {
 #[tokio::test]
 async fn a_replica_takes_no_writes() {
     let store = Store::start().await;
-    store
-        .under(34)
-        .set("k", "new")
-        .await
-        .expect("the write passes");
+    store.under(34).set("k", "new").await.expect("it passes");
     let config = RedisServer::config().replica_of(&store.server);
     let mut replica = Store::of(config.start().await).await;
     eventually(LIMIT, "the replica's copy", async || {

@@ -8,11 +8,7 @@ use super::{FENCE, Store, kind, refusal};
 #[tokio::test]
 async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
     let mut store = Store::start().await;
-    store
-        .under(34)
-        .set("k", "new")
-        .await
-        .expect("the write passes");
+    store.under(34).set("k", "new").await.expect("it passes");
     assert_eq!(refusal(store.under(33).set("k", "late").await), (33, 34));
     store.admin.flushall().await;
     store
@@ -20,11 +16,7 @@ async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
         .set("k", "late")
         .await
         .expect("the server has forgotten 34");
-    store
-        .under(35)
-        .set("k", "newest")
-        .await
-        .expect("the write passes");
+    store.under(35).set("k", "newest").await.expect("it passes");
     assert_eq!(refusal(store.under(33).set("k", "late").await), (33, 35));
     assert_eq!(refusal(store.under(34).set("k", "late").await), (34, 35));
     assert_eq!(store.get("k").await.as_deref(), Some("newest"));
@@ -35,11 +27,7 @@ async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
 async fn a_server_that_keeps_its_data_keeps_its_fences() {
     let server = leasehold_tests::RedisServer::config().append_only();
     let mut store = Store::of(server.start().await).await;
-    store
-        .under(34)
-        .set("k", "new")
-        .await
-        .expect("the write passes");
+    store.under(34).set("k", "new").await.expect("it passes");
     store.server.restart().await;
     let store = Store::of(store.server).await;
     assert_eq!(refusal(store.under(33).set("k", "late").await), (33, 34));
@@ -48,11 +36,7 @@ async fn a_server_that_keeps_its_data_keeps_its_fences() {
 #[tokio::test]
 async fn a_write_that_fails_keeps_the_token() {
     let mut store = Store::start().await;
-    store
-        .under(33)
-        .set("k", "text")
-        .await
-        .expect("the write passes");
+    store.under(33).set("k", "text").await.expect("it passes");
     let error = store.under(34).hset("k", "f", 1).await;
     let error = error.expect_err("a string is no hash");
     assert_eq!(error.kind(), ErrorKind::WrongType);
@@ -64,11 +48,7 @@ async fn a_write_that_fails_keeps_the_token() {
     assert_eq!(store.get("k").await.as_deref(), Some("text"));
     assert_eq!(store.get(FENCE).await.as_deref(), Some("34"));
     assert_eq!(refusal(store.under(33).set("k", "late").await), (33, 34));
-    store
-        .under(34)
-        .set("k", "later")
-        .await
-        .expect("the write passes");
+    store.under(34).set("k", "later").await.expect("it passes");
     let counted = store.under(34).incr_by("k", 1).await;
     assert_eq!(kind(counted), ErrorKind::WrongType);
 }
@@ -78,16 +58,8 @@ async fn a_write_that_fails_keeps_the_token() {
 #[tokio::test]
 async fn a_server_without_memory_writes_nothing() {
     let mut store = Store::start().await;
-    store
-        .under(33)
-        .set("a", "old")
-        .await
-        .expect("the write passes");
-    store
-        .under(33)
-        .set("b", "old")
-        .await
-        .expect("the write passes");
+    store.under(33).set("a", "old").await.expect("it passes");
+    store.under(33).set("b", "old").await.expect("it passes");
     store.admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let both = "redis.call('SET', KEYS[1], 'new') redis.call('SET', KEYS[2], 'new')";
     for number in [33, 34] {
@@ -104,11 +76,7 @@ async fn a_server_without_memory_writes_nothing() {
     assert_eq!(refusal(store.under(32).del("a").await), (32, 33));
     assert_eq!(store.under(33).del("a").await, Ok(true));
     store.admin.ok(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    store
-        .under(34)
-        .set("a", "new")
-        .await
-        .expect("the write passes");
+    store.under(34).set("a", "new").await.expect("it passes");
 }
 
 /// Catches a guard that overwrites or compares a foreign value in the fence's key.

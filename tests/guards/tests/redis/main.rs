@@ -66,12 +66,12 @@ pub(crate) async fn guard(url: &str) -> FencedRedis {
     if let Some(node) = url.strip_prefix("redis-cluster://") {
         let client = redis::cluster::ClusterClient::new([format!("redis://{node}")]);
         let connection = client.expect("a valid URL").get_async_connection().await;
-        return FencedRedis::with_redis(connection.expect("the object exists"));
+        return FencedRedis::with_redis(connection.expect("an object"));
     }
     let client = redis::Client::open(url).expect("a valid URL");
     let config = redis::aio::ConnectionManagerConfig::new().set_response_timeout(None);
     let connection = client.get_connection_manager_with_config(config).await;
-    FencedRedis::with_redis(connection.expect("the object exists"))
+    FencedRedis::with_redis(connection.expect("an object"))
 }
 
 /// Returns a client with the settings of most programs: three attempts, no timeout.

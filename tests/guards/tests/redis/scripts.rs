@@ -73,11 +73,7 @@ async fn the_error_for_a_reply_of_another_type_says_that_the_script_ran() {
 #[tokio::test]
 async fn a_mistake_does_not_let_older_tokens_in() {
     let mut store = Store::start().await;
-    store
-        .under(33)
-        .set("k", "first")
-        .await
-        .expect("the write passes");
+    store.under(33).set("k", "first").await.expect("it passes");
     let lua = "redis.call('SET', KEYS[1], 'half')\nlocal nothing\nreturn nothing.field";
     let failed: Result<(), _> = store.under(34).script(lua, "k", ()).await;
     let error = failed.expect_err("the script has a mistake");
@@ -104,11 +100,7 @@ async fn a_mistake_does_not_let_older_tokens_in() {
 #[tokio::test]
 async fn no_text_gets_ahead_of_the_check() {
     let mut store = Store::start().await;
-    store
-        .under(34)
-        .set("k", "kept")
-        .await
-        .expect("the write passes");
+    store.under(34).set("k", "kept").await.expect("it passes");
     let texts = [
         "end redis.call('SET', KEYS[1], 'x') do",
         "end end redis.call('SET', KEYS[1], 'x') if true then do",
@@ -135,15 +127,9 @@ async fn the_server_may_forget_the_scripts() {
     let script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
     for round in 1..=3 {
         let sum: Result<i64, _> = store.under(round).script(&script, "n", 2).await;
-        assert_eq!(
-            sum,
-            Ok(2 * i64::try_from(round).expect("the number is small"))
-        );
+        assert_eq!(sum, Ok(2 * i64::try_from(round).expect("a small number")));
         let sum = store.under(round).incr_by("m", 2).await;
-        assert_eq!(
-            sum,
-            Ok(2 * i64::try_from(round).expect("the number is small"))
-        );
+        assert_eq!(sum, Ok(2 * i64::try_from(round).expect("a small number")));
         store.admin.ok(&["SCRIPT", "FLUSH"]).await;
     }
     // A script that returns such an error itself is not run twice.

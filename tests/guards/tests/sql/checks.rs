@@ -68,18 +68,18 @@ async fn table_is_made<DB: Db>(base: &Base<DB>) {
     }
     let mut tx = fence::sql::begin(&base.pool, "kept", token(5))
         .await
-        .expect("the object exists");
+        .expect("an object");
     tx.commit().await.expect("the table can be written to");
     fence::sql::create_table(&base.other)
         .await
         .expect("the table exists already");
     tx = fence::sql::begin(&base.pool, "kept", token(6))
         .await
-        .expect("the object exists");
-    tx.rollback().await.expect("the transaction rolls back");
+        .expect("an object");
+    tx.rollback().await.expect("a rollback");
     let error = fence::sql::begin(&base.pool, "kept", token(4)).await;
     let error = error.expect_err("the tokens are kept");
-    let stale = error.stale_token().expect("the token is stale");
+    let stale = error.stale_token().expect("a stale token");
     assert_eq!(stale.highest, token(5), "the token 6 was rolled back");
 }
 
@@ -126,10 +126,10 @@ async fn first_writers_race<DB: Db>(base: &Base<DB>) {
             })
         });
         let [older, newer] = writers;
-        let older = older.await.expect("the task does not panic");
+        let older = older.await.expect("no panic");
         newer
             .await
-            .expect("the task does not panic")
+            .expect("no panic")
             .expect("nothing is greater than 34");
         let expected: &[_] = match older {
             Ok(()) => &[(33, 33), (34, 34)],
@@ -155,10 +155,10 @@ async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
     };
     let mut old = fence::sql::begin(&base.pool, &resource, token(33))
         .await
-        .expect("the token is the first");
+        .expect("the first token");
     sql::write::<DB>(&mut old, &resource, 33, 1)
         .await
-        .expect("the write succeeds");
+        .expect("a write");
     let mut new = begin(34);
     timeout(Duration::from_millis(150), &mut new)
         .await
@@ -168,8 +168,8 @@ async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
         .expect("no greater token was accepted yet");
     let new = timeout(LIMIT, new)
         .await
-        .expect("the call goes on then")
-        .expect("the task does not panic");
+        .expect("it goes on then")
+        .expect("no panic");
     let mut new = new.expect("34 is greater");
     let count = "SELECT writes FROM register WHERE resource = ?";
     let count = DB::rows(&mut new, count, &[resource.as_str().into()]).await;
@@ -182,24 +182,24 @@ async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
     timeout(Duration::from_millis(150), &mut late)
         .await
         .expect_err("the stale one waits for the newer one");
-    new.commit().await.expect("the token is the newest");
+    new.commit().await.expect("the newest token");
     let late = timeout(LIMIT, late)
         .await
-        .expect("the call goes on then")
-        .expect("the task does not panic");
+        .expect("it goes on then")
+        .expect("no panic");
     let error = late.expect_err("34 was accepted");
-    let stale = error.stale_token().expect("the token is stale");
+    let stale = error.stale_token().expect("a stale token");
     assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
     // A token of a transaction that is rolled back was never accepted.
     let newest = fence::sql::begin(&base.pool, &resource, token(36))
         .await
         .expect("36 is greater");
     let middle = begin(35);
-    newest.rollback().await.expect("the transaction rolls back");
+    newest.rollback().await.expect("a rollback");
     let middle = timeout(LIMIT, middle)
         .await
-        .expect("the call goes on then")
-        .expect("the task does not panic");
+        .expect("it goes on then")
+        .expect("no panic");
     middle
         .expect("36 was not accepted")
         .commit()
@@ -213,13 +213,13 @@ async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
         .pool
         .begin_with(DB::BEGIN)
         .await
-        .expect("the transaction opens");
+        .expect("a transaction");
     fence::sql::check(&mut *tx, &one, token(7))
         .await
-        .expect("the token is the first");
+        .expect("the first token");
     fence::sql::check(&mut *tx, &two, token(8))
         .await
-        .expect("the token is the first");
+        .expect("the first token");
     fence::sql::check(&mut *tx, &two, token(8))
         .await
         .expect("the token is its own");
@@ -227,7 +227,7 @@ async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
         .await
         .expect_err("8 is greater");
     assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
-    tx.commit().await.expect("the transaction commits");
+    tx.commit().await.expect("it commits");
     for (resource, seen) in [(&one, 7), (&two, 8)] {
         let error = fence::sql::begin(&base.pool, resource, token(1)).await;
         let error = error.expect_err("the token is smaller");
@@ -252,8 +252,8 @@ async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
     let resource = unique_name("refused");
     let tx = fence::sql::begin(&base.pool, &resource, token(34))
         .await
-        .expect("the token is the first");
-    tx.commit().await.expect("the transaction commits");
+        .expect("the first token");
+    tx.commit().await.expect("it commits");
     let mut kept = Vec::new();
     for _ in 0..3 {
         let error = fence::sql::begin(&base.pool, &resource, token(33)).await;
@@ -263,7 +263,7 @@ async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
             .await
             .expect("the row is free")
             .expect("34 passes");
-        next.commit().await.expect("the transaction commits");
+        next.commit().await.expect("it commits");
         let connection = base
             .pool
             .acquire()
@@ -284,7 +284,7 @@ async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
         .await
         .expect("the row is free")
         .expect("34 passes");
-    next.commit().await.expect("the transaction commits");
+    next.commit().await.expect("it commits");
 }
 
 async fn bad_resources<DB: Db>(base: &Base<DB>) {
@@ -309,7 +309,7 @@ async fn bad_resources<DB: Db>(base: &Base<DB>) {
     for (number, name) in (1..=10).rev().zip(names) {
         let tx = fence::sql::begin(&base.pool, name, token(number)).await;
         let tx = tx.unwrap_or_else(|error| panic!("{name:?} was taken for another: {error}"));
-        tx.commit().await.expect("the transaction commits");
+        tx.commit().await.expect("it commits");
     }
     let statement = fence::sql::begin_with(&base.pool, "SELECT 1", "a", token(1)).await;
     let error = statement.expect_err("no transaction was opened");
@@ -327,8 +327,8 @@ async fn killed_before_the_commit<DB: Db>(pool: &Pool<DB>, url: &str) {
     let mut tx = tx.expect("the row is free").expect("40 was not accepted");
     sql::write::<DB>(&mut tx, &resource, 39, 2)
         .await
-        .expect("the write succeeds");
-    tx.commit().await.expect("the transaction commits");
+        .expect("a write");
+    tx.commit().await.expect("it commits");
     assert_eq!(history(pool, &resource).await, [(39, 2)]);
 }
 

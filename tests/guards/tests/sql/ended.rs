@@ -20,7 +20,7 @@ pub(crate) struct End<'a> {
 
 async fn write<DB: Db>(tx: &mut FencedTransaction<DB>, resource: &str, value: u64) {
     let written = DB::run(tx, INSERT, &[resource.into(), value.into()]).await;
-    written.expect("the write succeeds");
+    written.expect("a write");
 }
 
 /// Checks that the commit is refused and the documented writes stay. Catches a commit that succeeds though
@@ -28,7 +28,7 @@ async fn write<DB: Db>(tx: &mut FencedTransaction<DB>, resource: &str, value: u6
 pub(crate) async fn is_refused<DB: Db>(base: &Base<DB>, end: &End<'_>) {
     let resource = unique_name("ended");
     let begun = fence::sql::begin(&base.pool, &resource, token(7)).await;
-    let mut tx = begun.expect("the token is the first");
+    let mut tx = begun.expect("the first token");
     write(&mut tx, &resource, 1).await;
     for statement in end.statements {
         // Some of the statements fail, which is ignored.
@@ -75,7 +75,7 @@ pub(crate) async fn by_hand<DB: Db>(base: &Base<DB>) {
     }
     let resource = unique_name("savepoints");
     let begun = fence::sql::begin(&base.pool, &resource, token(7)).await;
-    let mut tx = begun.expect("the token is the first");
+    let mut tx = begun.expect("the first token");
     let run = async |tx: &mut FencedTransaction<DB>, statement: &str| {
         let done = DB::run(tx, statement, &[]).await;
         done.expect("the statement is part of a transaction");
@@ -86,6 +86,6 @@ pub(crate) async fn by_hand<DB: Db>(base: &Base<DB>) {
     run(&mut tx, "RELEASE SAVEPOINT own").await;
     run(&mut tx, "SAVEPOINT own").await;
     write(&mut tx, &resource, 2).await;
-    tx.commit().await.expect("the transaction is still open");
+    tx.commit().await.expect("still open");
     assert_eq!(history(&base.pool, &resource).await, [(1, 2)]);
 }

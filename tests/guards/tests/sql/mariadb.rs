@@ -56,7 +56,7 @@ async fn the_level_is_the_one_asked_for(pool: &MySqlPool) {
     let level: String = sqlx::query_scalar(level)
         .fetch_one(&mut *tx)
         .await
-        .expect("the object exists");
+        .expect("an object");
     assert_eq!(level, "SERIALIZABLE");
 }
 
@@ -90,7 +90,7 @@ async fn an_ignored_deadlock(base: &Base<sqlx::MySql>) {
     let resource = "deadlock";
     let mut tx = fence::sql::begin(&base.pool, resource, token(7))
         .await
-        .expect("the token is the first");
+        .expect("the first token");
     let insert = "INSERT INTO history (resource, token, value) VALUES ('deadlock', 1, ?)";
     for value in [1, 2] {
         if value == 2 {
@@ -104,13 +104,10 @@ async fn an_ignored_deadlock(base: &Base<sqlx::MySql>) {
 
 async fn deadlock(tx: &mut MySqlConnection, other: &MySqlPool) {
     let update = "UPDATE other_table SET n = 1 WHERE id = ?";
-    let mut heavier = other.begin().await.expect("the transaction opens");
+    let mut heavier = other.begin().await.expect("a transaction");
     for id in 100..200 {
         let insert = sqlx::query("INSERT INTO other_table (id, n) VALUES (?, 0)").bind(id);
-        insert
-            .execute(&mut *heavier)
-            .await
-            .expect("the write succeeds");
+        insert.execute(&mut *heavier).await.expect("a write");
     }
     let second = sqlx::query(update).bind(2).execute(&mut *heavier).await;
     second.expect("the row is free");
@@ -125,19 +122,16 @@ async fn deadlock(tx: &mut MySqlConnection, other: &MySqlPool) {
     let (waited, error) = tokio::join!(wait, circle);
     waited.expect("the victim has released its row");
     assert!(error.to_string().contains("1213"), "{error}");
-    heavier
-        .rollback()
-        .await
-        .expect("the transaction rolls back");
+    heavier.rollback().await.expect("a rollback");
 }
 
 async fn read_only(pool: &MySqlPool) {
     let mut tx = pool
         .begin_with("START TRANSACTION READ ONLY")
         .await
-        .expect("the transaction opens");
+        .expect("a transaction");
     let error = fence::sql::check(&mut *tx, "a", token(1))
         .await
-        .expect_err("the write fails");
+        .expect_err("a failed write");
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }

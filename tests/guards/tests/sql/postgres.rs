@@ -50,7 +50,7 @@ async fn postgres() {
 async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     let mut old = fence::sql::begin(&base.pool, "paused", token(33))
         .await
-        .expect("the token is the first");
+        .expect("the first token");
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = '200ms'")
         .execute(&mut *old)
         .await
@@ -59,7 +59,7 @@ async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     new.expect("the row is free in the end")
         .commit()
         .await
-        .expect("the transaction commits");
+        .expect("it commits");
     old.commit().await.expect_err("its transaction has ended");
     // A program that does not want to wait sets a timeout at the database.
     let old = fence::sql::begin(&base.pool, "paused", token(35))
@@ -69,7 +69,7 @@ async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     let error = fence::sql::begin_with(&base.other, impatient, "paused", token(36)).await;
     let error = error.expect_err("the row is held");
     assert!(error.is_transient(), "{error}");
-    old.rollback().await.expect("the transaction rolls back");
+    old.rollback().await.expect("a rollback");
 }
 
 /// Catches a commit that succeeds though Postgres rolled back.
@@ -79,7 +79,7 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
     ended::is_refused(base, &End { statements, keeps }).await;
     let mut tx = fence::sql::begin(&base.pool, "failed", token(7))
         .await
-        .expect("the token is the first");
+        .expect("the first token");
     let failed = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
     failed.expect_err("a division by zero fails");
     let error = tx
@@ -94,7 +94,7 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
         .expect("7 was rolled back");
     let made = sqlx::query("CREATE TABLE made_inside (id INT)");
     made.execute(&mut *tx).await.expect("the table is made");
-    tx.commit().await.expect("the transaction is still open");
+    tx.commit().await.expect("still open");
 }
 
 /// A user who may write to the tables and may not make any.
@@ -102,10 +102,10 @@ async fn read_only(pool: &PgPool) {
     let mut tx = pool
         .begin_with("BEGIN READ ONLY")
         .await
-        .expect("the transaction opens");
+        .expect("a transaction");
     let error = fence::sql::check(&mut *tx, "a", token(1))
         .await
-        .expect_err("the write fails");
+        .expect_err("a failed write");
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     drop(tx);
     run(pool, "CREATE ROLE clerk").await;
@@ -127,11 +127,11 @@ async fn read_only(pool: &PgPool) {
         .expect("the table exists already");
     let tx = fence::sql::begin(&clerk, "clerk", token(1))
         .await
-        .expect("the user may write");
-    tx.commit().await.expect("the transaction commits");
+        .expect("a right to write");
+    tx.commit().await.expect("it commits");
     run(pool, "REVOKE INSERT ON leasehold_fence FROM clerk").await;
     let error = fence::sql::begin(&clerk, "clerk", token(2))
         .await
-        .expect_err("the user may not write");
+        .expect_err("no right to write");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
 }

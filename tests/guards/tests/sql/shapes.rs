@@ -39,7 +39,7 @@ pub(crate) async fn check<DB: Db>(pool: &Pool<DB>, database: &str) {
         created(pool).await;
         let tx = fence::sql::begin(pool, "made anew", token(1 << 52)).await;
         let tx = tx.unwrap_or_else(|error| panic!("{says}: {error}"));
-        tx.commit().await.expect("the transaction commits");
+        tx.commit().await.expect("it commits");
     }
 }
 
@@ -59,7 +59,7 @@ async fn never_goes_back<DB: Db>(pool: &Pool<DB>, newer: u64, shape: &Value, say
     match fence::sql::begin(pool, "a", token(newer)).await {
         Ok(tx) => {
             assert_ne!(shape["writes"], false, "{says}: {newer} was accepted");
-            tx.commit().await.expect("the transaction commits");
+            tx.commit().await.expect("it commits");
             let older = fence::sql::begin(pool, "a", token(newer - 1)).await;
             let error = older.expect_err(says);
             let refused = [ErrorKind::StaleToken, ErrorKind::Config].contains(&error.kind());

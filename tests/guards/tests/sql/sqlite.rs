@@ -49,7 +49,7 @@ async fn file() {
         shapes::check(&pool(&options, 1).await, "sqlite").await;
         let reader = pool(&options.read_only(true), 1).await;
         let error = fence::sql::begin(&reader, "a", token(1)).await;
-        let error = error.expect_err("the write fails");
+        let error = error.expect_err("a failed write");
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
         base.pool.close().await;
         errors::closed(&base.pool).await;

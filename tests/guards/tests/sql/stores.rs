@@ -31,7 +31,7 @@ pub(crate) async fn rows<DB: Db>(
 ) -> Vec<Vec<u64>> {
     let mut connection = pool.acquire().await.expect("the pool has a connection");
     let rows = DB::rows(&mut connection, statement, &[resource.into()]).await;
-    let rows = rows.expect("the tables can be read").into_iter();
+    let rows = rows.expect("readable tables").into_iter();
     rows.map(|row| row.into_iter().map(i64::cast_unsigned).collect())
         .collect()
 }
