@@ -33,12 +33,12 @@ pub(crate) enum Need {
     Rustfmt,
     Clippy,
     Wasm,
-    /// Node with npm.
+    /// With npm.
     Node,
     Chromium,
     /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
     Runtimes,
-    /// The imports of the example programs in JavaScript.
+    /// What the example programs in JavaScript import.
     NodeExamples,
 }
 
@@ -60,7 +60,7 @@ impl Need {
                 npm::install(npm::RUNTIMES).map(|()| "Deno, Bun, workerd, a newer Node".to_owned())
             }
             Self::NodeExamples => npm::install(npm::EXAMPLES)
-                .map(|()| "the imports of the examples in JavaScript".to_owned()),
+                .map(|()| "what the examples in JavaScript import".to_owned()),
             Self::Chromium => package("chromium", || printed_version("chromium")),
         }
     }

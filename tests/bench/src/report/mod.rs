@@ -20,10 +20,10 @@ use crate::{Options, Result};
 use peer::Peer;
 use results::Results;
 
-/// The marks between which README has the report's text.
+/// Between these README has what the report writes.
 const BEGIN: &str = "<!-- bench report: begin -->";
 const END: &str = "<!-- bench report: end -->";
-/// The folder of README's plot.
+/// Where README's plot is.
 const DOCS: &str = "docs/bench";
 
 /// The measurements, their sizes and their conditions.
@@ -177,7 +177,7 @@ fn write_readme(section: &str, plot: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the section between the marks of a text.
+/// The text with another section between the marks.
 fn with_section(text: &str, section: &str) -> Result<String> {
     let missing = || format!("README.md has no lines `{BEGIN}` and `{END}`");
     let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
@@ -190,7 +190,7 @@ mod tests {
     use super::{BEGIN, END, with_section};
 
     #[test]
-    fn only_the_section_between_the_marks_is_replaced() {
+    fn replaces_what_is_between_the_marks_and_nothing_else() {
         let readme = format!("one\n{BEGIN}\nold\n{END}\ntwo\n");
         let new = with_section(&readme, "new\n").expect("it has the marks");
         assert_eq!(new, format!("one\n{BEGIN}\nnew\n{END}\ntwo\n"));

@@ -1,4 +1,4 @@
-//! The report as Markdown, and the part that README shows.
+//! The report as Markdown, and the part of it that README shows.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::results::{Handoff, Measured, Results};
 use super::{DOCS, Plan, plot};
 use crate::stats::{callers, median, number, spread};
 
-/// Returns the part for README: the speed relative to each peer.
+/// What README shows: how many times as fast as each peer.
 pub(super) fn readme(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
         "How many times as many acquisitions as each peer: the median of the rounds of one run, and in brackets \
