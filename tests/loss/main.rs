@@ -165,7 +165,7 @@ fn put_off(due: Instant, now: Instant) -> Instant {
 const NEXT_RENEWAL: Duration = Duration::from_millis(1_600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_del() {
+async fn lost_is_in_time_after_del() {
     let server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
@@ -187,7 +187,7 @@ async fn after_del() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_takeover() {
+async fn lost_is_in_time_after_a_takeover() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let rival = Locker::connect(server.url())
@@ -226,7 +226,7 @@ async fn after_a_takeover() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_foreign_value_in_its_place() {
+async fn lost_is_in_time_after_a_foreign_value_in_its_place() {
     let server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
@@ -239,7 +239,7 @@ async fn after_a_foreign_value_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_forced_release() {
+async fn lost_is_in_time_after_a_forced_release() {
     let server = RedisServer::start().await;
     let manager = Locker::connect(server.url())
         .await
@@ -265,7 +265,7 @@ async fn after_a_forced_release() {
 
 /// The negative control of the push: without it the loss is noticed as after DEL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_forced_release_without_a_push() {
+async fn lost_is_in_time_after_a_forced_release_without_a_push() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let deaf = ["deaf", "on", "nopass", "~*", "+@all", "resetchannels"];
@@ -288,7 +288,7 @@ async fn after_a_forced_release_without_a_push() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_sigstop_of_the_server() {
+async fn lost_is_in_time_after_sigstop_of_the_server() {
     let server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     server.pause();
@@ -301,7 +301,7 @@ async fn after_sigstop_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_server_is_killed() {
+async fn lost_is_in_time_after_the_server_is_killed() {
     let mut server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     server.kill();
@@ -311,7 +311,7 @@ async fn after_the_server_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_connection_is_black_holed() {
+async fn lost_is_in_time_after_the_connection_is_black_holed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let mut held = Held::by(&server, &proxy.url()).await;

@@ -219,7 +219,7 @@ impl Model {
                 *pattern = Pattern::new(NAMESPACE, "*").expect("a valid pattern");
             }
             (_, Flaw::UnheardKeepsWindow | Flaw::TellsEverybody) => {
-                self.tell_everybody(now, command);
+                self.subscribe_all(now, command);
             }
             _ => {}
         }
@@ -342,7 +342,7 @@ impl Model {
     }
 
     /// Subscribes every client that the command may concern.
-    fn tell_everybody(&mut self, now: ServerTime, command: &Command) {
+    fn subscribe_all(&mut self, now: ServerTime, command: &Command) {
         let Some(key) = command.key() else { return };
         let line = self.line(now, key);
         let mut clients: BTreeSet<ClientId> = line

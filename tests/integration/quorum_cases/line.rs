@@ -126,11 +126,11 @@ async fn lockers_that_list_the_servers_in_different_orders_take_turns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_single_server_delays_an_acquisition() {
     for at in 0..3 {
-        steady(async || holds_nobody_up(at).await).await;
+        steady(async || delays_no_acquisition(at).await).await;
     }
 }
 
-async fn holds_nobody_up(at: usize) {
+async fn delays_no_acquisition(at: usize) {
     for fault in [None, Some(Fault::ReadOnly)] {
         let mut servers = start(3).await;
         let reach = Reach::of(&servers).await;

@@ -179,7 +179,7 @@ async fn objects_of_others_are_adopted_or_refused() {
     objects_of_others(moto.store()).await;
 }
 
-async fn what_is_kept(store: Arc<dyn ObjectStore>) {
+async fn keeps_token_and_attributes(store: Arc<dyn ObjectStore>) {
     let path = Path::from("kept");
     let fenced = FencedStore::new(store.clone());
     let json = Attributes::from_iter([(Attribute::ContentType, "application/json")]);
@@ -220,7 +220,7 @@ async fn what_is_kept(store: Arc<dyn ObjectStore>) {
 
 #[tokio::test]
 async fn a_delete_keeps_the_token_and_an_update_the_attributes() {
-    what_is_kept(memory()).await;
+    keeps_token_and_attributes(memory()).await;
     let moto = Moto::start().await;
-    what_is_kept(moto.store()).await;
+    keeps_token_and_attributes(moto.store()).await;
 }
