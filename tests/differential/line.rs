@@ -208,7 +208,7 @@ async fn a_handover_without_the_right_to_publish_lasts_three_seconds() {
     ];
     real.admin.ok(&user).await;
 
-    // Negative control: with the right to publish, the grant lasts for the whole window.
+    // Control: with the right to publish, the grant lasts for the whole window.
     lined_up(&mut real, &key).await;
     run(&mut real, [release(&key, 1)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(2));
@@ -390,7 +390,7 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     listener.listen(true).await;
     lined_up(&mut real, &key).await;
     real.admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    // Negative control: a new waiter is refused, and present ones go on.
+    // Control: a new waiter is refused, and present ones go on.
     let refused = real.run(&batch([wait(&key, 5)])).await;
     let refused = refused.expect("an answer").replies.remove(0);
     let refused = refused.expect_err("memory is full");

@@ -113,7 +113,7 @@ async fn a_field_that_is_no_tenure_is_refused_and_kept() {
     for reply in &run_amid_others(&mut real, every_operation(&key, 3)).await {
         assert_refused(reply, ErrorKind::WrongType, key.lock());
     }
-    // Negative control: a single valid tenure is read.
+    // Control: a single valid tenure is read.
     set(&mut real, &key, &[&field, &value, "t", "7"]).await;
     let replies = run_amid_others(&mut real, vec![inspect(&key)]).await;
     assert!(matches!(&replies[0], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));

@@ -151,7 +151,7 @@ async fn work_that_ends_past_the_deadline_fails() {
     let late = lease.run(async { std::thread::sleep(millis(150)) }).await;
     let lost = late.expect_err("the lease was over");
     assert_eq!(lost.reason, LossReason::Expired);
-    // Negative control: work that ends in time counts.
+    // Control: work that ends in time counts.
     let lease = lock.acquire().await.expect("a free lock");
     assert_eq!(lease.run(async { 42 }).await, Ok(42));
 }

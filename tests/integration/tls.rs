@@ -153,7 +153,7 @@ async fn an_untrusted_certificate_is_named_as_the_fault() {
         "a CA that this system does not trust; give that CA's file as ca",
     )
     .await;
-    // Negative controls: a given server name is the one that counts, and a self-signed certificate that is
+    // Controls: a given server name is the one that counts, and a self-signed certificate that is
     // its own CA is accepted.
     let pair = ca.server(&["redis.internal"]);
     let server = ca.start(&pair, false).await;
@@ -312,7 +312,7 @@ async fn tls_to_a_plain_port_and_the_reverse_are_named() {
     refused(&secret, ErrorKind::Config, says).await;
 }
 
-/// The negative controls: a silent server, and a server of another protocol, are not blamed on TLS.
+/// Controls: a silent server, and a server of another protocol, are not blamed on TLS.
 #[tokio::test]
 async fn other_faults_are_not_blamed_on_tls() {
     let ca = Authority::new("ours");

@@ -74,7 +74,7 @@ async fn a_dense_counter_never_expires() {
         assert_eq!(admin.int(&["PTTL", &lock_key("x")]).await, -1);
         last = token;
     }
-    // Negative control: a counter without a dense lock does expire.
+    // Control: a counter without a dense lock does expire.
     admin.flushall().await;
     for _ in 0..2 {
         token_of(&clock).await;

@@ -30,8 +30,8 @@ const SLACK: Moment = 300 * MILLI;
 const SETTLE: Moment = 9 * SECOND;
 const SETTLE_OF_QUORUM: Moment = 10 * SECOND;
 
-/// How soon a subscribed waiter knows of a handover in calm runs: by a push, or by asking once if it had
-/// asked already.
+/// How soon a subscribed waiter knows of a handover in calm runs: by a push, or by asking once its earlier
+/// request is answered.
 pub(crate) const AT_ONCE: Moment = 15 * MILLI;
 
 /// The interval at which the end of a run checks its progress.
