@@ -1,4 +1,4 @@
-//! The clients that the suite is tried on.
+//! The clients on which the suite runs.
 
 use leasehold::adapter::{Adapter, Calling, Command, RedisRs};
 use leasehold::{Builder, Error, Locker};
@@ -8,22 +8,22 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 
 use crate::client::Client;
 
-/// A client, and what may be expected of it.
+/// A client, and its abilities.
 pub(crate) trait Kind {
-    /// Whether it hears pushes.
+    /// True if it receives pushes.
     const HEARS: bool = true;
-    /// Whether it makes its connection anew when that breaks.
+    /// True if it replaces a broken connection.
     const RECONNECTS: bool = true;
-    /// Whether it hears at once that others change a lock, and waits for replicas.
+    /// True if it hears at once of changes by others, and can wait for replicas.
     const PAIRS: bool = true;
-    /// Whether it can list locks.
+    /// True if it can list locks.
     const LISTS: bool = true;
-    /// How many connections the program keeps of itself when its locker has ended.
+    /// How many connections the program itself keeps after its locker has ended.
     const LEFT: usize = 0;
 
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error>;
 
-    /// Where it keeps its locks.
+    /// Starts the store of its locks.
     async fn place() -> Place {
         Place::Server(RedisServer::start().await)
     }
@@ -54,7 +54,7 @@ impl Place {
     pub(crate) fn cluster_mut(&mut self) -> &mut RedisCluster {
         match self {
             Self::Cluster(cluster) => cluster,
-            Self::Server(_) | Self::Memory(_) => panic!("it is on a cluster"),
+            Self::Server(_) | Self::Memory(_) => panic!("the store is not a cluster"),
         }
     }
 
@@ -65,7 +65,7 @@ impl Place {
     pub(crate) fn server_mut(&mut self) -> &mut RedisServer {
         match self {
             Self::Server(server) => server,
-            Self::Cluster(_) | Self::Memory(_) => panic!("it is on a server"),
+            Self::Cluster(_) | Self::Memory(_) => panic!("the store is not a lone server"),
         }
     }
 
@@ -79,11 +79,11 @@ impl Place {
 
     fn address(&self) -> String {
         let port = self.server().map(RedisServer::port);
-        format!("127.0.0.1:{}", port.expect("it is a server's"))
+        format!("127.0.0.1:{}", port.expect("the store is a lone server"))
     }
 }
 
-/// The store in memory.
+/// The in-memory store.
 pub(crate) struct Memory;
 
 impl Kind for Memory {
@@ -96,7 +96,7 @@ impl Kind for Memory {
     }
 }
 
-/// fred, which the library connects by itself.
+/// fred, connected by the library.
 pub(crate) struct Fred;
 
 impl Kind for Fred {
@@ -105,7 +105,7 @@ impl Kind for Fred {
     }
 }
 
-/// fred, as the program has it.
+/// fred, connected by the program.
 pub(crate) struct OwnFred;
 
 impl Kind for OwnFred {
@@ -120,12 +120,12 @@ impl Kind for OwnFred {
             .set_policy(ReconnectPolicy::new_constant(0, 20))
             .build()
             .expect("valid settings");
-        client.init().await.expect("it is there");
+        client.init().await.expect("the server is up");
         builder.with_fred(client).await
     }
 }
 
-/// redis-rs, one connection.
+/// redis-rs with one connection.
 pub(crate) struct Multiplexed;
 
 impl Kind for Multiplexed {
@@ -134,24 +134,24 @@ impl Kind for Multiplexed {
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
         let client = redis::Client::open(place.url()).expect("a valid URL");
         let connection = client.get_multiplexed_async_connection().await;
-        let adapter = RedisRs::new(connection.expect("it is there"));
+        let adapter = RedisRs::new(connection.expect("the server is up"));
         builder.with_adapter(adapter.hearing_by(client)).await
     }
 }
 
-/// redis-rs, a connection that is made anew.
+/// redis-rs with a connection that is replaced when it breaks.
 pub(crate) struct Manager;
 
 impl Kind for Manager {
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
         let client = redis::Client::open(place.url()).expect("a valid URL");
         let connection = client.get_connection_manager().await;
-        let adapter = RedisRs::new(connection.expect("it is there"));
+        let adapter = RedisRs::new(connection.expect("the server is up"));
         builder.with_adapter(adapter.hearing_by(client)).await
     }
 }
 
-/// redis-rs, a connection that hears pushes itself.
+/// redis-rs with a connection that receives pushes itself.
 pub(crate) struct Resp3;
 
 impl Kind for Resp3 {
@@ -161,12 +161,12 @@ impl Kind for Resp3 {
         let (pushes, _) = tokio::sync::broadcast::channel(4_096);
         let config = ConnectionManagerConfig::new().set_push_sender(pushes.clone());
         let connection = client.get_connection_manager_with_config(config).await;
-        let adapter = RedisRs::new(connection.expect("it is there"));
+        let adapter = RedisRs::new(connection.expect("the server is up"));
         builder.with_adapter(adapter.hearing_by(pushes)).await
     }
 }
 
-/// fred on a cluster, which the library connects by itself.
+/// fred on a cluster, connected by the library.
 pub(crate) struct FredCluster;
 
 impl Kind for FredCluster {
@@ -196,7 +196,7 @@ impl Kind for Cluster {
         let pushes = redis::Client::open(&*nodes[0]).expect("a valid URL");
         let client = ClusterClient::new(nodes).expect("valid URLs");
         let connection = client.get_async_connection().await;
-        let adapter = RedisRs::new(connection.expect("it is there"));
+        let adapter = RedisRs::new(connection.expect("the server is up"));
         builder.with_adapter(adapter.hearing_by(pushes)).await
     }
 
@@ -205,7 +205,7 @@ impl Kind for Cluster {
     }
 }
 
-/// The same with connections that hear pushes themselves.
+/// redis-rs on a cluster, with connections that receive pushes themselves.
 pub(crate) struct Resp3Cluster;
 
 impl Kind for Resp3Cluster {
@@ -219,7 +219,7 @@ impl Kind for Resp3Cluster {
             .push_sender(pushes.clone());
         let client = client.build().expect("valid URLs");
         let connection = client.get_async_connection().await;
-        let adapter = RedisRs::new(connection.expect("it is there"));
+        let adapter = RedisRs::new(connection.expect("the server is up"));
         builder.with_adapter(adapter.hearing_by(pushes)).await
     }
 
@@ -240,7 +240,7 @@ impl Kind for Example {
     }
 }
 
-/// The same with nothing but calls.
+/// The client of the example, reduced to calls.
 pub(crate) struct CallsAlone;
 
 struct Calls(Client);

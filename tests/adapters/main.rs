@@ -1,12 +1,12 @@
-//! What the lock relies on of a Redis client, tried on each that there is: one suite for all. For one more,
-//! write its [`kinds::Kind`], and a module of it here.
+//! The lock's needs of a Redis client: one suite, run on each supported client. To add a client, write its
+//! [`kinds::Kind`] and a module of it here.
 
 #[path = "../../examples/adapter/client.rs"]
 mod client;
 mod kinds;
 mod suite;
 
-/// Cases of the suite, each as a test on that client.
+/// Writes a test of each case of the suite on that client.
 macro_rules! on {
     ($kind:ident, $($case:ident)*) => {
         $(#[tokio::test]
@@ -16,24 +16,24 @@ macro_rules! on {
     };
 }
 
-/// What holds of every store.
+/// The cases for every store.
 macro_rules! on_store {
     ($kind:ident) => {
-        on!($kind, one_holds_and_tokens_grow many_at_once who_waits_is_told a_holder_is_told_of_its_loss);
+        on!($kind, one_holds_and_tokens_grow many_at_once a_waiter_is_notified a_holder_is_notified_of_its_loss);
     };
 }
 
-/// And of every server.
+/// The cases for every server.
 macro_rules! on_server {
     ($kind:ident) => {
         on_store!($kind);
-        on!($kind, a_script_that_was_flushed refusals_are_told a_replica_is_refused);
-        on!($kind, a_change_is_told what_counts_with_replicas_alone);
-        on!($kind, a_server_that_stands_still nothing_stays_behind);
+        on!($kind, a_script_that_was_flushed refusals_keep_their_text a_replica_is_refused);
+        on!($kind, a_change_is_reported a_lock_counts_only_with_its_replicas);
+        on!($kind, a_server_that_is_paused nothing_stays_behind);
     };
 }
 
-/// And of every client that makes its connection anew.
+/// The cases for every client that replaces a broken connection.
 macro_rules! on_lasting {
     ($kind:ident) => {
         on_server!($kind);
@@ -41,20 +41,20 @@ macro_rules! on_lasting {
     };
 }
 
-/// What holds of every cluster.
+/// The cases for every cluster.
 macro_rules! on_cluster {
     ($kind:ident) => {
         on_store!($kind);
-        on!($kind, a_script_that_was_flushed refusals_are_told nothing_stays_behind);
-        on!($kind, a_change_is_told a_slot_that_moves a_master_that_fails);
+        on!($kind, a_script_that_was_flushed refusals_keep_their_text nothing_stays_behind);
+        on!($kind, a_change_is_reported a_slot_that_moves a_master_that_fails);
     };
 }
 
-/// And of every one of these that sends two commands as one.
+/// The cases for every cluster client that sends two commands as one.
 macro_rules! on_pairing {
     ($kind:ident) => {
         on_lasting!($kind);
-        on!($kind, changes_are_told_again);
+        on!($kind, changes_are_reported_after_a_reconnect);
     };
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use leasehold::{ErrorKind, FencingToken, Finding, LeaseEvent, Lock, Locker, LossReason};
-use leasehold_tests::{Admin, RedisCluster, RedisServer, Resp, Stopwatch, eventually, next_event};
+use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, next_event};
 
 use crate::kinds::{Kind, Place};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Who is not told asks every second.
+/// Less than the second after which a client without pushes asks again.
 const TOLD: Duration = Duration::from_millis(700);
 
 async fn locker<K: Kind>(place: &Place) -> Locker {
@@ -18,7 +18,7 @@ async fn locker<K: Kind>(place: &Place) -> Locker {
     locker.expect("the store can be reached")
 }
 
-/// Whoever may ask its servers for anything, one each.
+/// Returns a connection of an administrator to each running server.
 async fn admins(place: &Place) -> Vec<Admin> {
     let running = place.servers().into_iter();
     let running = running.filter(|server| server.is_running());
@@ -26,10 +26,10 @@ async fn admins(place: &Place) -> Vec<Admin> {
     futures::future::join_all(connecting).await
 }
 
-/// A server with whoever may ask it for anything.
+/// Starts a server, with a connection of an administrator.
 async fn server<K: Kind>() -> (Place, Admin) {
     let place = K::place().await;
-    let admin = Admin::connect(place.server().expect("it is on a server")).await;
+    let admin = Admin::connect(place.server().expect("the store is a lone server")).await;
     (place, admin)
 }
 
@@ -38,7 +38,7 @@ fn lock(locker: &Locker, name: &str) -> Lock {
 }
 
 async fn stand_in_line(locker: &Locker, name: &str) {
-    eventually(LIMIT, "somebody in line", async || {
+    eventually(LIMIT, "a waiter is in line", async || {
         locker
             .inspect(name)
             .await
@@ -47,9 +47,9 @@ async fn stand_in_line(locker: &Locker, name: &str) {
     .await;
 }
 
-/// Until the server is used again.
+/// Waits until the server is used again.
 async fn can_lock_again(locker: &Locker) {
-    eventually(LIMIT, "the server to be used again", async || {
+    eventually(LIMIT, "the server is used again", async || {
         lock(locker, "job")
             .try_acquire()
             .await
@@ -58,7 +58,7 @@ async fn can_lock_again(locker: &Locker) {
     .await;
 }
 
-/// Until so many lockers can be told something. In memory they can at once.
+/// Waits until this many lockers are subscribed. In memory they are at once.
 async fn hear<K: Kind>(place: &Place, lockers: usize) {
     let mut admins = admins(place).await;
     if !K::HEARS || admins.is_empty() {
@@ -78,7 +78,7 @@ async fn hear<K: Kind>(place: &Place, lockers: usize) {
     .await;
 }
 
-/// Catches a reply that is taken for another's, or words that are cut or joined on the way.
+/// Catches a reply that is taken for another's, and words that are cut or joined on the way.
 pub(crate) async fn one_holds_and_tokens_grow<K: Kind>() {
     let place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
@@ -86,30 +86,30 @@ pub(crate) async fn one_holds_and_tokens_grow<K: Kind>() {
     let mut last: Option<FencingToken> = None;
     for name in ["orders/42", "a b\r\n$3\r\nabc", "\0€🔒}%", longest.as_str()] {
         for locker in [&one, &two, &one] {
-            let lease = lock(locker, name).try_acquire().await.expect("it answers");
-            let lease = lease.expect("nobody holds it");
+            let lease = lock(locker, name).try_acquire().await.expect("an answer");
+            let lease = lease.expect("a free lock");
             for other in [&one, &two] {
                 let refused = lock(other, name).try_acquire().await;
-                assert!(refused.expect("it answers").is_none(), "{name:?} is held");
+                assert!(refused.expect("an answer").is_none(), "{name:?} is held");
             }
             assert!(last < Some(lease.token()) || name != "orders/42");
             last = Some(lease.token());
-            let seen = two.inspect(name).await.expect("it answers");
+            let seen = two.inspect(name).await.expect("an answer");
             assert_eq!(seen.holder.map(|holder| holder.token), last);
-            lease.renew().await.expect("it is held");
-            lease.release().await.expect("it is held");
+            lease.renew().await.expect("a held lock");
+            lease.release().await.expect("a held lock");
         }
     }
 }
 
-/// Catches replies that come in another order than their calls.
+/// Catches replies in another order than their calls.
 pub(crate) async fn many_at_once<K: Kind>() {
     let place = K::place().await;
     let locker = locker::<K>(&place).await;
     for _ in 0..2 {
         let acquiring = (0..500).map(|number| {
             let lock = lock(&locker, &format!("job/{number}"));
-            async move { lock.acquire().await.expect("nobody holds it") }
+            async move { lock.acquire().await.expect("a free lock") }
         });
         let leases = futures::future::join_all(acquiring).await;
         let held: Result<BTreeSet<_>, _> = locker.list("job/*").try_collect().await;
@@ -126,7 +126,7 @@ pub(crate) async fn many_at_once<K: Kind>() {
     }
 }
 
-/// Catches a server without the script, at first and later, for which the text is not sent.
+/// Catches a missing script text for a server without the script, at first or later.
 pub(crate) async fn a_script_that_was_flushed<K: Kind>() {
     let place = K::place().await;
     let mut admins = admins(&place).await;
@@ -135,18 +135,18 @@ pub(crate) async fn a_script_that_was_flushed<K: Kind>() {
         for admin in &mut admins {
             admin.ok(&["SCRIPT", "FLUSH"]).await;
         }
-        let lease = lock(&locker, "job").acquire().await.expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = lock(&locker, "job").acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
 }
 
-/// Catches a server's refusal that is taken for a broken connection, or loses its words.
-pub(crate) async fn refusals_are_told<K: Kind>() {
+/// Catches a refusal of the server that is taken for a broken connection, or that loses its text.
+pub(crate) async fn refusals_keep_their_text<K: Kind>() {
     let place = K::place().await;
     let mut admins = admins(&place).await;
     let locker = locker::<K>(&place).await;
     for admin in &mut admins {
-        // Of a cluster all but one refuse it.
+        // On a cluster all nodes except one refuse this.
         let set = ["SET", "{leasehold:job}", "not a lock"];
         admin.command(&set).await;
     }
@@ -181,45 +181,45 @@ pub(crate) async fn a_replica_is_refused<K: Kind>() {
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }
 
-/// Catches pushes that are not heard, or heard by the wrong client.
-pub(crate) async fn who_waits_is_told<K: Kind>() {
+/// Catches pushes that are lost, or that reach the wrong client.
+pub(crate) async fn a_waiter_is_notified<K: Kind>() {
     let place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
     for turn in 0..5 {
-        let held = lock(&one, "job").acquire().await.expect("it is free");
+        let held = lock(&one, "job").acquire().await.expect("a free lock");
         let waiting = lock(&two, "job");
         let waiting = tokio::spawn(async move { waiting.acquire_within(LIMIT).await });
         stand_in_line(&one, "job").await;
         hear::<K>(&place, 2).await;
-        held.release().await.expect("it is held");
+        held.release().await.expect("a held lock");
         let watch = Stopwatch::start();
-        let lease = waiting.await.expect("no panic").expect("it answers");
-        let lease = lease.expect("it is free");
+        let lease = waiting.await.expect("no panic").expect("an answer");
+        let lease = lease.expect("a free lock");
         let took = watch.elapsed();
         assert!(!K::HEARS || took < TOLD, "turn {turn} took {took:?}");
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("a held lock");
     }
 }
 
-/// Catches a holder that learns of it only at its next renewal.
-pub(crate) async fn a_holder_is_told_of_its_loss<K: Kind>() {
+/// Catches a holder that learns of a forced release only at its next renewal.
+pub(crate) async fn a_holder_is_notified_of_its_loss<K: Kind>() {
     let place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let held = lock(&one, "job").acquire().await.expect("it is free");
+    let held = lock(&one, "job").acquire().await.expect("a free lock");
     hear::<K>(&place, 1).await;
-    two.force_release("job").await.expect("it answers");
+    two.force_release("job").await.expect("an answer");
     let watch = Stopwatch::start();
     if K::HEARS {
         assert_eq!(held.lost().await.reason, LossReason::Revoked);
         assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
     } else {
-        held.renew().await.expect_err("it is lost");
+        held.renew().await.expect_err("a lost lease");
     }
 }
 
-/// Until the servers say so of so many keys when they are changed.
+/// Waits until the servers track this many keys.
 async fn read(admins: &mut [Admin], keys: u64) {
-    eventually(LIMIT, "the key to be read", async || {
+    eventually(LIMIT, "the key is read", async || {
         let mut tracked = 0;
         for admin in &mut *admins {
             let keys = admin.info("stats", "tracking_total_keys").await;
@@ -230,7 +230,7 @@ async fn read(admins: &mut [Admin], keys: u64) {
     .await;
 }
 
-/// Deletes the lock of `job`, whichever server has it.
+/// Deletes the lock of `job` on whichever server has it.
 async fn delete(admins: &mut [Admin]) {
     let mut deleted = false;
     for admin in admins {
@@ -241,14 +241,14 @@ async fn delete(admins: &mut [Admin]) {
 }
 
 /// Catches a holder that learns only at its next renewal that its lock was deleted, and one that renews a
-/// lock that it does not have.
-pub(crate) async fn a_change_is_told<K: Kind>() {
+/// lock that it no longer has.
+pub(crate) async fn a_change_is_reported<K: Kind>() {
     let place = K::place().await;
     let mut admins = admins(&place).await;
     let locker = locker::<K>(&place).await;
     let ttl = Duration::from_secs(if K::PAIRS { 30 } else { 3 });
     let held = lock(&locker, "job").ttl(ttl).acquire().await;
-    let held = held.expect("it is free");
+    let held = held.expect("a free lock");
     if K::PAIRS {
         read(&mut admins, 1).await;
     }
@@ -265,17 +265,17 @@ pub(crate) async fn a_change_is_told<K: Kind>() {
     assert!(!K::PAIRS || !is_found, "{:?}", locker.findings());
 }
 
-/// Catches a connection that was made anew, on which nothing is tracked.
-pub(crate) async fn changes_are_told_again<K: Kind>() {
+/// Catches a replaced connection that does not track.
+pub(crate) async fn changes_are_reported_after_a_reconnect<K: Kind>() {
     let (place, mut admin) = server::<K>().await;
     let locker = locker::<K>(&place).await;
     let holder = lock(&locker, "job").ttl(Duration::from_secs(6));
     let mut events = holder.events();
-    let held = holder.acquire().await.expect("it is free");
+    let held = holder.acquire().await.expect("a free lock");
     for _ in 0..2 {
         read(std::slice::from_mut(&mut admin), 1).await;
         admin.kill_clients().await;
-        // By then the connection is there again.
+        // By then there is a new connection.
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
         next_event(&mut events, LIMIT, renewed).await;
     }
@@ -286,8 +286,9 @@ pub(crate) async fn changes_are_told_again<K: Kind>() {
     assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
 }
 
-/// Catches a lock that counts though no replica has it, and a client that says so of what it cannot know.
-pub(crate) async fn what_counts_with_replicas_alone<K: Kind>() {
+/// Catches a lock that counts though no replica has it, and a client that claims a durability that it cannot
+/// know.
+pub(crate) async fn a_lock_counts_only_with_its_replicas<K: Kind>() {
     let (place, mut admin) = server::<K>().await;
     let locker = locker::<K>(&place).await;
     let wait = Duration::from_millis(300);
@@ -301,33 +302,33 @@ pub(crate) async fn what_counts_with_replicas_alone<K: Kind>() {
     let fsynced = lock(&locker, "job").fsynced().try_acquire().await;
     let error = fsynced.expect_err("there is no append-only file");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    let primary = place.server().expect("it is a server's");
+    let primary = place.server().expect("the store is a lone server");
     let _replica = RedisServer::config().replica_of(primary).start().await;
-    eventually(LIMIT, "the replica to be in sync", async || {
+    eventually(LIMIT, "the replica is in sync", async || {
         let status = admin.info("replication", "slave0").await;
         status.is_some_and(|status| status.contains("state=online"))
     })
     .await;
     admin.ok(&["SCRIPT", "FLUSH"]).await;
     let mut held = None;
-    eventually(LIMIT, "the replica to have it in time", async || {
+    eventually(LIMIT, "the replica has the lock in time", async || {
         held = replicated().try_acquire().await.ok().flatten();
         held.is_some()
     })
     .await;
-    let held = held.expect("it is held");
-    held.renew().await.expect("the replica is there");
-    held.release().await.expect("it is held");
+    let held = held.expect("a held lock");
+    held.renew().await.expect("the replica is up");
+    held.release().await.expect("a held lock");
 }
 
-/// Catches a lease that ends with its connection, and pushes that are not heard again.
+/// Catches a lease that ends with its connection, and pushes that stop after a reconnection.
 pub(crate) async fn a_connection_that_breaks<K: Kind>() {
     let (place, mut admin) = server::<K>().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
     let waiter = lock(&two, "job");
     let holder = lock(&one, "job").ttl(Duration::from_secs(2));
     let mut events = holder.events();
-    let held = holder.acquire().await.expect("it is free");
+    let held = holder.acquire().await.expect("a free lock");
     for _ in 0..3 {
         admin.kill_clients().await;
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
@@ -336,9 +337,9 @@ pub(crate) async fn a_connection_that_breaks<K: Kind>() {
     let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
     stand_in_line(&one, "job").await;
     hear::<K>(&place, 2).await;
-    held.release().await.expect("it is held");
+    held.release().await.expect("a held lock");
     let watch = Stopwatch::start();
-    let lease = waiting.await.expect("no panic").expect("it answers");
+    let lease = waiting.await.expect("no panic").expect("an answer");
     assert!(lease.is_some());
     assert!(
         !K::HEARS || watch.elapsed() < TOLD,
@@ -347,26 +348,26 @@ pub(crate) async fn a_connection_that_breaks<K: Kind>() {
     );
 }
 
-/// Catches calls that hang while the server is away, and a link that is not found again.
+/// Catches calls that hang while the server is down, and a server that is not found again.
 pub(crate) async fn a_server_that_restarts<K: Kind>() {
     let builder = Locker::builder()
         .command_timeout(Duration::from_millis(500))
         .patience(Duration::from_secs(1));
     let mut place = Place::Server(RedisServer::start().await);
-    let locker = K::locker(builder, &place).await.expect("it is there");
+    let locker = K::locker(builder, &place).await.expect("the server is up");
     lock(&locker, "job")
         .acquire()
         .await
-        .expect("it is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("it is held");
+        .expect("a held lock");
     place.server_mut().kill();
     let watch = Stopwatch::start();
     let error = lock(&locker, "job")
         .acquire()
         .await
-        .expect_err("it is away");
+        .expect_err("the server is down");
     assert!(error.is_transient(), "{:?} {error}", error.kind());
     assert!(
         watch.elapsed() < Duration::from_secs(3),
@@ -378,14 +379,14 @@ pub(crate) async fn a_server_that_restarts<K: Kind>() {
 }
 
 /// Catches a reply that is waited for past the call's time, and a lease that outlives its deadline.
-pub(crate) async fn a_server_that_stands_still<K: Kind>() {
+pub(crate) async fn a_server_that_is_paused<K: Kind>() {
     let builder = Locker::builder()
         .command_timeout(Duration::from_millis(300))
         .patience(Duration::from_millis(600));
     let mut place = Place::Server(RedisServer::start().await);
-    let locker = K::locker(builder, &place).await.expect("it is there");
+    let locker = K::locker(builder, &place).await.expect("the server is up");
     let held = lock(&locker, "held").ttl(Duration::from_secs(1));
-    let held = held.acquire().await.expect("it is free");
+    let held = held.acquire().await.expect("a free lock");
     place.server_mut().pause();
     let watch = Stopwatch::start();
     let error = lock(&locker, "job").acquire().await.expect_err("no answer");
@@ -407,24 +408,24 @@ pub(crate) async fn a_server_that_stands_still<K: Kind>() {
     }
 }
 
-/// Catches connections that stay behind.
+/// Catches connections that stay open after their locker.
 pub(crate) async fn nothing_stays_behind<K: Kind>() {
     let place = K::place().await;
     let mut admins = admins(&place).await;
     let before = connections(&mut admins).await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let held = lock(&one, "job").acquire().await.expect("it is free");
+    let held = lock(&one, "job").acquire().await.expect("a free lock");
     hear::<K>(&place, 1).await;
     one.shutdown().await;
     drop((one, held));
-    let free = lock(&two, "job").try_acquire().await.expect("it answers");
+    let free = lock(&two, "job").try_acquire().await.expect("an answer");
     free.expect("a locker that ends releases its leases")
         .release()
         .await
-        .expect("it is held");
+        .expect("a held lock");
     two.shutdown().await;
     drop(two);
-    eventually(LIMIT, "all connections to end", async || {
+    eventually(LIMIT, "all connections end", async || {
         connections(&mut admins).await == before + 2 * K::LEFT
     })
     .await;
@@ -439,25 +440,13 @@ async fn connections(admins: &mut [Admin]) -> usize {
     count
 }
 
-/// A name of which the lock is at the first master, and its slot.
-async fn name_at_first(cluster: &RedisCluster) -> (String, u16) {
-    for number in 0.. {
-        let name = format!("job/{number}");
-        let slot = cluster.slot(&format!("{{leasehold:{name}}}")).await;
-        if cluster.master_of(slot).await == 0 {
-            return (name, slot);
-        }
-    }
-    unreachable!("each master has slots")
-}
-
 /// Catches a lease that is lost because its slot moves, a line that is forgotten, and tokens that fall.
 pub(crate) async fn a_slot_that_moves<K: Kind>() {
     let mut place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let (name, slot) = name_at_first(place.cluster_mut()).await;
+    let (name, slot) = place.cluster_mut().name_at(0).await;
     let holder = lock(&one, &name).ttl(Duration::from_millis(1_500));
-    let held = holder.acquire().await.expect("it is free");
+    let held = holder.acquire().await.expect("a free lock");
     let waiter = lock(&two, &name);
     let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
     stand_in_line(&one, &name).await;
@@ -465,29 +454,29 @@ pub(crate) async fn a_slot_that_moves<K: Kind>() {
     for round in 0..5 {
         let cluster = place.cluster_mut();
         cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
-        held.renew().await.expect("it is held");
+        held.renew().await.expect("a held lock");
     }
     let token = held.token();
-    held.release().await.expect("it is held");
+    held.release().await.expect("a held lock");
     let watch = Stopwatch::start();
-    let next = waiting.await.expect("no panic").expect("it answers");
-    assert!(next.expect("its turn comes").token() > token);
+    let next = waiting.await.expect("no panic").expect("an answer");
+    assert!(next.expect("its turn").token() > token);
     assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
 }
 
-/// Catches a client that stays with a master that is gone, or does not hear any more.
+/// Catches a client that stays with a dead master, or that gets no pushes from the new one.
 pub(crate) async fn a_master_that_fails<K: Kind>() {
     let mut place = K::place().await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
-    let (name, _) = name_at_first(place.cluster_mut()).await;
+    let (name, _) = place.cluster_mut().name_at(0).await;
     let holder = lock(&one, &name).ttl(Duration::from_secs(20));
     let mut events = holder.events();
-    let held = holder.acquire().await.expect("it is free");
+    let held = holder.acquire().await.expect("a free lock");
     let cluster = place.cluster_mut();
     let mut admin = Admin::connect(&cluster.replicas[0]).await;
     admin.ok(&["READONLY"]).await;
     let key = format!("{{leasehold:{name}}}");
-    eventually(LIMIT, "the replica to have it", async || {
+    eventually(LIMIT, "the replica has the lock", async || {
         admin.int(&["EXISTS", &key]).await == 1
     })
     .await;
@@ -499,22 +488,25 @@ pub(crate) async fn a_master_that_fails<K: Kind>() {
     println!("renewed {:?} after its master was killed", watch.elapsed());
     let (mut token, mut held) = (held.token(), Some(held));
     let waiter = lock(&two, &name);
-    eventually(LIMIT, "a push to be heard", async || {
+    eventually(LIMIT, "a push arrives", async || {
         let (waiter, first) = (waiter.clone(), held.take());
         let first = match first {
             Some(held) => held,
-            None => holder.acquire().await.expect("it is free"),
+            None => holder.acquire().await.expect("a free lock"),
         };
         let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
         stand_in_line(&one, &name).await;
-        first.release().await.expect("it is held at the new master");
+        first
+            .release()
+            .await
+            .expect("the lock is held at the new master");
         let watch = Stopwatch::start();
-        let next = waiting.await.expect("no panic").expect("it answers");
+        let next = waiting.await.expect("no panic").expect("an answer");
         let took = watch.elapsed();
-        let next = next.expect("its turn comes");
+        let next = next.expect("its turn");
         assert!(next.token() > token);
         token = next.token();
-        next.release().await.expect("it is held");
+        next.release().await.expect("a held lock");
         took < TOLD
     })
     .await;

@@ -1,4 +1,4 @@
-//! Which ways through the script the sequences took.
+//! The branches of the script that the sequences took.
 
 mod line;
 mod raise;
@@ -14,7 +14,7 @@ use leasehold_engine::{Error, FencingToken, StoredTenure};
 use crate::model::Model;
 use line::Change;
 
-/// Everything that has to be reached.
+/// All branches that must be reached.
 const BRANCHES: [&str; 64] = [
     "acquire: late",
     "acquire: free, first dense token",
@@ -44,7 +44,7 @@ const BRANCHES: [&str; 64] = [
     "acquire: busy, the same owner at the same client",
     "acquire: reclaimable",
     "acquire: busy, another tenure of its owner",
-    "acquire: busy, its owner's tenure but not to be taken over",
+    "acquire: busy, its owner's tenure that it may not take over",
     "acquire: reclaimed, dense",
     "acquire: reclaimed, clock floor",
     "acquire: reclaim fails, counter used up",
@@ -82,7 +82,7 @@ const BRANCHES: [&str; 64] = [
     "batch: some refused, some not",
 ];
 
-/// How long one of the steps is in which a key's expiry is set once, in milliseconds.
+/// The steps, in milliseconds, within which a key's expiry is set once.
 const STEP: u64 = 1_000_000;
 
 /// How often each branch was taken.
@@ -91,7 +91,7 @@ pub(crate) struct Coverage {
     hits: BTreeMap<&'static str, usize>,
 }
 
-/// A lock's value, taken apart.
+/// A lock's value, split into its parts.
 struct Lock {
     lease: String,
     client: String,
@@ -106,15 +106,15 @@ fn every() -> impl Iterator<Item = &'static str> {
     BRANCHES.into_iter().chain(line).chain(raise::BRANCHES)
 }
 
-/// What an operation meets.
+/// The state that an operation meets.
 struct Before {
     now: ServerTime,
     lock: Option<Lock>,
-    /// The last, and when it is forgotten.
+    /// The last token, and when it is forgotten.
     token: Option<(u64, Option<u64>)>,
     lock_outlived: bool,
     token_outlived: bool,
-    /// Somebody alive is in line.
+    /// True if a live waiter is in line.
     waiting: bool,
 }
 
@@ -144,7 +144,7 @@ impl Coverage {
         (since, batch, answer): (ServerTime, &[Op], &BatchReply),
         outlived: &BTreeSet<String>,
     ) {
-        // What asks for no time does not depend on it.
+        // A batch that does not read the clock does not depend on the time.
         let now = answer.time.unwrap_or(since);
         let mut outlived = outlived.clone();
         for (op, reply) in batch.iter().zip(&answer.replies) {
@@ -310,7 +310,7 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
             vec!["force-release: free"]
         }
         (Command::Inspect(_), Ok(Reply::Inspected(_))) => inspected(before),
-        (command, reply) => panic!("{reply:?} is no answer to {command:?}"),
+        (command, reply) => panic!("{reply:?} does not answer {command:?}"),
     }
 }
 
@@ -323,7 +323,7 @@ fn listed(
     let names = match reply {
         Ok(Reply::Late) => return "list: late",
         Ok(Reply::Listed { names, .. }) => names.iter().collect::<BTreeSet<_>>().len(),
-        reply => panic!("{reply:?} is no answer to a list"),
+        reply => panic!("{reply:?} does not answer a list"),
     };
     let held = keys
         .iter()
@@ -369,7 +369,7 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
             }
             hits
         }
-        // Those who wait count before it.
+        // The waiters before it count.
         (None, Err(_)) if before.waiting => Vec::new(),
         (None, Ok(Reply::Busy { .. })) => Vec::new(),
         (None, Err(_)) if dense => vec!["acquire: free, dense counter used up"],
@@ -390,7 +390,7 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
         (Some(_), Err(_)) => vec!["acquire: reclaim fails, counter used up"],
         (Some(_), Ok(Reply::Reclaimable { .. })) => vec!["acquire: reclaimable"],
         (Some(lock), Ok(Reply::Busy { .. })) => vec![busy(acquire, lock)],
-        (_, reply) => panic!("{reply:?} is no answer to {acquire:?}"),
+        (_, reply) => panic!("{reply:?} does not answer {acquire:?}"),
     }
 }
 
@@ -404,16 +404,16 @@ fn busy(acquire: &Acquire, lock: &Lock) -> &'static str {
             "acquire: busy, the same owner at the same client"
         }
         (true, true) if acquire.reclaims == Reclaim::Never => {
-            "acquire: busy, its owner's tenure but not to be taken over"
+            "acquire: busy, its owner's tenure that it may not take over"
         }
         (true, true) => "acquire: busy, another tenure of its owner",
     }
 }
 
-/// A token that is proposed is not as far as this from the clock, in microseconds.
+/// A proposed token must be closer to the clock than this, in microseconds.
 const NEAR: u64 = 100_000;
 
-/// The ways to the next token.
+/// Returns the branches to the next token.
 fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
     let last = before.token.map_or(0, |(last, _)| last);
     let expires = before.token.and_then(|(_, expires)| expires);

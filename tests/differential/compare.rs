@@ -1,8 +1,8 @@
-//! Runs a sequence on the real server and on the model, and compares.
+//! Runs a sequence on the real server and on the model, and compares them.
 //!
-//! Redis decides what has expired by a clock that it read up to some milliseconds before the TIME
-//! that the script sees. So nothing runs close to an expiry; and if the machine was so slow that
-//! something did all the same, then the two cannot be compared, and the sequence runs again.
+//! Redis decides what has expired by a clock that it read up to some milliseconds before the TIME that the
+//! script sees. So no step begins close to an expiry. If the machine was so slow that a step ran close to one
+//! all the same, the two cannot be compared, and the sequence runs again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,32 +17,32 @@ use crate::model::{Flaw, Model};
 use crate::real::{Dump, Entry, Listener, Real};
 use crate::sequence::{CLIENTS, Sequence, Step, client};
 
-/// Nothing begins from so many milliseconds before an expiry until so many after it.
+/// No step begins from this many milliseconds before an expiry until that many after it.
 const BEFORE: u64 = 3;
 const AFTER: u64 = 4;
-/// What has expired at all does so within that many milliseconds, the longest of the short times.
+/// Everything that expires at all does so within this many milliseconds, the longest of the short times.
 const SHORT: u64 = 130;
-/// Runs of one sequence until the two can be compared.
+/// How often a sequence runs until the two can be compared.
 const ATTEMPTS: usize = 20;
 const HOUR: Duration = Duration::from_secs(3_600);
 const HOUR_MICROS: u64 = 3_600_000_000;
 
-/// Why a sequence did not come to its end.
+/// The reason why a sequence did not reach its end.
 enum Trouble {
-    /// An expiry was too close to tell what is right.
+    /// An expiry was too close to tell the right result.
     Unclear,
     Differs(String),
 }
 
-/// What became of all sequences.
+/// The results of all sequences.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) coverage: Coverage,
     pub(crate) operations: usize,
     pub(crate) pushes: usize,
-    /// Runs in which an expiry came too close.
+    /// The number of runs in which an expiry came too close.
     pub(crate) unclear: usize,
-    /// Sequences for which every run was so.
+    /// The number of sequences for which an expiry came too close in every run.
     pub(crate) given_up: usize,
 }
 
@@ -63,7 +63,7 @@ impl Ground {
     }
 }
 
-/// Runs the sequence on both, on empty stores; tells the first difference.
+/// Runs the sequence on both, on empty stores. Returns the first difference.
 pub(crate) async fn compare(
     ground: &mut Ground,
     flaw: Flaw,
@@ -73,12 +73,12 @@ pub(crate) async fn compare(
     for _ in 0..ATTEMPTS {
         let Ground { real, listeners } = &mut *ground;
         real.admin.flushall().await;
-        // What an earlier sequence left unread when it ended with a difference.
+        // An earlier sequence that ended with a difference may have left messages unread.
         for listener in &mut *listeners {
             listener
                 .pushes()
                 .await
-                .map_err(|error| format!("left over: {error}"))?;
+                .map_err(|error| format!("an unread message of an earlier sequence: {error}"))?;
         }
         let mut run = Run {
             seen: real.dump().await,
@@ -107,7 +107,7 @@ struct Run<'a> {
     listeners: &'a mut [Listener],
     model: Model,
     names: Vec<LockKey>,
-    /// What the real server held after the last step.
+    /// The contents of the real server after the last step.
     seen: Dump,
     /// Keys that expired by themselves and were not set since.
     outlived: BTreeSet<String>,
@@ -117,7 +117,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn sequence(&mut self, sequence: &Sequence) -> Result<(), Trouble> {
         for (number, step) in sequence.steps.iter().enumerate() {
-            // In a box: it is large, and the stack of a test is small.
+            // A box, since the future is large and the stack of a test is small.
             Box::pin(self.step(sequence, step))
                 .await
                 .map_err(|trouble| match trouble {
@@ -218,7 +218,7 @@ impl Run<'_> {
         self.model.listen(client(number), on);
     }
 
-    /// The batch on both; returns what the real server answered.
+    /// Runs the batch on both. Returns the real server's answer.
     async fn batch(&mut self, since: ServerTime, batch: &[Op]) -> Result<BatchReply, Trouble> {
         let expiries = self.expiries(since);
         let real = self.real.run(batch).await.map_err(Trouble::Differs)?;
@@ -227,18 +227,18 @@ impl Run<'_> {
             let pushes = listener.pushes().await.map_err(Trouble::Differs)?;
             theirs.insert(client(number), pushes);
         }
-        // What asks for no time does not depend on it.
+        // A batch that does not read the clock does not depend on the time.
         let now = real.time.unwrap_or(since);
         clear(&expiries, since, now)?;
         let model = self.model.execute(now, batch);
         if real.replies.len() != model.replies.len() {
-            let text = format!("the real one {real:?}, the model {model:?}");
+            let text = format!("the server replied {real:?}, the model {model:?}");
             return Err(Trouble::Differs(text));
         }
         for (index, (theirs, ours)) in real.replies.iter().zip(&model.replies).enumerate() {
             if !is_same(theirs, ours) {
                 return Err(Trouble::Differs(format!(
-                    "reply {index} at {now:?}: the real one {theirs:?}, the model {ours:?}"
+                    "reply {index} at {now:?}: the server replied {theirs:?}, the model {ours:?}"
                 )));
             }
         }
@@ -247,7 +247,7 @@ impl Run<'_> {
         Ok(real)
     }
 
-    /// Each client hears the same, in the same order.
+    /// Checks that each client gets the same pushes in the same order.
     fn check_pushes(&mut self, theirs: &BTreeMap<ClientId, Vec<Push>>) -> Result<(), Trouble> {
         let mut ours: BTreeMap<ClientId, Vec<Push>> =
             theirs.keys().map(|client| (*client, Vec::new())).collect();
@@ -258,15 +258,21 @@ impl Run<'_> {
         if ours == *theirs {
             return Ok(());
         }
-        let text = format!("the pushes: the real ones are {theirs:#?}, the model's {ours:#?}");
+        let text = format!("the pushes: the server sent {theirs:#?}, the model {ours:#?}");
         Err(Trouble::Differs(text))
     }
 
     async fn set_last(&mut self, now: ServerTime, name: usize, last: u64) {
         let key = self.name(name);
         self.model.set_last(now, &key, last);
-        let entry = self.model.lock(now, &key).expect("it was set just now");
-        let (token, expires) = (last.to_string(), entry.expires.expect("it is not dense"));
+        let entry = self
+            .model
+            .lock(now, &key)
+            .expect("the token was set just now");
+        let (token, expires) = (
+            last.to_string(),
+            entry.expires.expect("the counter is not dense"),
+        );
         self.real.admin.int(&["DEL", key.lock(), &key.line()]).await;
         self.real
             .admin
@@ -277,7 +283,7 @@ impl Run<'_> {
         self.seen.keys.remove(key.lock());
     }
 
-    /// Waits until no expiry is close; returns the server's time.
+    /// Waits until no expiry is close. Returns the server's time.
     async fn settle(&mut self) -> Result<ServerTime, Trouble> {
         for _ in 0..100 {
             let now = self.real.time().await;
@@ -295,15 +301,14 @@ impl Run<'_> {
         Err(Trouble::Unclear)
     }
 
-    /// When what the real server held after the last step expires, and what the model holds.
+    /// Returns when the keys of the real server after the last step expire, and those of the model.
     fn expiries(&self, now: ServerTime) -> Vec<u64> {
         let model = expected(&self.model, &self.names, now);
         let entries = self.seen.keys.values().chain(model.values());
         entries.filter_map(|entry| entry.expires).collect()
     }
 
-    /// Demands that the real server holds what the model does, since which time there may have
-    /// been changes.
+    /// Checks that the real server has the model's keys. Changes may have happened since `since`.
     async fn check_keys(&mut self, since: ServerTime, before: &Model) -> Result<(), Trouble> {
         let dump = self.real.dump().await;
         let mut expiries = self.expiries(since);
@@ -329,7 +334,7 @@ impl Run<'_> {
                 }
                 (theirs, ours) => theirs == ours,
             };
-            // Who waits must not be overtaken by what looks at the hash alone.
+            // An operation that reads only the hash must not overtake waiters.
             let told = dump.flagged.contains(lock) || !dump.keys.contains_key(lock);
             let known = told || !dump.keys.contains_key(&line);
             if !same || !known || dump.keys.get(&line) != model.get(&line) {
@@ -344,7 +349,7 @@ impl Run<'_> {
     }
 }
 
-/// What the real server should hold.
+/// Returns the keys that the real server should have.
 fn expected(model: &Model, names: &[LockKey], now: ServerTime) -> BTreeMap<String, Entry> {
     let locks = names
         .iter()
@@ -364,7 +369,7 @@ fn is_same(theirs: &Result<Reply, Error>, ours: &Result<Reply, Error>) -> bool {
     }
 }
 
-/// A list has no order, and may tell a name twice.
+/// Sorts a list, which has no order and may contain a name twice.
 fn in_order(reply: &Reply) -> Reply {
     let mut reply = reply.clone();
     if let Reply::Listed { names, .. } = &mut reply {
@@ -374,7 +379,7 @@ fn in_order(reply: &Reply) -> Reply {
     reply
 }
 
-/// The expiry of a hash counts from Redis's own look at the clock.
+/// True if the expiries fit. That of a hash counts from Redis's own reading of the clock.
 fn close(theirs: &Entry, ours: &Entry, since: ServerTime, until: ServerTime) -> bool {
     match (theirs.expires, ours.expires) {
         (Some(theirs), Some(ours)) => {
@@ -400,7 +405,7 @@ fn keys_differ(dump: &Dump, model: &BTreeMap<String, Entry>) -> Trouble {
         flagged,
     } = dump;
     Trouble::Differs(format!(
-        "the keys at {time:?}: the real ones are {keys:#?}, of them say that somebody may wait \
+        "the keys at {time:?}: the server has {keys:#?}, of which these flag possible waiters \
          {flagged:?}, the model's {model:#?}"
     ))
 }

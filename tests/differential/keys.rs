@@ -1,4 +1,4 @@
-//! Which keys a call touches, and where they live in a cluster.
+//! The keys that a call touches, and their slots in a cluster.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::samples::{
     renew, token, wait,
 };
 
-/// Names for which a wrong hash tag or a missing escape would show.
+/// Names that reveal a wrong hash tag or a missing escape.
 const NAMES: [&str; 9] = [
     "n",
     "{",
@@ -39,10 +39,10 @@ async fn a_large_batch_is_answered_in_order() {
         .map(|number| key(&format!("name {number}")))
         .collect();
     let take = |(number, key): (usize, &LockKey)| {
-        let lease = u32::try_from(number).expect("there are 128");
+        let lease = u32::try_from(number).expect("there are 128 numbers");
         Command::Acquire(acquire(key, lease, Counter::Dense))
     };
-    // So each lock has its own token: its number and 1.
+    // Each lock gets its own token: its number plus 1.
     for (last, key) in keys.iter().enumerate() {
         if last > 0 {
             let set = ["HSET", key.lock(), "t", &last.to_string()];
@@ -50,10 +50,7 @@ async fn a_large_batch_is_answered_in_order() {
         }
     }
     let takes: Vec<Command> = keys.iter().enumerate().map(take).collect();
-    let held = real
-        .run(&batch(takes.clone()))
-        .await
-        .expect("it is answered");
+    let held = real.run(&batch(takes.clone())).await.expect("an answer");
     assert_eq!(held.replies.len(), 128);
     for (number, reply) in (1..).zip(&held.replies) {
         let Ok(Reply::Held(held)) = reply else {
@@ -63,9 +60,9 @@ async fn a_large_batch_is_answered_in_order() {
     }
     assert_eq!(real.admin.int(&["DBSIZE"]).await, 128);
 
-    // Each by its own token, and none by that of another.
+    // Each release has its own token, and no lock is freed by another's.
     let ends = keys.iter().zip(0..).map(|(key, lease)| release(key, lease));
-    let released = real.run(&batch(ends)).await.expect("it is answered");
+    let released = real.run(&batch(ends)).await.expect("an answer");
     assert_eq!(released.replies, vec![Ok(Reply::Released); 128]);
     assert_eq!(real.admin.int(&["DBSIZE"]).await, 128);
 }
@@ -107,8 +104,8 @@ async fn a_call_touches_its_declared_keys_only() {
         let batch = batch([command]);
         let call = protocol::encode(&batch);
         let declared: BTreeSet<_> = call.keys().map(str::to_owned).collect();
-        real.run(&batch).await.expect("it is answered");
-        // A message goes to a channel, and a walk over the keys to none in particular.
+        real.run(&batch).await.expect("an answer");
+        // A message goes to a channel, and a walk over the keys to no key in particular.
         let touched: BTreeSet<String> = monitor
             .matching(" lua] ")
             .await
@@ -117,12 +114,15 @@ async fn a_call_touches_its_declared_keys_only() {
             .filter_map(|line| line.split('"').nth(3).map(str::to_owned))
             .collect();
         if declared.is_empty() {
-            // A walk reads what it found, on the server that it walks over.
+            // A walk reads the keys that it found on its server.
             let found = BTreeSet::from([key.lock().to_owned()]);
             assert!(touched.is_subset(&found), "{batch:?}: {touched:?}");
             continue;
         }
-        assert!(!touched.is_empty(), "the monitor shows what scripts do");
+        assert!(
+            !touched.is_empty(),
+            "the monitor shows the commands of scripts"
+        );
         assert!(
             touched.is_subset(&declared),
             "{batch:?}: {touched:?}, {declared:?}"
@@ -149,7 +149,7 @@ async fn all_keys_of_a_name_live_on_one_slot() {
     assert!(slots.len() > 25, "36 names that share few slots: {slots:?}");
 }
 
-/// A cluster node refuses a script that touches a key of another slot than its declared ones.
+/// A cluster node refuses a script that touches a key outside the slot of its declared keys.
 #[tokio::test]
 async fn a_cluster_node_runs_a_batch_on_one_name() {
     let server = cluster().await;
@@ -183,7 +183,7 @@ async fn a_cluster_node_runs_a_batch_on_one_name() {
             panic!("the cluster refuses {name:?}");
         };
         let fields: Vec<String> = fields.iter().filter_map(Resp::as_string).collect();
-        let answer = protocol::decode(&batch, &fields).expect("it is of the expected form");
+        let answer = protocol::decode(&batch, &fields).expect("the answer has the expected form");
         assert!(answer.replies.iter().all(Result::is_ok), "{answer:?}");
     }
     let answer = admin.command(&call(&["n", "another"]).1).await;

@@ -1,5 +1,5 @@
-//! What happens to lines and lists that a random sequence has no time for, or that the model
-//! cannot be brought to: half of a line lost, a full line, a user who may not publish.
+//! Cases of lines and lists that random sequences do not reach or the model cannot have: half of a line lost,
+//! a full line, a user without the right to publish.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -10,7 +10,7 @@ use leasehold_engine::protocol::{
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, ErrorKind, MemoryServer, Name};
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{RedisServer, eventually};
 
 use crate::real::{Listener, Real};
 use crate::samples::{
@@ -22,55 +22,57 @@ const MOST_WAITERS: u32 = 65_536;
 const LIMIT: Duration = Duration::from_secs(10);
 
 async fn run<const N: usize>(real: &mut Real, commands: [Command; N]) -> Vec<Reply> {
-    let answer = real.run(&batch(commands)).await.expect("it is answered");
+    let answer = real.run(&batch(commands)).await.expect("an answer");
     let replies: Result<Vec<Reply>, Error> = answer.replies.into_iter().collect();
-    replies.expect("nothing is refused")
+    replies.expect("no operation is refused")
 }
 
 fn place(reply: &Reply) -> Option<u32> {
     let Reply::Busy { place, .. } = reply else {
-        panic!("it is busy: {reply:?}");
+        panic!("expected a busy lock, got {reply:?}");
     };
     place.map(NonZeroU32::get)
 }
 
 fn seen(reply: &Reply) -> &Inspected {
     let Reply::Inspected(seen) = reply else {
-        panic!("it was inspected: {reply:?}");
+        panic!("expected an inspection, got {reply:?}");
     };
     seen
 }
 
-/// Which lease has the lock, or had it until it expired.
+/// Returns the lease that holds the lock, or held it until it expired.
 async fn holder(real: &mut Real, key: &LockKey) -> Option<u128> {
     let dump = real.dump().await.keys;
     let lines = dump.get(key.lock())?.value.lines();
     let mut fields = lines.filter_map(|line| line.split(' ').next());
     let lease = fields.find(|field| field.len() == 48)?;
-    let lease: LeaseId = lease[..32].parse().expect("it is a lease id");
+    let lease: LeaseId = lease[..32]
+        .parse()
+        .expect("the field begins with a lease ID");
     Some(lease.0)
 }
 
-/// Until when it has it, in milliseconds.
+/// Returns when the holder's lease expires, in milliseconds.
 async fn expiry(real: &mut Real, key: &LockKey) -> u64 {
     let dump = real.dump().await.keys;
-    let lock = dump.get(key.lock()).expect("somebody has it");
+    let lock = dump.get(key.lock()).expect("the lock is held");
     let field = lock.value.lines().find(|line| line.len() > 48);
     let value = field.and_then(|line| line.split(' ').nth(1));
-    let digits = &value.expect("it is held")[..13];
-    digits.parse().expect("it is a number")
+    let digits = &value.expect("the lock is held")[..13];
+    digits.parse().expect("the expiry is a number")
 }
 
-/// For how long it has it, in milliseconds.
+/// Returns how long the holder's lease still lasts, in milliseconds.
 async fn left(real: &mut Real, key: &LockKey) -> u64 {
     let now = real.time().await.millis();
     expiry(real, key).await.saturating_sub(now)
 }
 
-/// The claims of a line are from here on, and what says until when each is alive is before.
+/// The lowest score of a line's claims; members below say until when each claim is alive.
 const LEAST_ARRIVAL: &str = "1000000000000000";
 
-/// Lease 1 has the lock, 2, 3 and 4 wait.
+/// Gives lease 1 the lock and puts 2, 3 and 4 in line.
 async fn lined_up(real: &mut Real, key: &LockKey) {
     let replies = run(real, [1, 2, 3, 4].map(|lease| wait(key, lease))).await;
     assert!(matches!(replies[0], Reply::Held(_)), "{replies:?}");
@@ -78,7 +80,8 @@ async fn lined_up(real: &mut Real, key: &LockKey) {
     assert_eq!(places, [Some(1), Some(2), Some(3)]);
 }
 
-/// Finds a script that takes those without the score for alive, or that puts who comes back last.
+/// Catches a script that takes waiters without a score for alive, or that puts a waiter that asks
+/// again last.
 #[tokio::test]
 async fn without_what_says_who_is_alive_all_are_dead_until_they_ask_again() {
     let mut real = Real::start().await;
@@ -90,7 +93,7 @@ async fn without_what_says_who_is_alive_all_are_dead_until_they_ask_again() {
         (seen(&replies[0]).waiting, seen(&replies[0]).line.len()),
         (0, 0)
     );
-    // It keeps its place behind one who is not known to be alive.
+    // It keeps its place behind a waiter that is not known to be alive.
     assert_eq!(place(&replies[1]), Some(2));
     assert_eq!(
         (seen(&replies[2]).waiting, seen(&replies[2]).line.len()),
@@ -98,8 +101,12 @@ async fn without_what_says_who_is_alive_all_are_dead_until_they_ask_again() {
     );
     let replies = run(&mut real, [release(&key, 1), wait(&key, 2)]).await;
     assert_eq!(replies[0], Reply::Released);
-    assert_eq!(holder(&mut real, &key).await, Some(3), "the first was dead");
-    // The dead before it was dropped, the one behind not yet.
+    assert_eq!(
+        holder(&mut real, &key).await,
+        Some(3),
+        "the first waiter was dead"
+    );
+    // The dead waiter before it was dropped, the one behind it not yet.
     assert_eq!(place(&replies[1]), Some(2));
     assert_eq!(forget_who_is_alive(&mut real, &key).await, 1);
     run(&mut real, [release(&key, 3)]).await;
@@ -113,9 +120,9 @@ async fn forget_who_is_alive(real: &mut Real, key: &LockKey) -> i64 {
     real.admin.int(&forget).await
 }
 
-/// Finds a script that serves those who have no place, or leaves them for ever.
+/// Catches a script that serves waiters without a place, or keeps them for ever.
 #[tokio::test]
-async fn without_the_claims_nobody_waits_until_they_ask_again() {
+async fn waiters_without_claims_wait_only_after_they_ask_again() {
     let mut real = Real::start().await;
     let key = key("no queue");
     lined_up(&mut real, &key).await;
@@ -127,7 +134,7 @@ async fn without_the_claims_nobody_waits_until_they_ask_again() {
     assert_eq!(place(&replies[2]), Some(1));
     run(&mut real, [release(&key, 4)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(3));
-    // What is left of 2 and 4 goes with the key, which expires, or with them.
+    // The rests of 2 and 4 expire with the key, or go when they release.
     assert!(real.admin.int(&["PTTL", &key.line()]).await > 0);
     for (lease, left) in [(3, 1), (2, 1), (4, 0)] {
         run(&mut real, [release(&key, lease)]).await;
@@ -135,9 +142,9 @@ async fn without_the_claims_nobody_waits_until_they_ask_again() {
     }
 }
 
-/// Finds a limit that is off by one, that turns away who is in line, or that nothing frees.
+/// Catches a limit that is off by one, that turns away a client in line, or that nothing frees.
 #[tokio::test]
-async fn a_full_line_takes_nobody_more() {
+async fn a_full_line_takes_no_more_waiters() {
     const FILL: &str = "
       for i = 1, tonumber(ARGV[1]) do
         local member = string.format('%011d%05d%011d%032x%016xlsomebody', 60000, 12000, 0, i + 1000, 7)
@@ -167,7 +174,7 @@ async fn a_full_line_takes_nobody_more() {
     let looked = seen(&replies[1]);
     assert_eq!((looked.waiting, looked.line.len()), (MOST_WAITERS, 100));
 
-    // A handoff makes room for one, a death for one more.
+    // A handoff makes room for one waiter, a death for one more.
     let replies = run(&mut real, [release(&key, 1), wait(&key, 3), wait(&key, 4)]).await;
     assert_eq!(place(&replies[1]), Some(MOST_WAITERS));
     assert_eq!(replies[2], refused);
@@ -182,9 +189,9 @@ async fn a_full_line_takes_nobody_more() {
     assert_eq!(replies[1], refused);
 }
 
-/// Finds a script that fails for want of the right, or that believes that it was heard.
+/// Catches a script that fails without the right to publish, or that believes that a client heard it.
 #[tokio::test]
-async fn who_may_not_publish_hands_over_for_three_seconds() {
+async fn a_handover_without_the_right_to_publish_lasts_three_seconds() {
     let mut real = Real::start().await;
     let key = key("mute");
     let mut listener = Listener::connect(&real.server, ClientId(2)).await;
@@ -201,12 +208,12 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
     ];
     real.admin.ok(&user).await;
 
-    // The control: who may publish is heard, and the grant is for the whole window.
+    // Control: with the right to publish, the grant lasts for the whole window.
     lined_up(&mut real, &key).await;
     run(&mut real, [release(&key, 1)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(2));
     assert!(left(&mut real, &key).await > 9_000);
-    let pushes = listener.pushes().await.expect("they are messages");
+    let pushes = listener.pushes().await.expect("messages");
     let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
     assert!(matches!(news[..], [News::Granted { .. }]), "{pushes:?}");
 
@@ -221,18 +228,22 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
         release(&key, 5),
     ];
     run(&mut real, again).await;
-    assert_eq!(holder(&mut real, &key).await, Some(2), "it is the next");
+    assert_eq!(
+        holder(&mut real, &key).await,
+        Some(2),
+        "the next waiter has the lock"
+    );
     assert!((1..=6_000).contains(&left(&mut real, &key).await));
     let Some(token) = seen(&run(&mut real, [inspect(&key)]).await[0]).last_token else {
-        panic!("somebody has it");
+        panic!("the lock is held");
     };
     let freed = run(&mut real, [force_release_of(&key, token)]).await;
     assert_eq!(freed, [Reply::Released]);
     assert_eq!(listener.pushes().await, Ok(vec![]));
 }
 
-/// A message that the server believes to have reached nobody does reach those who listen at a
-/// replica, or at another node of a cluster. Finds a grant that promises them more than it gave.
+/// Catches a grant that promises more time than the lock has. A message that the server counts as heard by no
+/// client does reach subscribers at a replica or at another node of a cluster.
 #[tokio::test]
 async fn a_grant_never_promises_more_than_the_lock_has() {
     let mut real = Real::start().await;
@@ -240,34 +251,29 @@ async fn a_grant_never_promises_more_than_the_lock_has() {
     let replica = RedisServer::config().replica_of(&real.server).start().await;
     let mut listener = Listener::connect(&replica, ClientId(2)).await;
     listener.listen(true).await;
-    let mut admin = Admin::connect(&replica).await;
-    eventually(LIMIT, "the link to the primary", async || {
-        let status = admin.info("replication", "master_link_status").await;
-        status.as_deref() == Some("up")
-    })
-    .await;
+    replica.in_sync().await;
     lined_up(&mut real, &key).await;
     run(&mut real, [release(&key, 1)]).await;
     let expires = expiry(&mut real, &key).await;
     let pushes = eventually(LIMIT, "the message at the replica", async || {
-        let pushes = listener.pushes().await.expect("they are messages");
+        let pushes = listener.pushes().await.expect("messages");
         Some(pushes).filter(|pushes| !pushes.is_empty())
     })
     .await;
     let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
     let [News::Granted { grant, .. }] = news[..] else {
-        panic!("a grant: {pushes:?}");
+        panic!("expected a grant, got {pushes:?}");
     };
     assert!(
         grant.expires.millis() <= expires,
-        "it is told {grant:?}, and has it until {expires}"
+        "the push says {grant:?}, and the lock expires at {expires}"
     );
 }
 
-/// A walk in many steps, and the model's in one, tell the same; other namespaces' and other
-/// kinds of keys do not show. Finds a cursor that is lost and a pattern that is too narrow.
+/// Catches a lost cursor and a pattern that is too narrow: a walk in many steps and the model's in one step
+/// return the same names, without keys of other namespaces or kinds.
 #[tokio::test]
-async fn a_walk_tells_what_is_held() {
+async fn a_walk_returns_the_held_locks() {
     let mut real = Real::start().await;
     let mut model = MemoryServer::new();
     let keys: Vec<LockKey> = (0..3_500)
@@ -276,7 +282,7 @@ async fn a_walk_tells_what_is_held() {
     for some in keys.chunks(500) {
         let take = |key: &LockKey| Command::Acquire(acquire(key, 1, FLOOR));
         let take = batch(some.iter().map(take));
-        let now = told(&real.run(&take).await.expect("it is answered"));
+        let now = told(&real.run(&take).await.expect("an answer"));
         model.execute(now, &take);
     }
     for other in [
@@ -301,11 +307,11 @@ async fn a_walk_tells_what_is_held() {
             let (next, names) = step(&real.run(&walk(pattern, cursor)).await.expect("an answer"));
             found.extend(names);
             steps += 1;
-            assert!(steps < 100, "a walk that does not end");
+            assert!(steps < 100, "the walk does not end");
             let Some(next) = next else { break };
             cursor = next;
         }
-        assert!(steps > 2, "it was not in steps");
+        assert!(steps > 2, "the walk took several steps");
         let (rest, ours) = step(&model.execute(now, &walk(pattern, 0)));
         assert_eq!((rest, ours.len()), (None, count), "{pattern:?}");
         assert_eq!(found, ours.into_iter().collect(), "{pattern:?}");
@@ -319,39 +325,39 @@ fn walk(pattern: &str, cursor: u64) -> Vec<Op> {
 
 fn step(answer: &leasehold_engine::protocol::BatchReply) -> (Option<u64>, Vec<Name>) {
     let [Ok(Reply::Listed { cursor, names })] = &answer.replies[..] else {
-        panic!("a step of a list: {answer:?}");
+        panic!("expected a step of a list, got {answer:?}");
     };
     (*cursor, names.clone())
 }
 
-/// The line goes by itself when nobody asks any more: a minute after the last one's window.
+/// Catches a line that never expires: it goes a minute after the last waiter's window.
 #[tokio::test]
-async fn a_line_that_nobody_asks_in_expires() {
+async fn an_abandoned_line_expires() {
     let mut real = Real::start().await;
     let key = key("forgotten");
     let answer = real
         .run(&batch([1, 2].map(|lease| wait(&key, lease))))
         .await;
-    let now = told(&answer.expect("it is answered"));
+    let now = told(&answer.expect("an answer"));
     let kept = (now + WINDOW + Duration::from_secs(60)).millis();
     assert_eq!(real.dump().await.keys[&key.line()].expires, Some(kept));
-    // The later time counts, also if it is an earlier one.
+    // The latest expiry counts, also after a request with an earlier one.
     let short = Duration::from_millis(1_500);
     let Command::Acquire(mut ask) = wait(&key, 3) else {
-        unreachable!("it waits by an acquisition");
+        unreachable!("a waiter sends an acquisition");
     };
     ask.claim = Claim {
         window: short,
         ..ask.claim
     };
     let answer = real.run(&batch([Command::Acquire(ask)])).await;
-    let now = told(&answer.expect("it is answered"));
+    let now = told(&answer.expect("an answer"));
     let kept = (now + short + Duration::from_secs(60)).millis();
     assert_eq!(real.dump().await.keys[&key.line()].expires, Some(kept));
 }
 
-/// What a user of the list is not to meet: a cursor of another walk is no error, and a list
-/// beside other operations takes none of their keys.
+/// Catches a list that rejects the cursor of another walk, or that takes keys of other operations of its
+/// batch.
 #[tokio::test]
 async fn a_list_amid_other_operations_has_no_keys() {
     let mut real = Real::start().await;
@@ -367,15 +373,15 @@ async fn a_list_amid_other_operations_has_no_keys() {
     let replies = run(&mut real, commands).await;
     let names = |reply: &Reply| match reply {
         Reply::Listed { names, .. } => names.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        other => panic!("a list: {other:?}"),
+        other => panic!("expected a list, got {other:?}"),
     };
     assert_eq!(names(&replies[0]), [""; 0]);
     assert_eq!(names(&replies[2]), ["first"]);
     assert_eq!(names(&replies[5]), ["second"]);
 }
 
-/// Finds a script whose first write is one that Redis refuses when memory is full: the lock would be
-/// freed, and those who wait would learn of it by asking.
+/// Catches a script whose first write is one that Redis refuses when memory is full: the lock would be freed,
+/// and waiters would learn of it only by asking.
 #[tokio::test]
 async fn a_lock_is_handed_on_when_memory_is_full() {
     let mut real = Real::start().await;
@@ -384,12 +390,12 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     listener.listen(true).await;
     lined_up(&mut real, &key).await;
     real.admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    // The control: what is new is refused, and what is there goes on.
+    // Control: a new waiter is refused, and present ones go on.
     let refused = real.run(&batch([wait(&key, 5)])).await;
-    let refused = refused.expect("it is answered").replies.remove(0);
-    let refused = refused.expect_err("there is no memory");
+    let refused = refused.expect("an answer").replies.remove(0);
+    let refused = refused.expect_err("memory is full");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
-    // Each alone, since a write makes room for the next in the same call.
+    // Each runs alone, since a write makes room for the next one in the same call.
     let replies = run(&mut real, [wait(&key, 4)]).await;
     assert_eq!(place(&replies[0]), Some(3));
     run(&mut real, [renew(&key, 1)]).await;
@@ -397,28 +403,28 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     let replies = run(&mut real, [release(&key, 1)]).await;
     assert_eq!(replies, [Reply::Released]);
     assert_eq!(holder(&mut real, &key).await, Some(2));
-    let pushes = listener.pushes().await.expect("they are messages");
-    assert_eq!(pushes.len(), 1, "it is told: {pushes:?}");
+    let pushes = listener.pushes().await.expect("messages");
+    assert_eq!(pushes.len(), 1, "expected one push: {pushes:?}");
     let replies = run(&mut real, [force_release_of(&key, token(8))]).await;
     assert_eq!(replies, [Reply::Released]);
     assert_eq!(holder(&mut real, &key).await, Some(3));
-    // Its holder is gone: who is first takes it.
+    // The holder is gone, so the first waiter takes the lock.
     real.admin.int(&["DEL", key.lock()]).await;
     let replies = run(&mut real, [wait(&key, 4)]).await;
     assert!(matches!(replies[0], Reply::Held(_)), "{replies:?}");
 }
 
-/// Many die in line, and one behind them is alive. Finds an operation that passes by all of them at
-/// once, in which the server does nothing else for a quarter of a second; one that lets others
-/// overtake; and one that loses who is alive.
+/// Catches an operation that skips a very long row of dead waiters at once, during which the server would do
+/// nothing else for a quarter of a second; one that lets others overtake the live waiter behind them; and one
+/// that loses that waiter.
 #[tokio::test]
-async fn more_dead_than_one_operation_passes_by_delay_nobody_for_long() {
+async fn a_long_row_of_dead_waiters_delays_no_one_for_long() {
     let (mut real, mut model) = (Real::start().await, MemoryServer::new());
     let key = key("plague");
     let mut both = async |commands: Vec<Command>| {
         let batch = batch(commands);
-        let answer = real.run(&batch).await.expect("it is answered");
-        // What asks for no time does not depend on it.
+        let answer = real.run(&batch).await.expect("an answer");
+        // A batch that does not read the clock does not depend on the time.
         let now = answer.time.unwrap_or(ServerTime::from_micros(0));
         let modelled = model.execute(now, &batch);
         assert_eq!(answer.replies, modelled.replies);
@@ -431,21 +437,21 @@ async fn more_dead_than_one_operation_passes_by_delay_nobody_for_long() {
     both(vec![wait(&key, 1)]).await;
     let dying = |lease| {
         let Command::Acquire(mut ask) = wait(&key, lease) else {
-            unreachable!("it asks");
+            unreachable!("a waiter sends an acquisition");
         };
         ask.claim.window = Duration::from_secs(1);
         Command::Acquire(ask)
     };
-    // All at once, so that none comes to clear away others.
+    // They all come at once, so that none removes dead waiters.
     let all: Vec<_> = (1_000..3_500).map(dying).chain([wait(&key, 2)]).collect();
     let places = both(all).await;
     assert_eq!(places.last().and_then(place), Some(2_501));
-    eventually(LIMIT, "all but one to die", async || {
+    eventually(LIMIT, "all waiters except one die", async || {
         seen(&both(vec![inspect(&key)]).await[0]).waiting == 1
     })
     .await;
     assert_eq!(both(vec![release(&key, 1)]).await, [Reply::Released]);
-    // It is free, and yet not for who comes now, who is to ask again at once.
+    // The lock is free, yet not for a newcomer, which is told to ask again at once.
     let tries = Command::Acquire(acquire(&key, 3, Counter::Dense));
     let replies = both(vec![inspect(&key), tries.clone(), inspect(&key)]).await;
     assert_eq!(
@@ -453,7 +459,7 @@ async fn more_dead_than_one_operation_passes_by_delay_nobody_for_long() {
         (None, &None)
     );
     assert_eq!(seen(&replies[2]).holder, None);
-    // Now the one who is alive comes into sight.
+    // Now the script sees the live waiter.
     let replies = both(vec![wait(&key, 3)]).await;
     assert_eq!(place(&replies[0]), Some(1));
     let replies = both(vec![inspect(&key), wait(&key, 2)]).await;

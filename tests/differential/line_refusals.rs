@@ -1,5 +1,5 @@
-//! Keys of the line that hold what is not a line's: each operation that needs the line is refused
-//! and names the key, and a lock is freed and renewed all the same.
+//! Keys of the line with foreign values. Each operation that needs the line is refused and names the key. A
+//! held lock can still be freed and renewed.
 
 use leasehold_engine::protocol::{Command, Counter, LockKey, Reclaim, Reply};
 use leasehold_engine::{ErrorKind, Owner};
@@ -11,26 +11,26 @@ use crate::samples::{
     acquire, batch, first_token, force_release, inspect, key, release, renew, wait,
 };
 
-/// What a key of the line is not to hold.
+/// Stores a value that a line's key must not have.
 async fn spoil(real: &mut Real, key: &str, kind: &str) {
     let command: &[&str] = match kind {
         "string" => &["SET", key, "x"],
         "list" => &["RPUSH", key, "x"],
         "set" => &["SADD", key, "x"],
         "hash" => &["HSET", key, "x", "y"],
-        other => panic!("no such kind: {other}"),
+        other => panic!("unknown kind {other}"),
     };
     let done = real.admin.command(command).await;
     assert!(!matches!(done, Resp::Error(_)), "{done:?}");
 }
 
-/// As if somebody had been in line before.
+/// Flags the lock as if a waiter had been in line before.
 async fn flag(real: &mut Real, key: &LockKey) {
     let flags = ["HSET", key.lock(), "w", "", "x", ""];
     real.admin.int(&flags).await;
 }
 
-/// Whether a tenure is stored, expired or not.
+/// Returns true if a tenure is stored, expired or not.
 async fn has_a_tenure(real: &mut Real, key: &LockKey) -> bool {
     let dump = real.dump().await.keys;
     let hash = dump.get(key.lock());
@@ -46,7 +46,7 @@ async fn a_line_of_another_type_is_named() {
             let line = key.line();
             real.admin.flushall().await;
             let take = batch([wait(&key, 1)]);
-            real.run(&take).await.expect("it is answered");
+            real.run(&take).await.expect("an answer");
             spoil(&mut real, &line, kind).await;
             if flagged {
                 flag(&mut real, &key).await;
@@ -56,16 +56,16 @@ async fn a_line_of_another_type_is_named() {
             for reply in &replies {
                 assert_refused(reply, ErrorKind::WrongType, &line);
             }
-            frees_all_the_same(&mut real, &key).await;
+            frees_without_the_line(&mut real, &key).await;
         }
     }
 }
 
-/// Renewals, retries, tries and the releases of a lock that is held do not need the line.
-async fn frees_all_the_same(real: &mut Real, key: &LockKey) {
+/// Checks that renewals, retries, tries and releases of a held lock do not need the line.
+async fn frees_without_the_line(real: &mut Real, key: &LockKey) {
     let tries = Command::Acquire(acquire(key, 2, Counter::Dense));
     let commands = [wait(key, 1), renew(key, 1), tries, release(key, 1)];
-    let answer = real.run(&batch(commands)).await.expect("it is answered");
+    let answer = real.run(&batch(commands)).await.expect("an answer");
     let replies = answer.replies;
     assert!(matches!(replies[0], Ok(Reply::Held(_))), "{replies:?}");
     assert!(
@@ -79,10 +79,10 @@ async fn frees_all_the_same(real: &mut Real, key: &LockKey) {
     assert_eq!(replies[3], Ok(Reply::Released));
     assert!(!has_a_tenure(real, key).await);
     let answer = real.run(&batch([force_release(key)])).await;
-    assert_eq!(answer.expect("it is answered").replies, [Ok(Reply::Gone)]);
+    assert_eq!(answer.expect("an answer").replies, [Ok(Reply::Gone)]);
 }
 
-/// Finds a script that takes junk for a claim, or that keeps a lock held because of junk.
+/// Catches a script that takes a foreign member for a claim, or that keeps a lock held because of one.
 #[tokio::test]
 async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
     let mut real = Real::start().await;
@@ -103,9 +103,7 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
     for member in junk {
         for force in [false, true] {
             real.admin.flushall().await;
-            real.run(&batch([wait(&key, 1)]))
-                .await
-                .expect("it is answered");
+            real.run(&batch([wait(&key, 1)])).await.expect("an answer");
             let (line, mark) = (key.line(), format!("a{member}"));
             let (arrival, live_until) = ("9007199254740991", "999999999999999");
             let join = ["ZADD", &line, arrival, &member, live_until, &mark];
@@ -118,17 +116,14 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
             } else {
                 release(&key, 1)
             };
-            let answer = real.run(&batch([free])).await.expect("it is answered");
+            let answer = real.run(&batch([free])).await.expect("an answer");
             assert!(answer.replies[0].is_ok(), "{answer:?}");
             assert!(!has_a_tenure(&mut real, &key).await, "{member:?}");
             let replies = run_amid_others(&mut real, vec![wait(&key, 1)]).await;
             assert_refused(&replies[0], ErrorKind::WrongType, &line);
-            // Once it counts as dead, it is in nobody's way.
+            // Once it counts as dead, it blocks no waiter.
             real.admin.int(&["ZADD", &line, "1", &mark]).await;
-            let answer = real
-                .run(&batch([wait(&key, 1)]))
-                .await
-                .expect("it is answered");
+            let answer = real.run(&batch([wait(&key, 1)])).await.expect("an answer");
             assert!(
                 matches!(answer.replies[0], Ok(Reply::Held(_))),
                 "{answer:?}"
@@ -137,7 +132,7 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
     }
 }
 
-/// Finds a script that takes the lock over, tells the former self, and then says that it failed.
+/// Catches a script that takes the lock over, notifies the earlier incarnation, and then reports a failure.
 #[tokio::test]
 async fn a_reclaim_that_is_refused_takes_nothing() {
     let mut real = Real::start().await;
@@ -150,16 +145,16 @@ async fn a_reclaim_that_is_refused_takes_nothing() {
         Command::Acquire(acquire)
     };
     let spoilt = key.line();
-    real.run(&batch([take(1)])).await.expect("it is answered");
+    real.run(&batch([take(1)])).await.expect("an answer");
     spoil(&mut real, &spoilt, "string").await;
     let before = real.dump().await.keys;
-    let answer = real.run(&batch([take(2)])).await.expect("it is answered");
+    let answer = real.run(&batch([take(2)])).await.expect("an answer");
     let after = real.dump().await.keys;
     match &answer.replies[0] {
         Ok(reply) => assert!(matches!(reply, Reply::Held(_)), "{reply:?}"),
         refused => {
             assert_refused(refused, ErrorKind::WrongType, &spoilt);
-            assert_eq!(after, before, "it was refused, and done all the same");
+            assert_eq!(after, before, "a refused operation changed the keys");
         }
     }
 }

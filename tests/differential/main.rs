@@ -1,13 +1,13 @@
 //! The lock script on a real `redis-server` against its model, [`leasehold_engine::MemoryServer`].
 //!
-//! - [`property`]: random sequences of batches, pauses and an administrator's doings run on both,
-//!   which must give the same replies and be left with the same keys; and models that are wrong
-//!   on purpose, which the same comparison must find out
-//! - [`twice`]: on the model, everything is delivered twice
-//! - [`refusals`], [`line_refusals`], [`line`] and [`keys`]: what the model cannot do, such as
-//!   foreign values, half of a line, replicas and users without a right
+//! - [`property`]: random sequences of batches, pauses and acts of an administrator run on both. Both must
+//!   give the same replies and end with the same keys. The same comparison must catch models that are wrong
+//!   on purpose.
+//! - [`twice`]: on the model, everything is delivered twice.
+//! - [`refusals`], [`line_refusals`], [`line`] and [`keys`]: cases that the model cannot have, such as
+//!   foreign values, half of a line, replicas and users without a right.
 //!
-//! `LEASEHOLD_CASES` sets the number of random sequences, `LEASEHOLD_SEED` which they are.
+//! `LEASEHOLD_CASES` sets the number of random sequences, `LEASEHOLD_SEED` their seed.
 
 mod branches;
 mod compare;

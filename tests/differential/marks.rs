@@ -1,5 +1,5 @@
-//! What the servers of a quorum know of themselves: random entries and checks on a real server and on
-//! the model, which must reply the same.
+//! The state that a quorum's servers keep of themselves: random entries and checks on a real server and on
+//! the model must get the same replies.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Random {
     }
 
     fn lease(&mut self) -> u32 {
-        u32::try_from(self.below(3)).expect("it is below 3")
+        u32::try_from(self.below(3)).expect("the number is below 3")
     }
 
     fn incarnation(&mut self) -> Incarnation {
@@ -54,18 +54,18 @@ fn check(mark: &LockKey, incarnation: Incarnation) -> Command {
     })
 }
 
-/// Both do the same, at the time of the real one; and it is returned what that is.
+/// Runs both at the time of the real server and checks that they agree. Returns the replies.
 async fn both(real: &mut Real, model: &mut MemoryServer, ops: &[Op]) -> Vec<Reply> {
-    let batch = real.run(ops).await.expect("it is answered");
-    let time = batch.time.expect("it tells the time");
+    let batch = real.run(ops).await.expect("an answer");
+    let time = batch.time.expect("the batch reads the clock");
     assert_eq!(model.execute(time, ops), batch, "{ops:?}");
     let replies = batch.replies.into_iter();
     replies
-        .map(|reply| reply.expect("none is refused"))
+        .map(|reply| reply.expect("no operation is refused"))
         .collect()
 }
 
-/// Returns the answer of a server that is told these terms.
+/// Returns the answer of a server that gets these terms.
 async fn told(real: &mut Real, model: &mut MemoryServer, terms: Terms) -> Entered {
     let command = Command::Enter(Enter {
         key: key("x").mark(),
@@ -88,16 +88,16 @@ fn terms(longest: u64) -> Terms {
     }
 }
 
-/// Catches a server that takes in nobody any more, because it knows too many that are over; and one that drops the
-/// newest, or that grows without a bound.
+/// Catches a server that accepts no new incarnation because it knows too many old ones, one that drops the
+/// newest, and one that grows without a bound.
 #[tokio::test]
-async fn too_many_incarnations_take_the_place_of_those_that_were_told_longest_ago() {
+async fn new_incarnations_replace_the_ones_told_longest_ago() {
     let (mut real, mut model) = (Real::start().await, MemoryServer::new());
     let own = Incarnation(1);
     for number in 1..=300 {
         let now = Incarnation(number);
         let terms = Terms {
-            // The first is told again and again.
+            // The first incarnation is told again and again.
             remember: vec![own, now],
             watch: vec![Incarnation(number << 64)],
             ..terms(60_000)
@@ -141,7 +141,7 @@ async fn a_server_that_votes_keeps_the_longest_time_to_live_that_it_was_told() {
 
 /// Catches a quarantine that begins anew with each locker, or that no server measures.
 #[tokio::test]
-async fn a_server_says_for_how_long_it_has_watched_another() {
+async fn a_server_reports_how_long_it_has_watched_another() {
     let (mut real, mut model) = (Real::start().await, MemoryServer::new());
     let (one, other) = (Incarnation(7), Incarnation(8));
     let watch = Terms {
@@ -174,7 +174,7 @@ async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), St
                 model.flush();
             }
             1 => {
-                // As of a server that loaded what another process had saved.
+                // The state of a server that loaded what another process had saved.
                 real.admin
                     .command(&["HSET", mark.lock(), "run", "0f", "saved", ""])
                     .await;
@@ -194,10 +194,12 @@ async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), St
             release(&name, random.lease()),
         ]);
         let replied = real.run(&ops).await?;
-        let time = replied.time.ok_or("it did not tell the time")?;
+        let time = replied.time.ok_or("the reply has no time")?;
         let ours = model.execute(time, &ops);
         if ours != replied {
-            return Err(format!("{ops:?}: {replied:?}, and not {ours:?}"));
+            return Err(format!(
+                "{ops:?}: the server replied {replied:?}, the model {ours:?}"
+            ));
         }
         let kind = match &replied.replies[0] {
             Ok(Reply::Intact) => 0,
@@ -212,23 +214,23 @@ async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), St
 }
 
 #[tokio::test]
-async fn marks_are_what_the_model_has() {
+async fn marks_match_the_model() {
     for seed in 0..3 {
         let same = compare(seed, 400, true).await;
         same.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
     }
 }
 
-/// The negative control.
+/// The negative control of the comparison.
 #[tokio::test]
 async fn a_model_that_takes_all_processes_for_one_is_found() {
     assert!(compare(0, 400, false).await.is_err());
 }
 
-/// Catches a mark that does not tell one process from another, which may have begun with old data: also
-/// though nothing was saved since, or just now.
+/// Catches a mark that does not distinguish a process from one that restarted with old data, also if nothing
+/// was saved since, or just now.
 #[tokio::test]
-async fn a_process_that_begins_with_what_was_saved_is_told_from_the_one_before() {
+async fn a_process_that_loads_saved_data_differs_from_the_one_before() {
     let mut server = RedisServer::start().await;
     let (mark, one) = (key("x").mark(), Incarnation(1));
     for saves in [false, true] {
@@ -261,9 +263,9 @@ async fn a_process_that_begins_with_what_was_saved_is_told_from_the_one_before()
         model.begin_anew(1);
         let checked = both(&mut real, &mut model, &batch([check(&mark, one)])).await;
         assert_eq!(checked, [Reply::Forgot]);
-        // What it knew of others it still knows.
+        // The server still knows other servers.
         let Command::Enter(mut again) = enter else {
-            panic!("it is one");
+            panic!("the command is an entry");
         };
         again.incarnation = Incarnation(2);
         let entered = both(&mut real, &mut model, &batch([Command::Enter(again)])).await;
@@ -276,9 +278,10 @@ async fn a_process_that_begins_with_what_was_saved_is_told_from_the_one_before()
     }
 }
 
-/// Catches a mark that makes the process say who it is in each batch, which costs twice a lock.
+/// Catches a mark that makes the server name its process in each batch, which would double the cost of a
+/// lock.
 #[tokio::test]
-async fn a_check_asks_for_the_process_once_after_each_time_that_it_saved() {
+async fn a_check_asks_for_the_process_once_after_each_save() {
     let mut real = Real::start().await;
     let (mark, one) = (key("x").mark(), Incarnation(1));
     let terms = Terms {
@@ -292,21 +295,21 @@ async fn a_check_asks_for_the_process_once_after_each_time_that_it_saved() {
         incarnation: one,
         terms: Some(terms),
     });
-    real.run(&batch([enter])).await.expect("it is answered");
-    // The server began a moment ago, and another that begins in this second would look the same.
+    real.run(&batch([enter])).await.expect("an answer");
+    // The server began a moment ago, and another one that begins in this second would look the same.
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     real.admin.command(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..50 {
         real.run(&batch([check(&mark, one)]))
             .await
-            .expect("it is answered");
+            .expect("an answer");
     }
     let calls = real.admin.info("commandstats", "cmdstat_info").await;
     assert!(calls.is_some_and(|calls| calls.starts_with("calls=1,")));
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_mark_lets_nothing_through_and_is_named() {
+async fn a_key_that_is_no_mark_is_named_and_lets_no_operation_through() {
     let mut real = Real::start().await;
     let (name, mark) = (key("x"), key("x").mark());
     real.admin.int(&["RPUSH", mark.lock(), "a"]).await;
@@ -314,11 +317,11 @@ async fn a_key_that_is_no_mark_lets_nothing_through_and_is_named() {
         check(&mark, Incarnation(1)),
         Command::Acquire(acquire(&name, 1, FLOOR)),
     ]);
-    let replied = real.run(&ops).await.expect("it is answered");
+    let replied = real.run(&ops).await.expect("an answer");
     assert_eq!(replied.replies, [Ok(Reply::Forgot), Ok(Reply::Forgot)]);
     let enter = batch([Random(1).enter(&mark)]);
-    let replied = real.run(&enter).await.expect("it is answered");
-    let error = replied.replies[0].as_ref().expect_err("it is a list");
+    let replied = real.run(&enter).await.expect("an answer");
+    let error = replied.replies[0].as_ref().expect_err("the key has a list");
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     assert!(error.to_string().contains(mark.lock()), "{error}");
     let exists = real.admin.command(&["EXISTS", name.lock()]).await;

@@ -15,7 +15,7 @@ use crate::real::Entry;
 use crate::samples::{self, FLOOR, FRACTION};
 pub(crate) use flaw::Flaw;
 
-/// A [`MemoryServer`], with a flaw or without.
+/// A [`MemoryServer`], with or without a flaw.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     memory: MemoryServer,
@@ -23,7 +23,7 @@ pub(crate) struct Model {
     listening: BTreeSet<ClientId>,
 }
 
-/// Who waits: the member of the line, when it came (microseconds), until when it counts as alive
+/// A waiter: its member of the line, when it arrived (microseconds), and until when it counts as alive
 /// (milliseconds).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
@@ -51,12 +51,12 @@ impl Model {
         self.flaw != Flaw::Nothing
     }
 
-    /// The token of who has the lock.
+    /// Returns the holder's token.
     pub(crate) fn token_of(&self, now: ServerTime, key: &LockKey) -> Option<FencingToken> {
         former_token(&self.memory, now, key)
     }
 
-    /// The lease that has the lock.
+    /// Returns the holder's lease.
     pub(crate) fn lease_of(&self, now: ServerTime, key: &LockKey) -> Option<LeaseId> {
         Some(self.tenure(now, key)?.lease)
     }
@@ -65,33 +65,33 @@ impl Model {
         self.memory.tenure(now, key)
     }
 
-    /// Whether the lock is free because a tenure expired that nobody has replaced.
+    /// True if the lock is free because a tenure expired and none has replaced it.
     pub(crate) fn has_outlived(&self, now: ServerTime, key: &LockKey) -> bool {
         let value = self.memory.lock_value(now, key);
         let fields = value.map_or(0, |(fields, _)| fields.len());
         fields > 1 && self.tenure(now, key).is_none()
     }
 
-    /// The last token that is remembered.
+    /// Returns the last token that the lock remembers.
     pub(crate) fn last_token(&self, now: ServerTime, key: &LockKey) -> Option<u64> {
         self.memory.last_token(now, key)
     }
 
-    /// The claim that came first of those that wait, dead or alive.
+    /// Returns the claim of the first waiter, dead or alive.
     pub(crate) fn first_in_line(&self, now: ServerTime, key: &LockKey) -> Option<Claim> {
         self.line(now, key)
             .first()
             .map(|place| claim(&place.member))
     }
 
-    /// Of those that wait, the first that is alive.
+    /// Returns the claim of the first live waiter.
     pub(crate) fn next_in_line(&self, now: ServerTime, key: &LockKey) -> Option<Claim> {
         let line = self.line(now, key);
         let next = line.iter().find(|place| !place.is_dead(now));
         next.map(|place| claim(&place.member))
     }
 
-    /// All who wait, in order.
+    /// Returns all waiters in order.
     pub(crate) fn line(&self, now: ServerTime, key: &LockKey) -> Vec<Place> {
         let line = self.memory.line_value(now, key);
         let place = |(member, arrival, live_until): (String, u64, ServerTime)| Place {
@@ -111,7 +111,7 @@ impl Model {
         self.memory.delete(key);
     }
 
-    /// Deletes the line of a lock that somebody else holds; whether that could be done.
+    /// Deletes the line of a lock that a non-waiter holds. Returns true if that was possible.
     pub(crate) fn delete_line(&mut self, now: ServerTime, key: &LockKey) -> bool {
         let line = self.line(now, key);
         let claims: Vec<Claim> = line.iter().map(|place| claim(&place.member)).collect();
@@ -124,7 +124,7 @@ impl Model {
             let token = None;
             let leave = samples::batch([Command::Release(Release { key, claim, token })]);
             let left = self.memory.execute(now, &leave);
-            assert_eq!(left.replies, [Ok(Reply::Taken)], "it only waits");
+            assert_eq!(left.replies, [Ok(Reply::Taken)], "the claim only waits");
         }
         true
     }
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    /// What was pushed to whom since the last time.
+    /// Returns the pushes to each client since the last call.
     pub(crate) fn take_pushes(&mut self) -> Vec<(ClientId, Push)> {
         let mut pushes = self.memory.take_pushes();
         let (flaw, listening) = (self.flaw, &self.listening);
@@ -147,7 +147,7 @@ impl Model {
         pushes
     }
 
-    /// The lock's key as the real server should have it.
+    /// Returns the lock's key as the real server should have it.
     pub(crate) fn lock(&self, now: ServerTime, key: &LockKey) -> Option<Entry> {
         let (fields, expires) = self.memory.lock_value(now, key)?;
         let lines = fields
@@ -157,7 +157,7 @@ impl Model {
         Some(Entry { value, expires })
     }
 
-    /// The line's key as the real server should have it.
+    /// Returns the line's key as the real server should have it.
     pub(crate) fn line_key(&self, now: ServerTime, key: &LockKey) -> Option<Entry> {
         let (_, expires) = self.memory.line_value(now, key)?;
         let line = self.line(now, key);
@@ -176,9 +176,9 @@ impl Model {
         Some(Entry { value, expires })
     }
 
-    /// Frees the lock without a line, with that as the last token: of a tenure at that time.
+    /// Frees the lock without a line and sets its last token, as of a tenure at that time.
     pub(crate) fn set_last(&mut self, now: ServerTime, key: &LockKey, last: u64) {
-        // The sweep is then done for a long time, and not at the future's time.
+        // The sweep then counts from the present and not from the future's time.
         self.memory.execute(now, &[]);
         // By then the line has expired.
         let later = now + Duration::from_secs(3_600);
@@ -210,7 +210,7 @@ fn former_token(memory: &MemoryServer, now: ServerTime, key: &LockKey) -> Option
 
 /// Reads a member of a line that a random claim took.
 pub(crate) fn claim(member: &str) -> Claim {
-    // Its parts are as long in each.
+    // The parts of a member have fixed lengths.
     let mut rest = member;
     let mut next = |length| {
         let (part, others) = rest.split_at(length);
@@ -220,7 +220,7 @@ pub(crate) fn claim(member: &str) -> Claim {
     let [ttl, window, retention, lease, client, kind] = [11, 5, 11, 32, 16, 1].map(&mut next);
     let label = rest;
     let millis = |digits: &str| {
-        let whole = Duration::from_millis(digits.parse().expect("it is a number"));
+        let whole = Duration::from_millis(digits.parse().expect("the time is a number"));
         whole + FRACTION
     };
     let owner = match kind {
@@ -228,8 +228,8 @@ pub(crate) fn claim(member: &str) -> Claim {
         _ => Owner::labelled(label),
     };
     Claim {
-        lease: lease.parse().expect("a lease id is a number"),
-        client: ClientId(u64::from_str_radix(client, 16).expect("a client id is a number")),
+        lease: lease.parse().expect("a lease ID is a number"),
+        client: ClientId(u64::from_str_radix(client, 16).expect("a client ID is a number")),
         owner: owner.expect("the model's labels are valid"),
         counter: match retention {
             "00000000000" => Counter::Dense,
@@ -242,7 +242,7 @@ pub(crate) fn claim(member: &str) -> Claim {
     }
 }
 
-/// The member of the line that a claim is.
+/// Returns the member of the line for a claim.
 pub(crate) fn member(claim: &Claim) -> String {
     let retention = match claim.counter {
         Counter::Dense => 0,

@@ -13,7 +13,7 @@ use crate::compare::{Ground, Report, compare};
 use crate::model::Flaw;
 use crate::sequence::{Sequence, plain_sequences, sequences};
 
-/// Enough to reach every branch.
+/// Enough sequences to reach every branch.
 const CASES: u32 = 600;
 /// A wrong model is found much earlier.
 const CONTROL_CASES: u32 = 200;
@@ -32,7 +32,7 @@ impl Bench {
         Self { runtime, state }
     }
 
-    /// The same sequences for the same seed; the first that fails is shrunk.
+    /// Runs the same sequences for the same seed, and shrinks the first that fails.
     fn run(
         &self,
         sequences: &impl Strategy<Value = Sequence>,
@@ -56,7 +56,7 @@ impl Bench {
     }
 }
 
-/// The same unless `LEASEHOLD_SEED` says otherwise.
+/// Returns a fixed seed unless `LEASEHOLD_SEED` names another.
 fn seed() -> [u8; 32] {
     let mut seed = [0; 32];
     if let Ok(number) = env::var("LEASEHOLD_SEED") {
@@ -66,7 +66,7 @@ fn seed() -> [u8; 32] {
     seed
 }
 
-/// Past the test harness, which would keep it to itself.
+/// Prints past the test harness, which would capture the text.
 fn say(text: &str) {
     writeln!(io::stderr(), "{text}").expect("standard error takes text");
 }
@@ -114,10 +114,10 @@ fn every_wrong_model_is_found() {
     }
 }
 
-/// A machine that is too busy for leases of some milliseconds leaves a step in now and then: what it cannot compare it
-/// does not drop. So there are several tries.
+/// A machine that is too busy for leases of some milliseconds keeps an extra step now and then, because
+/// shrinking does not drop what it cannot compare. So there are several tries.
 #[test]
-fn a_difference_is_shrunk_to_what_matters() {
+fn a_difference_is_shrunk_to_its_essential_steps() {
     let bench = Bench::new();
     let shrink = |_| match bench.run(&plain_sequences(), Flaw::RenewalTakesGone, CASES, 500) {
         Err(TestError::Fail(reason, sequence)) => (reason, sequence),

@@ -8,9 +8,9 @@ use leasehold_tests::{Admin, RedisServer, Resp};
 
 use crate::samples::NAMESPACE;
 
-/// Every key with its value and expiry, and then the time: one look at everything. A sorted set's
-/// value is its scores and members, in order, and a hash's its fields and values, but for those that
-/// say that somebody may wait: a flag is there if both are.
+/// Reads every key with its value and expiry, and the time, at one moment. A sorted set's value is its scores
+/// and members in order. A hash's value is its fields and values without the two that flag possible waiters;
+/// the hash counts as flagged if both are there.
 const DUMP: &str = "
   local fields = {}
   for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -56,21 +56,21 @@ pub(crate) struct Real {
     dump_hash: String,
 }
 
-/// What a server holds.
+/// The contents of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dump {
-    /// When it was looked at.
+    /// When the contents were read.
     pub(crate) time: ServerTime,
     pub(crate) keys: BTreeMap<String, Entry>,
-    /// The hashes that say that somebody may wait.
+    /// The hashes that flag possible waiters.
     pub(crate) flagged: BTreeSet<String>,
 }
 
-/// One key's content.
+/// The content of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) value: String,
-    /// In milliseconds; `None` if it stays for ever.
+    /// When the key expires, in milliseconds; `None` if it never does.
     pub(crate) expires: Option<u64>,
 }
 
@@ -91,8 +91,8 @@ impl Real {
         }
     }
 
-    /// Runs a batch by EVALSHA, and by EVAL if the server does not know the script; about every other one as a
-    /// node of a cluster gets it of several slots.
+    /// Runs a batch by EVALSHA, and by EVAL if the server does not know the script. About every other batch
+    /// goes in the form for a cluster node with several slots.
     pub(crate) async fn run(&mut self, batch: &[Op]) -> Result<BatchReply, String> {
         let call = protocol::encode(batch);
         let mut parts: Vec<_> = call.keys().chain(call.args()).map(str::to_owned).collect();
@@ -112,13 +112,13 @@ impl Real {
             .map_err(|error| format!("{error}; the fields were {:?}", Lossy(&fields)))
     }
 
-    /// The script's answer to these keys and arguments.
+    /// Returns the script's answer to these keys and arguments.
     pub(crate) async fn script(&mut self, keys: usize, parts: &[String]) -> Resp {
         let hash = self.hash.clone();
         self.eval(&hash, protocol::SCRIPT, keys, parts).await
     }
 
-    /// What the server holds now.
+    /// Returns what the server has now.
     pub(crate) async fn dump(&mut self) -> Dump {
         let hash = self.dump_hash.clone();
         let fields = strings(self.eval(&hash, DUMP, 0, &[]).await).expect("a dump has no errors");
@@ -142,7 +142,7 @@ impl Real {
         }
     }
 
-    /// The server's clock.
+    /// Returns the server's time.
     pub(crate) async fn time(&mut self) -> ServerTime {
         let parts = strings(self.admin.command(&["TIME"]).await).expect("TIME has no errors");
         let number = |part: &[u8]| -> u64 {
@@ -181,8 +181,8 @@ impl Listener {
         }
     }
 
-    /// Subscribes or ends that; either may have been so already. Nothing may have been published
-    /// since [`Self::pushes`].
+    /// Subscribes or unsubscribes; the connection may be in that state already. No message may have been
+    /// published since [`Self::pushes`].
     pub(crate) async fn listen(&mut self, on: bool) {
         let command = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
         let channel = self.channel.clone();
@@ -192,20 +192,20 @@ impl Listener {
             Resp::Integer(i64::from(on)),
         ]);
         let reply = self.admin.command(&[command, &channel]).await;
-        // Valkey refuses to end what was not begun.
+        // Valkey refuses to end a subscription that does not exist.
         let refused = matches!(&reply, Resp::Error(error) if error.starts_with("NOSUB"));
         assert!(reply == expected || refused && !on, "{reply:?}");
     }
 
-    /// All that was published since the last time and before now.
+    /// Returns the messages since the last call.
     pub(crate) async fn pushes(&mut self) -> Result<Vec<Push>, String> {
         const MARK: &str = "all before this was published before it";
         let mut pushes = Vec::new();
-        // The server answers it after what it published before.
+        // The server answers PING after the messages that it published before.
         let mut value = self.admin.command(&["PING", MARK]).await;
         loop {
             if matches!(value, Resp::Bulk(_)) {
-                return Ok(pushes); // So PING is answered to who has not subscribed.
+                return Ok(pushes); // The reply of PING to an unsubscribed connection.
             }
             let parts = strings(value)?;
             match &parts[..] {
@@ -216,10 +216,15 @@ impl Listener {
                     let push = protocol::decode_push(text);
                     pushes.push(push.map_err(|error| format!("{error}: {:?}", Lossy(&parts)))?);
                 }
-                _ => return Err(format!("not a message of its channel: {:?}", Lossy(&parts))),
+                _ => {
+                    return Err(format!(
+                        "expected a message of its channel, got {:?}",
+                        Lossy(&parts)
+                    ));
+                }
             }
             let next = self.admin.next_value().await;
-            value = next.expect("the server is there");
+            value = next.expect("the server answers");
         }
     }
 }
@@ -232,13 +237,13 @@ async fn load(admin: &mut Admin, script: &str) -> String {
 fn strings(answer: Resp) -> Result<Vec<Vec<u8>>, String> {
     let items = match answer {
         Resp::Array(items) => items,
-        // The time alone.
+        // The reply of an empty batch is the time alone.
         text @ Resp::Bulk(Some(_)) => vec![text],
-        other => return Err(format!("neither an array nor a string: {other:?}")),
+        other => return Err(format!("expected an array or a string, got {other:?}")),
     };
     let string = |item| match item {
         Resp::Bulk(Some(bytes)) => Ok(bytes),
-        other => Err(format!("not a string in the array: {other:?}")),
+        other => Err(format!("expected a string in the array, got {other:?}")),
     };
     items.into_iter().map(string).collect()
 }

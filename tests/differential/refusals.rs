@@ -1,5 +1,5 @@
-//! Keys that hold what is not a lock's, and servers that take no writes: each operation is
-//! refused by itself, says why, and does nothing by halves.
+//! Keys with foreign values, and servers that take no writes. Each operation is refused by itself, says why,
+//! and changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,19 +17,22 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) type Replies = Vec<Result<Reply, Error>>;
 
-/// Runs the commands, with another lock's acquisition before and after them, which must succeed;
-/// the commands must leave their keys as they were. Returns their replies.
+/// Runs the commands between two acquisitions of another lock, which must succeed. The commands must leave
+/// their keys unchanged. Returns their replies.
 pub(crate) async fn run_amid_others(real: &mut Real, commands: Vec<Command>) -> Replies {
     let before = but_the_other(real.dump().await);
     let other = |lease| Command::Acquire(acquire(&key("other"), lease, FLOOR));
     let commands = [vec![other(77)], commands, vec![other(77)]].concat();
     let answer = real.run(&batch(commands)).await;
-    let mut replies = answer.expect("the batch is answered").replies;
-    for reply in [replies.remove(0), replies.pop().expect("it was asked for")] {
+    let mut replies = answer.expect("an answer").replies;
+    for reply in [
+        replies.remove(0),
+        replies.pop().expect("the batch has a last reply"),
+    ] {
         assert!(matches!(reply, Ok(Reply::Held(_))), "{reply:?}");
     }
     let after = but_the_other(real.dump().await);
-    assert_eq!(after, before, "something was done by halves");
+    assert_eq!(after, before, "a refused operation changed the keys");
     replies
 }
 
@@ -39,7 +42,7 @@ fn but_the_other(mut dump: Dump) -> BTreeMap<String, Entry> {
 }
 
 pub(crate) fn assert_refused(reply: &Result<Reply, Error>, kind: ErrorKind, key: &str) {
-    let error = reply.as_ref().expect_err("it is refused");
+    let error = reply.as_ref().expect_err("the operation is refused");
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(&format!("{key:?}")), "{error}");
 }
@@ -56,7 +59,7 @@ async fn a_lock_key_of_another_type_is_named() {
     assert_eq!(real.admin.int(&["LLEN", key.lock()]).await, 1);
 }
 
-/// A hash, of which the first field is the odd one.
+/// Stores a hash whose first field is the foreign one.
 async fn set(real: &mut Real, key: &LockKey, fields: &[&str]) {
     real.admin.int(&["DEL", key.lock()]).await;
     let hset: Vec<&str> = ["HSET", key.lock()]
@@ -68,7 +71,7 @@ async fn set(real: &mut Real, key: &LockKey, fields: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_is_not_a_tenure_is_left_alone() {
+async fn a_field_that_is_no_tenure_is_refused_and_kept() {
     let mut real = Real::start().await;
     let key = key("foreign");
     let (lease, token, until) = ("1".repeat(32), "0000000000000007", "9000000000000");
@@ -104,20 +107,20 @@ async fn what_is_not_a_tenure_is_left_alone() {
             }
         }
     }
-    // Two tenures at once are none.
+    // Two tenures at once are invalid.
     let other = format!("{}{token}", "3".repeat(32));
     set(&mut real, &key, &[&field, &value, &other, &value, "t", "7"]).await;
     for reply in &run_amid_others(&mut real, every_operation(&key, 3)).await {
         assert_refused(reply, ErrorKind::WrongType, key.lock());
     }
-    // The control.
+    // Control: a single valid tenure is read.
     set(&mut real, &key, &[&field, &value, "t", "7"]).await;
     let replies = run_amid_others(&mut real, vec![inspect(&key)]).await;
     assert!(matches!(&replies[0], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
 }
 
 #[tokio::test]
-async fn what_is_not_a_token_is_left_alone() {
+async fn a_field_that_is_no_token_is_refused_and_kept() {
     let mut real = Real::start().await;
     let key = key("counter");
     let dense = Command::Acquire(acquire(&key, 1, Counter::Dense));
@@ -157,13 +160,13 @@ async fn what_is_not_a_token_is_left_alone() {
 }
 
 #[tokio::test]
-async fn with_the_clock_floor_a_token_below_the_clock_is_lifted() {
+async fn the_clock_floor_lifts_a_token_below_the_clock() {
     let mut real = Real::start().await;
     let key = key("lifted");
     for value in ["0", "007", "34", "0000000000000034", "0000000000000034+"] {
         set(&mut real, &key, &["t", value]).await;
         let take = batch([Command::Acquire(acquire(&key, 1, FLOOR)), inspect(&key)]);
-        let answer = real.run(&take).await.expect("it is answered");
+        let answer = real.run(&take).await.expect("an answer");
         let Ok(Reply::Held(held)) = answer.replies[0] else {
             panic!("{value:?} is lifted: {answer:?}");
         };
@@ -198,17 +201,17 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
         };
         assert_eq!(replies[3], Ok(Reply::Inspected(last)));
         set(&mut real, &key, &["t", &(max.get() - 1).to_string()]).await;
-        let answer = real.run(&batch(commands())).await.expect("it is answered");
+        let answer = real.run(&batch(commands())).await.expect("an answer");
         let held =
             |reply: &_| matches!(reply, Ok(Reply::Held(Grant { token, .. })) if *token == max);
         assert!(answer.replies[..2].iter().all(held), "{answer:?}");
         let free = real.run(&batch([release(&key, 1)])).await;
-        assert_eq!(free.expect("it is answered").replies, [Ok(Reply::Released)]);
+        assert_eq!(free.expect("an answer").replies, [Ok(Reply::Released)]);
     }
 }
 
-/// The lock's expiry is its own: to take away that of its key keeps nothing held, and whoever takes it
-/// next gives the key one again.
+/// Catches a lock that stays held when its key loses its expiry: a lease has its own, and the next holder
+/// gives the key an expiry again.
 #[tokio::test]
 async fn a_key_without_an_expiry_keeps_no_lock() {
     let mut real = Real::start().await;
@@ -219,21 +222,17 @@ async fn a_key_without_an_expiry_keeps_no_lock() {
         Command::Acquire(acquire)
     };
     let brief = take(1, Duration::from_millis(50));
-    real.run(&batch([brief])).await.expect("it is answered");
+    real.run(&batch([brief])).await.expect("an answer");
     assert_eq!(real.admin.int(&["PERSIST", key.lock()]).await, 1);
     let other = take(2, Duration::from_secs(60));
-    eventually(LIMIT, "the lock to expire", async || {
+    eventually(LIMIT, "the lock expires", async || {
         let answer = real.run(&batch([other.clone()])).await;
-        matches!(
-            answer.expect("it is answered").replies[0],
-            Ok(Reply::Held(_))
-        )
+        matches!(answer.expect("an answer").replies[0], Ok(Reply::Held(_)))
     })
     .await;
 }
 
-/// What a hash of the script held, with its key's expiry, when time has run on: the key outlives
-/// every lease by far.
+/// Catches a key that expires before the lease or before what it remembers: it outlives every lease by far.
 #[tokio::test]
 async fn a_key_outlives_the_lease_and_what_is_remembered() {
     const DAY: u64 = 86_400_000;
@@ -253,9 +252,9 @@ async fn a_key_outlives_the_lease_and_what_is_remembered() {
         let mut acquire = acquire(&key, 1, counter);
         acquire.claim.ttl = Duration::from_millis(ttl);
         let taken = real.run(&batch([Command::Acquire(acquire)])).await;
-        let time = told(&taken.expect("it is answered")).millis();
+        let time = told(&taken.expect("an answer")).millis();
         let expires = real.dump().await.keys[key.lock()].expires;
-        let expires = expires.expect("it is not for ever");
+        let expires = expires.expect("the key has an expiry");
         let expected = time + kept;
         assert!(
             (expected - 50..=expected + 50).contains(&expires),
@@ -277,20 +276,20 @@ async fn an_unknown_operation_is_an_error_of_the_call() {
 }
 
 #[tokio::test]
-async fn an_empty_batch_tells_the_time() {
+async fn an_empty_batch_returns_the_time() {
     let mut real = Real::start().await;
     let before = real.time().await;
-    let answer = real.run(&[]).await.expect("it is answered");
+    let answer = real.run(&[]).await.expect("an answer");
     assert!(before <= told(&answer) && told(&answer) <= real.time().await);
     assert_eq!(answer.replies, []);
 }
 
 #[tokio::test]
-async fn a_replica_refuses_each_write_and_answers_the_rest() {
+async fn a_replica_refuses_writes_and_answers_reads() {
     let mut primary = Real::start().await;
     let (held, free) = (key("held"), key("free"));
     let take = Command::Acquire(acquire(&held, 1, Counter::Dense));
-    primary.run(&batch([take])).await.expect("it is answered");
+    primary.run(&batch([take])).await.expect("an answer");
     let config = RedisServer::config().replica_of(&primary.server);
     let mut replica = Real::on(config.start().await).await;
     eventually(LIMIT, "the lock at the replica", async || {
@@ -305,14 +304,14 @@ async fn a_replica_refuses_each_write_and_answers_the_rest() {
         Command::Acquire(acquire(&held, 2, FLOOR)),
         wait(&held, 2),
     ]));
-    let replies = replica.run(&ops).await.expect("it is answered").replies;
+    let replies = replica.run(&ops).await.expect("an answer").replies;
     for reply in &replies[..4] {
         assert_refused(reply, ErrorKind::ReadOnly, held.lock());
     }
     assert!(matches!(&replies[4], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
     assert_refused(&replies[5], ErrorKind::ReadOnly, free.lock());
     assert_eq!(replies[6], Ok(Reply::Gone));
-    // Even to leave a line that is not there, and to delete a lock that is not there, is a write.
+    // Leaving a line that does not exist and deleting a lock that does not exist are writes, too.
     assert_refused(&replies[7], ErrorKind::ReadOnly, free.lock());
     assert_refused(&replies[8], ErrorKind::ReadOnly, free.lock());
     assert!(matches!(&replies[9], Ok(Reply::Inspected(seen)) if seen.holder.is_none()));

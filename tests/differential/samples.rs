@@ -1,4 +1,4 @@
-//! Short ways to make the values that the tests need.
+//! Helpers that make the values for the tests.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use leasehold_engine::protocol::{
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Name, Owner};
 
-/// Needs no escape less than a name does, and has what a glob would take for more than itself.
+/// A namespace that needs as many escapes as a name and contains characters with a meaning in globs.
 pub(crate) const NAMESPACE: &str = "di[ff}er:en*tial%";
 
 pub(crate) const FLOOR: Counter = Counter::ClockFloor {
     retention: Duration::from_secs(10_000),
 };
 
-/// All times of random claims have it: the store counts whole milliseconds, so that claims that
-/// differ in less are one to the script, and not to the model.
+/// The part below a millisecond of all times of random claims. The store counts whole milliseconds, so claims
+/// that differ by less are the same for the script, and not for the model.
 pub(crate) const FRACTION: Duration = Duration::from_micros(789);
 
-/// Of the samples' claims.
+/// The window of the samples' claims.
 pub(crate) const WINDOW: Duration = Duration::from_secs(12);
 
 pub(crate) fn key(name: &str) -> LockKey {
@@ -28,7 +28,7 @@ pub(crate) fn key(name: &str) -> LockKey {
     LockKey::new(NAMESPACE, &name).expect("the tests' namespace is valid")
 }
 
-/// With a label, by one client per lease.
+/// Returns a claim with a label. Each lease has its own client.
 pub(crate) fn claim(lease: u32, counter: Counter) -> Claim {
     Claim {
         lease: LeaseId(u128::from(lease)),
@@ -40,7 +40,7 @@ pub(crate) fn claim(lease: u32, counter: Counter) -> Claim {
     }
 }
 
-/// Ten minutes to live; it does not wait, and asks what it may take over.
+/// Returns an acquisition for ten minutes. It does not wait, and asks what it may take over.
 pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
     Acquire {
         key: key.clone(),
@@ -50,7 +50,7 @@ pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
     }
 }
 
-/// Takes a place in line if the lock is not free.
+/// Returns an acquisition that joins the line if the lock is not free.
 pub(crate) fn wait(key: &LockKey, lease: u32) -> Command {
     let waits = true;
     Command::Acquire(Acquire {
@@ -67,7 +67,7 @@ pub(crate) fn token(number: u64) -> FencingToken {
     FencingToken::new(number).expect("a valid token")
 }
 
-/// Of the first tenure that a dense counter numbers.
+/// Returns a renewal of the first tenure that a dense counter numbers.
 pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
     Command::Renew(Renew {
         key: key.clone(),
@@ -79,7 +79,7 @@ pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
     })
 }
 
-/// The same with a floor.
+/// Returns a renewal with a floor.
 pub(crate) fn raise(key: &LockKey, lease: u32, floor: FencingToken) -> Command {
     let Command::Renew(renew) = renew(key, lease) else {
         unreachable!("it is a renewal");
@@ -88,7 +88,7 @@ pub(crate) fn raise(key: &LockKey, lease: u32, floor: FencingToken) -> Command {
     Command::Renew(Renew { floor, ..renew })
 }
 
-/// Ends what [`acquire`] with a dense counter or [`wait`] began.
+/// Returns the release of what [`acquire`] with a dense counter or [`wait`] began.
 pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
     Command::Release(Release {
         key: key.clone(),
@@ -97,7 +97,7 @@ pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
     })
 }
 
-/// Of the first tenure that a dense counter numbers.
+/// Returns a forced release of the first tenure that a dense counter numbers.
 pub(crate) fn force_release(key: &LockKey) -> Command {
     force_release_of(key, first_token())
 }
@@ -111,7 +111,7 @@ pub(crate) fn inspect(key: &LockKey) -> Command {
     Command::Inspect(Inspect { key: key.clone() })
 }
 
-/// Begins a walk over all that are held.
+/// Returns the first step of a walk over all held locks.
 pub(crate) fn list() -> Command {
     Command::List(List {
         pattern: Pattern::new(NAMESPACE, "*").expect("a valid pattern"),
@@ -119,7 +119,7 @@ pub(crate) fn list() -> Command {
     })
 }
 
-/// Every operation on a key, for one lease.
+/// Returns every operation on a key for one lease.
 pub(crate) fn every_operation(key: &LockKey, lease: u32) -> Vec<Command> {
     vec![
         Command::Acquire(acquire(key, lease, FLOOR)),
@@ -130,7 +130,7 @@ pub(crate) fn every_operation(key: &LockKey, lease: u32) -> Vec<Command> {
     ]
 }
 
-/// A batch that is never late.
+/// Returns a batch that is never late.
 pub(crate) fn batch(commands: impl IntoIterator<Item = Command>) -> Vec<Op> {
     let op = |command| Op {
         command,
@@ -139,7 +139,7 @@ pub(crate) fn batch(commands: impl IntoIterator<Item = Command>) -> Vec<Op> {
     commands.into_iter().map(op).collect()
 }
 
-/// The time that a reply tells.
+/// Returns the time of a reply.
 pub(crate) fn told(answer: &BatchReply) -> ServerTime {
-    answer.time.expect("it looked at the clock")
+    answer.time.expect("the batch reads the clock")
 }

@@ -1,4 +1,4 @@
-//! Random sequences of what clients and administrators do.
+//! Random sequences of acts of clients and administrators.
 
 mod acts;
 
@@ -18,7 +18,7 @@ use crate::samples;
 pub(crate) use acts::{Planned, claims, client, planned_on};
 use acts::{brief_on, common_claims, freeing_on, handing_on, planned, waiting_on};
 
-/// Names that break what does not escape, quote or count bytes.
+/// Names that break code without the right escapes, quotes or byte counts.
 const NAMES: [&str; 10] = [
     "plain",
     "{",
@@ -32,34 +32,34 @@ const NAMES: [&str; 10] = [
     "\\'\"",
 ];
 
-/// Clients that may subscribe.
+/// The number of clients that may subscribe.
 pub(crate) const CLIENTS: usize = 3;
 
-/// Steps on a few names, by a few claims.
+/// A sequence of steps on a few names, by a few claims.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub(crate) names: Vec<&'static str>,
     pub(crate) claims: Vec<Claim>,
-    /// Which clients have subscribed when it begins.
+    /// The clients that are subscribed when it begins.
     pub(crate) subscribed: [bool; CLIENTS],
     pub(crate) steps: Vec<Step>,
 }
 
-/// A number that stands for one of the sequence's names.
+/// The index of one of the sequence's names.
 pub(crate) type NameIndex = usize;
 
-/// One thing that happens.
+/// One step of a sequence.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A client's operations.
     Batch(Vec<Planned>),
-    /// Many others ask for a lock at once.
+    /// Many more clients ask for a lock at once.
     Crowd(Crowd),
     /// SUBSCRIBE by a client, or UNSUBSCRIBE.
     Listen(usize, bool),
-    /// Time passes.
+    /// A pause, in milliseconds.
     Sleep(u64),
-    /// Time passes until something has expired, or somebody in line has died.
+    /// A pause until a key has expired or a waiter has died.
     OutliveNext,
     /// DEL of a lock.
     Delete(NameIndex),
@@ -79,7 +79,7 @@ pub(crate) enum Step {
     ForgetScripts,
 }
 
-/// More who wait than an inspection names or a newcomer clears away.
+/// More waiters than an inspection names or a newcomer removes.
 #[derive(Clone, Debug)]
 pub(crate) struct Crowd {
     name: NameIndex,
@@ -116,7 +116,7 @@ impl Sequence {
         self.names.iter().copied().map(samples::key).collect()
     }
 
-    /// The operations at a moment, for what the model then holds.
+    /// Returns the operations at a moment, given the model's state then.
     pub(crate) fn batch(&self, planned: &[Planned], now: ServerTime, model: &Model) -> Vec<Op> {
         let names = self.keys();
         let op = |planned: &Planned| planned.at(now, &names, &self.claims, model);
@@ -124,13 +124,13 @@ impl Sequence {
     }
 }
 
-/// Up to 14 things on up to three names.
+/// Returns sequences of up to 14 scenes on up to three names.
 pub(crate) fn sequences() -> impl Strategy<Value = Sequence> {
     let claims = prop_oneof![2 => vec(claims(), 6), 1 => vec(common_claims(), 6)];
     sequences_of(claims, scenes())
 }
 
-/// Without what takes several steps, so that each step can be left out.
+/// Returns sequences of single steps, so that shrinking can leave out each step.
 pub(crate) fn plain_sequences() -> impl Strategy<Value = Sequence> {
     sequences_of(vec(claims(), 6), steps().prop_map(|step| vec![step]))
 }
@@ -150,8 +150,8 @@ fn sequences_of(
     })
 }
 
-/// Mostly single steps, and what these would seldom make by chance. In boxes: the types are large,
-/// and the stack of a test is small.
+/// Returns mostly single steps, and scenes that these would rarely produce by chance. They are boxed since
+/// the types are large and the stack of a test is small.
 fn scenes() -> impl Strategy<Value = Vec<Step>> {
     let name = || 0..3_usize;
     prop_oneof![
@@ -192,7 +192,7 @@ fn ends_on(name: NameIndex) -> impl Strategy<Value = Step> {
     vec(freeing_on(name), 1..=2).prop_map(Step::Batch)
 }
 
-/// More die in line than are looked at in one go, with others behind them or not.
+/// More waiters die in line than one operation handles, with or without others behind them.
 fn a_crowd_dies(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     let crowd = (prop_oneof![75..=80_u8, 105..=120_u8], 15..=30_u64);
     let meanwhile = vec(waiting_on(name), 0..=3).prop_map(Step::Batch);
@@ -207,14 +207,14 @@ fn a_crowd_dies(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Some wait, and one after the other has the lock, each in a call of its own.
+/// Waiters get the lock one after the other, each in a call of its own.
 fn a_line_is_served(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     let lined_up = vec(waiting_on(name), 1..=5).prop_map(Step::Batch);
     let one = vec(handing_on(name), 1).prop_map(Step::Batch);
     (lined_up, vec(one, 1..=4)).prop_map(|(lined_up, served)| [vec![lined_up], served].concat())
 }
 
-/// The lock is deleted, and those who wait may die before somebody comes.
+/// The lock is deleted, and the waiters may die before another client comes.
 fn a_free_lock_has_a_line(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![Just(Step::Sleep(0)), Just(Step::OutliveNext)];
     let brief = (2..=4_u8).prop_map(move |count| {
@@ -233,13 +233,13 @@ fn a_free_lock_has_a_line(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Somebody waits for a lock that has no token to give any more.
+/// Clients want a lock that has no token left.
 fn tokens_run_out(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     (0..=2_u64, batch_on(name, 5), batch_on(name, 3))
         .prop_map(move |(left, first, then)| vec![Step::CounterNearEnd(name, left), first, then])
 }
 
-/// A lock is taken that soon expires, and whose last token is soon forgotten; somebody comes then.
+/// A lock expires soon after it was taken, its last token is soon forgotten, and clients come then.
 fn a_name_is_forgotten(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     let afterwards = (prop::option::of(ends_on(name)), batch_on(name, 2));
     (brief_on(name), afterwards).prop_map(move |(brief, (end, then))| {

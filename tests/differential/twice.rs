@@ -1,7 +1,6 @@
-//! Every operation delivered twice, at once and later, as by a client or a proxy that repeats what
-//! was not answered.
+//! Delivers every operation twice, at once and later, as if a client or a proxy repeated unanswered requests.
 //!
-//! On the model only, which the script is compared with in any case.
+//! It runs on the model only, since other tests compare the script with the model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use crate::sequence::{Planned, claims, planned_on};
 
 const CASES: u32 = 3_000;
 
-/// What matters of a name: who has the lock, by which token, and who waits, in order.
+/// The essential state of a name: the holder and its token, and the waiters in order.
 type State = (Option<(LeaseId, FencingToken)>, Vec<String>);
 
 struct Run {
@@ -30,7 +29,7 @@ struct Run {
     now: ServerTime,
     /// The greatest token so far.
     last: Option<FencingToken>,
-    /// An acquisition keeps its claim.
+    /// The claim of each lease, which an acquisition keeps.
     of_lease: BTreeMap<LeaseId, Claim>,
 }
 
@@ -52,8 +51,8 @@ impl Run {
         self.last = self.last.max(self.model.token_of(self.now, &self.key));
     }
 
-    /// What a client would send: with the claim that this lease has had before, if any, and with no
-    /// token that nobody has had yet.
+    /// Returns an operation that a client might send: with the lease's earlier claim, if any, and without a
+    /// token that no lease has had yet.
     fn op(&mut self, planned: &Planned, claims: &[Claim]) -> Option<Op> {
         let only = std::slice::from_ref(&self.key);
         let mut op = planned.at(self.now, only, claims, &self.model);
@@ -79,7 +78,7 @@ impl Run {
     }
 }
 
-/// Whose operation it is, if it is about a lease.
+/// Returns the lease that an operation is about, if any.
 fn asker(op: &Op) -> Option<LeaseId> {
     match &op.command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
@@ -111,7 +110,7 @@ fn check(
         let once = run.state();
         run.execute(&op);
         prop_assert_eq!(&run.state(), &once, "delivered twice at once: {:?}", op);
-        // What somebody else has by now stays with them, whatever comes a second time.
+        // A second delivery must not take from others what they have by now.
         if let Some(earlier) = earlier.take_if(|_| *later) {
             let holder = once.0.filter(|(lease, _)| Some(*lease) != asker(&earlier));
             let (tenure, until) = (once.0, run.expires());
@@ -142,15 +141,15 @@ fn run(flaw: Flaw) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Catches an operation that hits somebody else when it is delivered a second time.
+/// Catches an operation that affects another holder when it is delivered a second time.
 #[test]
-fn what_is_delivered_twice_does_nothing_the_second_time() {
+fn a_second_delivery_has_no_effect() {
     run(Flaw::Nothing).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The negative control.
 #[test]
-fn what_hits_the_next_holder_the_second_time_is_found() {
+fn a_second_delivery_that_affects_the_next_holder_is_found() {
     for flaw in [
         Flaw::ForceReleasesAnybody,
         Flaw::ReclaimsAnyTenure,

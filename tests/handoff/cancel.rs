@@ -1,26 +1,26 @@
-//! Who gives up waiting leaves the line (I6), at whatever moment.
+//! A client that gives up waiting leaves the line (I6) at any moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
-use leasehold_tests::{Admin, RedisServer, eventually, within};
+use leasehold_tests::{Admin, Random, RedisServer, eventually, within};
 
 use crate::{LIMIT, connect, held, in_line, line, lock, millis, served, subscribed, waiting};
 
-/// Far below the 2.4 s and more after which the dead are forgotten.
+/// Far below the 2.4 s and more after which dead waiters are forgotten.
 const SOON: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_gives_up_leaves_the_line_at_once() {
+async fn a_waiter_that_gives_up_leaves_the_line_at_once() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (one, other) = (connect(&server).await, connect(&server).await);
     let holder = held(&lock(&one, "x", "holder")).await;
     let dropped = waiting(&lock(&other, "x", "dropped"));
     in_line(&mut admin, "x", 1).await;
-    // Long enough that all are in line at once, on a slow machine too.
+    // Long enough that all are in line at once, even on a slow machine.
     let patient = lock(&other, "x", "within");
     let patient = tokio::spawn(async move { patient.acquire_within(millis(5_000)).await });
     in_line(&mut admin, "x", 2).await;
@@ -36,27 +36,19 @@ async fn who_gives_up_leaves_the_line_at_once() {
             .iter()
             .any(|who| who == "dropped")
     };
-    eventually(millis(1_000), "the dropped call to leave the line", left).await;
-    let in_time = within(LIMIT, patient).await.expect("it gives up");
+    eventually(millis(1_000), "the dropped call leaves the line", left).await;
+    let in_time = within(LIMIT, patient).await.expect("the waiter gives up");
     let in_time = in_time.expect("no panic").expect("an answer");
     assert!(in_time.is_none(), "it is held");
     let left = async || line(&mut admin, "x").await == ["stays"];
-    eventually(SOON, "the timed out call to leave the line", left).await;
+    eventually(SOON, "the timed-out call leaves the line", left).await;
 
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let lease = served(stays, millis(1_000)).await;
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
 }
 
-/// Numbers that look random: the finaliser of `SplitMix64`.
-fn random(seed: u64, below: u64) -> u64 {
-    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) % below
-}
-
-/// A name that tasks fight for, and what they see of it.
+/// A name that tasks contend for, and what they saw.
 #[derive(Default)]
 struct Room {
     occupied: AtomicBool,
@@ -65,7 +57,7 @@ struct Room {
 }
 
 impl Room {
-    /// Whether there were enough visits to prove something.
+    /// Returns true if there were enough visits to prove something.
     fn is_busy(&self) -> bool {
         let visits = self.tokens.lock().expect("not poisoned").len();
         visits > 50 && self.gave_up.load(Ordering::Relaxed) > 50
@@ -73,11 +65,11 @@ impl Room {
 
     async fn visit(&self, locker: &Locker, name: &str, seed: u64) {
         let lock = locker.lock(name).expect("a valid name").ttl(millis(4_000));
-        let patience = Duration::from_micros(random(seed, 30_000));
-        let lease = match random(seed + 1, 3) {
+        let patience = Duration::from_micros(Random::new(seed).below(30_000));
+        let lease = match Random::new(seed + 1).below(3) {
             0 => tokio::time::timeout(patience, lock.acquire()).await.ok(),
             1 => lock.acquire_within(patience).await.transpose(),
-            // Those who wait to the end prove that the line goes on.
+            // Waiters that wait to the end prove that the line goes on.
             _ => Some(lock.acquire().await),
         };
         let Some(lease) = lease else {
@@ -93,17 +85,17 @@ impl Room {
         assert!(!self.occupied.swap(true, Ordering::SeqCst), "two in {name}");
         let token = lease.token().get();
         self.tokens.lock().expect("not poisoned").push(token);
-        tokio::time::sleep(Duration::from_micros(random(seed + 2, 2_000))).await;
+        tokio::time::sleep(Duration::from_micros(Random::new(seed + 2).below(2_000))).await;
         assert!(lease.is_valid());
         self.occupied.store(false, Ordering::SeqCst);
-        match random(seed + 3, 2) {
+        match Random::new(seed + 3).below(2) {
             0 => drop(lease),
-            _ => lease.release().await.expect("it is held"),
+            _ => lease.release().await.expect("a held lock"),
         }
     }
 }
 
-/// Catches claims that are left in line, locks that nobody has, and a line that stops.
+/// Catches claims that stay in line, locks without a holder, and a line that stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_come_and_go_at_random_leave_nothing() {
     const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -118,7 +110,7 @@ async fn tasks_that_come_and_go_at_random_leave_nothing() {
             let mut seed = task << 32;
             let too_few = || !rooms.iter().all(Room::is_busy) && Instant::now() < at_most;
             while Instant::now() < until || too_few() {
-                let room = usize::try_from(random(seed + 9, 3)).expect("one of three");
+                let room = usize::try_from(Random::new(seed + 9).below(3)).expect("one of three");
                 rooms[room].visit(&locker, NAMES[room], seed).await;
                 seed += 10;
             }
@@ -131,12 +123,15 @@ async fn tasks_that_come_and_go_at_random_leave_nothing() {
         lockers.push(task.expect("the line goes on").expect("no panic"));
     }
     let empty = async || admin.in_use().await.is_empty();
-    eventually(SOON, "no lock and no place in line to be left", empty).await;
+    eventually(SOON, "no lock and no place in line are left", empty).await;
     for (name, room) in NAMES.iter().zip(rooms.iter()) {
         let tokens = room.tokens.lock().expect("not poisoned");
         let gave_up = room.gave_up.load(Ordering::Relaxed);
         println!("{name}: {} visits, {gave_up} gave up", tokens.len());
         assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(tokens.len() > 50 && gave_up > 50, "too few to say anything");
+        assert!(
+            tokens.len() > 50 && gave_up > 50,
+            "too few visits to prove anything"
+        );
     }
 }

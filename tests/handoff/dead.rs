@@ -1,6 +1,6 @@
-//! Those who die, or stand still, delay the others by a bounded time and change no order.
+//! Waiters that die or are paused delay others by a bounded time and change no order.
 //!
-//! The delays are of seconds, so the cases run side by side.
+//! The delays take seconds, so the cases run side by side.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{LIMIT, SLACK, connect, held, in_line, line, lock, millis, subscribed
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(2);
-/// How long a claim counts as alive after it asked, and for how long a grant is its own.
+/// How long a claim counts as alive after a request, and how long a grant is reserved.
 const LONG_WINDOW: Duration = Duration::from_secs(12);
 const SHORT_WINDOW: Duration = Duration::from_millis(2_400);
-/// The same for a long lock if the push reached nobody: half of the window.
+/// The reserved time of a long lock if the push reached no client: half of the window.
 const UNHEARD: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_dead_delay_the_others_by_a_bounded_time() {
+async fn dead_waiters_delay_others_by_a_bounded_time() {
     tokio::join!(
         a_killed_holder(),
         a_killed_head(),
@@ -29,20 +29,20 @@ async fn the_dead_delay_the_others_by_a_bounded_time() {
     );
 }
 
-/// Prints a delay, and checks that it is within its bound, less the time in which the machine stood still.
+/// Prints a delay, and checks that it is within its bound plus the time in which the machine stood still.
 fn bounded(what: &str, delay: Duration, bound: Duration, watch: Stopwatch) {
     println!("{what}: delayed by {delay:.1?}, of {bound:?}");
     let most = bound + SLACK + watch.stalled();
     assert!(delay <= most, "{what}: {delay:?}, not {bound:?}");
 }
 
-/// The others follow the first without a delay.
+/// Checks that the others follow the first without a delay.
 fn follow(grants: &[Granted], watch: Stopwatch) {
     let (gap, most) = (longest_gap(grants), millis(1_000) + watch.stalled());
     assert!(gap < most, "the rest follow at once: {gap:?}");
 }
 
-/// The lock expires with its time to live; then the line goes on.
+/// The lock expires with its time to live, and then the line goes on.
 async fn a_killed_holder() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
@@ -64,7 +64,7 @@ async fn a_killed_holder() {
     assert_eq!(by_token(&mut grants), order);
     let delay = grants[0].at.saturating_sub(killed);
     bounded("a killed holder", delay, ttl, watch);
-    assert!(delay > ttl / 3, "it is not taken from a holder that lives");
+    assert!(delay > ttl / 3, "the lock was taken from a live holder");
     follow(&grants, watch);
 }
 
@@ -86,19 +86,22 @@ async fn a_killed_head() {
     head.0.kill9();
     subscribed(&mut admin, 3).await;
     let watch = Stopwatch::start();
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let released = now();
     let mut grants = others.grants(4, LIMIT * 2).await;
     assert_eq!(by_token(&mut grants), order[1..]);
     let delay = grants[0].at.saturating_sub(released);
-    // The next in line gets no push; it asks when the dead one's grant should be over.
+    // The next waiter gets no push; it asks when the dead waiter's grant should be over.
     bounded("a killed head", delay, UNHEARD, watch);
-    assert!(delay > UNHEARD / 2, "it was given its time: {delay:?}");
+    assert!(
+        delay > UNHEARD / 2,
+        "the dead waiter did not get its time: {delay:?}"
+    );
     follow(&grants, watch);
 }
 
-/// Every other one of twenty is killed. After a window the claims of the dead no longer count as alive;
-/// the last of them that got the lock before that keeps it for half a window more.
+/// Kills every other one of twenty. After a window the dead claims no longer count as alive; the last dead
+/// waiter that got the lock before that keeps it for half a window more.
 async fn a_killed_half(ttl: Duration, window: Duration) {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
@@ -112,12 +115,12 @@ async fn a_killed_half(ttl: Duration, window: Duration) {
     subscribed(&mut admin, 21).await;
     processes[0].0.kill9();
     let watch = Stopwatch::start();
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let released = now();
     let mut grants = processes[1].grants(10, LIMIT * 4).await;
     let alive: Vec<_> = (1..20).step_by(2).map(|i| format!("w{i}")).collect();
     let order = by_token(&mut grants);
-    // If the machine stood still just then, a living one may have been passed over, as it should be.
+    // If the machine stood still just then, a live waiter may rightly have been skipped.
     assert!(order == alive || watch.stalled() > window / 4, "{order:?}");
     let last = grants.last().expect("there are ten");
     let what = format!("ten of twenty killed, time to live {ttl:?}");
@@ -125,7 +128,7 @@ async fn a_killed_half(ttl: Duration, window: Duration) {
     bounded(&what, delay, window + window / 2, watch);
 }
 
-/// Its connection is open, so the server believes that it hears.
+/// Stops the first waiter. Its connection stays open, so the server believes that it hears.
 async fn a_stopped_head(ttl: Duration, window: Duration) {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
@@ -142,7 +145,7 @@ async fn a_stopped_head(ttl: Duration, window: Duration) {
     subscribed(&mut admin, 4).await;
     head.0.pause();
     let watch = Stopwatch::start();
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let released = now();
     let mut grants = others.grants(4, LIMIT * 3).await;
     let expected: Vec<_> = (0..4).map(|i| format!("w{i}")).collect();
@@ -155,7 +158,7 @@ async fn a_stopped_head(ttl: Duration, window: Duration) {
     let delay = grants[0].at.saturating_sub(released);
     bounded(&what, delay, window, watch);
 
-    // It comes back too late for its grant, and waits in line again.
+    // It wakes too late for its grant, and waits in line again.
     head.0.resume();
     let late: Granted = head.granted(LIMIT).await;
     assert!(late.token > grants[3].token, "{late:?} after {grants:?}");

@@ -1,4 +1,4 @@
-//! Reclaiming, freeing by force, looking, holding on, and shutting down.
+//! Reclaims, forced releases, inspections, `hold` and shutdowns.
 
 use std::time::Duration;
 
@@ -15,36 +15,13 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 
 async fn lost_at_once(lease: &Lease) -> LossReason {
     let lost = within(AT_ONCE, lease.lost()).await;
-    let lost = lost.expect("it is told at once");
+    let lost = lost.expect("the loss is reported at once");
     assert!(!lease.is_valid());
     lost.reason
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_owner_gets_its_lock_and_its_former_self_is_told() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (former, restarted) = (connect(&server).await, connect(&server).await);
-    let old = held(&lock(&former, "x", "job-7")).await;
-    subscribed(&mut admin, 1).await;
-    let other = waiting(&lock(&former, "x", "other"));
-    in_line(&mut admin, "x", 1).await;
-
-    let new = within(AT_ONCE, lock(&restarted, "x", "job-7").acquire()).await;
-    let new = new.expect("at once").expect("it takes its lock over");
-    assert!(new.token() > old.token());
-    assert_eq!(lost_at_once(&old).await, LossReason::Superseded);
-    assert_eq!(
-        line(&mut admin, "x").await,
-        ["other"],
-        "who waits, waits on"
-    );
-    new.release().await.expect("it is held");
-    assert!(served(other, LIMIT).await.token() > old.token());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_freed_by_force_goes_to_the_next_and_its_holder_is_told() {
+async fn a_forced_release_hands_the_lock_on_and_notifies_the_holder() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (one, other) = (connect(&server).await, connect(&server).await);
@@ -58,14 +35,14 @@ async fn a_lock_freed_by_force_goes_to_the_next_and_its_holder_is_told() {
 
     let manager = connect(&server).await;
     let freed = manager.force_release("x").await.expect("an answer");
-    let freed = freed.expect("it was held");
+    let freed = freed.expect("the lock was held");
     assert_eq!(freed.token, stuck.token());
     assert_eq!(freed.owner.label(), "stuck");
     assert_eq!(lost_at_once(&stuck).await, LossReason::Revoked);
     let next = served(first, AT_ONCE).await;
     assert!(next.token() > stuck.token());
     assert_eq!(line(&mut admin, "x").await, ["second"]);
-    next.release().await.expect("it is held");
+    next.release().await.expect("a held lock");
     assert!(served(second, LIMIT).await.token() > stuck.token());
     assert!(stuck.release().await.expect_err("lost").is_not_held());
 }
@@ -83,7 +60,7 @@ async fn inspecting_shows_the_holder_and_the_line() {
         tokio::time::sleep(millis(60)).await;
     }
     let seen = one.inspect("x").await.expect("an answer");
-    let who = seen.holder.expect("it is held");
+    let who = seen.holder.expect("a held lock");
     assert_eq!((who.owner.label(), who.token), ("holder", holder.token()));
     assert!(who.remaining > millis(15_000));
     assert_eq!(seen.waiting, 3);
@@ -101,25 +78,25 @@ async fn inspecting_shows_the_holder_and_the_line() {
 
     waiters.remove(0).abort();
     let two = async || one.inspect("x").await.expect("an answer").waiting == 2;
-    eventually(AT_ONCE, "the line to be shorter", two).await;
-    holder.release().await.expect("it is held");
+    eventually(AT_ONCE, "the line is shorter", two).await;
+    holder.release().await.expect("a held lock");
     let lease = served(waiters.remove(0), LIMIT).await;
     let seen = one.inspect("x").await.expect("an answer");
-    assert_eq!(seen.holder.expect("it is held").token, lease.token());
+    assert_eq!(seen.holder.expect("a held lock").token, lease.token());
     assert_eq!((seen.waiting, seen.line.len()), (1, 1));
 }
 
-/// How long the server's main thread has run.
+/// Returns how long the server's main thread has run.
 async fn processor_time(admin: &mut Admin) -> Duration {
     let mut all = Duration::ZERO;
     for field in ["used_cpu_user_main_thread", "used_cpu_sys_main_thread"] {
-        let seconds = admin.info("cpu", field).await.expect("it is told");
+        let seconds = admin.info("cpu", field).await.expect("INFO has the field");
         all += Duration::from_secs_f64(seconds.parse().expect("a number"));
     }
     all
 }
 
-/// There are many other keys too, so that one step of the walk could take long.
+/// Catches a walk whose single steps take long, here over many other keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listing_three_thousand_names_leaves_the_server_responsive() {
     let server = RedisServer::start().await;
@@ -159,7 +136,7 @@ async fn listing_three_thousand_names_leaves_the_server_responsive() {
         pages > 300,
         "{pages} steps through 206,000 keys, three times"
     );
-    // The server's processor time, which does not depend on what else the machine does.
+    // The server's processor time, which does not depend on other load.
     let all = processor_time(&mut admin).await.saturating_sub(before);
     let calls = admin.command_calls("evalsha").await;
     let each = all / u32::try_from(calls).expect("not that many");
@@ -179,7 +156,7 @@ async fn listing_three_thousand_names_leaves_the_server_responsive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
+async fn hold_waits_in_line_again_after_each_loss() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (locker, other) = (connect(&server).await, connect(&server).await);
@@ -188,19 +165,19 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     let mut tenures = keeper.hold();
     let mut next = async || {
         let next = within(LIMIT, tenures.next()).await;
-        let lease = next.expect("in time").expect("it does not end");
+        let lease = next.expect("in time").expect("the stream does not end");
         lease.expect("no error")
     };
     let first = next().await;
     subscribed(&mut admin, 1).await;
-    // A deleted key is noticed by a renewal.
+    // A renewal finds the key deleted.
     admin.int(&["DEL", &lock_key("x")]).await;
     let second = next().await;
     assert!(second.token() > first.token());
     let lost = within(LIMIT, first.lost()).await;
     assert_eq!(lost.map(|lost| lost.reason), Some(LossReason::Deleted));
 
-    // Somebody is next in line: the keeper gets its lock back after them.
+    // Another waiter is next in line: the keeper gets its lock back after that one.
     let rival = waiting(&lock(&other, "x", "rival"));
     in_line(&mut admin, "x", 1).await;
     locker.force_release("x").await.expect("an answer");
@@ -209,21 +186,24 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     let (third, ()) = tokio::join!(next(), async {
         in_line(&mut admin, "x", 1).await;
         assert_eq!(line(&mut admin, "x").await, ["keeper"]);
-        rival.release().await.expect("it is held");
+        rival.release().await.expect("a held lock");
     });
     assert!(third.token() > second.token());
 
-    // The program gives the lease up: then too it queues again.
-    third.release().await.expect("it is held");
+    // The program releases the lease, and the keeper waits in line again, too.
+    third.release().await.expect("a held lock");
     let fourth = next().await;
     locker.shutdown().await;
     assert_eq!(fourth.lost().await.reason, LossReason::Shutdown);
     let end = within(LIMIT, tenures.next()).await;
-    assert!(end.expect("in time").is_none(), "it ends with the locker");
+    assert!(
+        end.expect("in time").is_none(),
+        "the stream ends with the locker"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_leaves_every_line_and_hands_on_what_it_held() {
+async fn a_shutdown_leaves_every_line_and_hands_its_locks_on() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (ends, stays) = (connect(&server).await, connect(&server).await);
@@ -247,7 +227,7 @@ async fn a_shutdown_leaves_every_line_and_hands_on_what_it_held() {
     });
     handed_on.await.expect("at once");
     for call in given_up {
-        let error = within(LIMIT, call).await.expect("it is answered");
+        let error = within(LIMIT, call).await.expect("the request is answered");
         let error = error.expect("no panic").map(drop);
         let kind = error.map_err(|error| error.kind());
         assert_eq!(kind, Err(leasehold::ErrorKind::Shutdown));
@@ -255,5 +235,5 @@ async fn a_shutdown_leaves_every_line_and_hands_on_what_it_held() {
     assert_eq!(admin.keys("*}:line").await, Vec::<String>::new());
     let mut left = async || admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
     let one = async || left().await.unwrap_or_default().lines().count() == 1;
-    eventually(LIMIT, "its connection for pushes to be closed", one).await;
+    eventually(LIMIT, "its push connection is closed", one).await;
 }

@@ -1,4 +1,4 @@
-//! Order, and what a handoff costs.
+//! The order of waiters, and the cost of a handoff.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::{
 const TTL: Duration = Duration::from_secs(30);
 /// The shortest time between two heartbeats of a waiter for such a lock; the longest is 5 s.
 const HEARTBEAT: Duration = Duration::from_millis(4_250);
-/// After this time without a reply a waiter asks again.
+/// How long a waiter waits for a reply before it asks again.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Up to this number the waiters ask one by one, so that their order is known.
 const ONE_BY_ONE: usize = 16;
 
-/// Processes, lockers in each, and waiters in all.
+/// Runs this many processes with this many lockers each, and this many waiters in total.
 async fn order(processes: usize, lockers: usize, waiters: usize) {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
@@ -40,7 +40,7 @@ async fn order(processes: usize, lockers: usize, waiters: usize) {
     let client = |claim: &String| claim.get(CLAIM_CLIENT..CLAIM_KIND).map(str::to_owned);
     let mut clients: Vec<_> = clients.iter().filter_map(client).collect();
     assert_eq!(clients.len(), waiters);
-    // Who follows a waiter of its own locker learns by the reply to that release.
+    // A waiter behind another one of its own locker learns of its turn by the reply to that release.
     clients.dedup();
     let pushes = clients.len();
     if waiters <= ONE_BY_ONE {
@@ -53,14 +53,14 @@ async fn order(processes: usize, lockers: usize, waiters: usize) {
     let mut monitor = Monitor::start(&server).await;
     admin.reset_stats().await;
     let (begin, watch) = (Instant::now(), Stopwatch::start());
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let mut grants: Vec<Granted> = Vec::new();
     for (i, process) in processes.iter_mut().enumerate() {
         let its = (waiters + count - 1 - i) / count;
         grants.extend(process.grants(its, LIMIT * 6).await);
     }
     let free = async || admin.tenure(&lock_key("x")).await.is_none();
-    eventually(LIMIT, "the last to release", free).await;
+    eventually(LIMIT, "the last waiter releases", free).await;
     let took = begin.elapsed();
     let calls = admin.script_calls().await;
     assert_eq!(
@@ -83,10 +83,10 @@ async fn quiet(admin: &mut Admin) {
         tokio::time::sleep(millis(100)).await;
         admin.script_calls().await == before
     };
-    eventually(LIMIT * 2, "a quiet moment", is_quiet).await;
+    eventually(LIMIT * 2, "no script is called for a moment", is_quiet).await;
 }
 
-/// How many heartbeats a waiter can have in this time.
+/// Returns how many heartbeats a waiter may send in this time.
 fn beats(time: Duration) -> usize {
     usize::try_from(time.as_nanos() / HEARTBEAT.as_nanos()).expect("fits") + 1
 }
@@ -113,8 +113,8 @@ fn cost(
     let beats = beats(took);
     assert!(calls <= 3 * handoffs + 1 + waiters * beats, "{calls} calls");
 
-    // One message for each handoff to another locker, to the one who gets the lock, and nobody else
-    // wakes: each holder renews once and releases once, and those who wait only confirm their places.
+    // Each handoff to another locker is one message to the next holder, and wakes no one else. Each holder
+    // renews once and releases once, and waiters only confirm their places.
     assert_eq!(executed.published.values().sum::<usize>(), pushes);
     let mut expected: BTreeMap<_, _> = grants
         .iter()
@@ -133,7 +133,7 @@ fn cost(
         let most = expected.get(operation).copied().unwrap_or(0);
         assert!(count <= most, "{count} of {operation:?}, not {most}");
     }
-    // A connection for pushes is checked every 10 s, and the key of who holds the lock for 30 ms is read once.
+    // A push connection is checked every 10 s, and the key of a lock that was held for 30 ms is read once.
     let is_read = |line: &&String| line.contains("\"CACHING\"") || line.contains("\"EXISTS\"");
     let (reads, others): (Vec<_>, Vec<_>) = executed.others.iter().partition(is_read);
     assert!(reads.len() <= 2 * handoffs, "{reads:?}");
@@ -164,7 +164,7 @@ async fn a_thousand_waiters_in_five_processes() {
     order(5, 4, 1_000).await;
 }
 
-/// Catches waiters that poll: while ten of one process wait, each asks at its heartbeat only.
+/// Catches waiters that poll: each of ten waiters of one process only asks at its heartbeat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_waiters_do_not_poll() {
     let server = RedisServer::start().await;
@@ -189,10 +189,10 @@ async fn ten_waiters_do_not_poll() {
     assert!(executed.calls.len() <= 10 * beats, "{:?}", executed.calls);
 }
 
-/// Catches newcomers who take a lock that became free, here by DEL, while others wait for it: whoever asks
-/// next, in line or not, the first in line gets it.
+/// Catches a newcomer that takes a lock that became free, here by DEL, while others wait for it. Whoever asks
+/// next, the first waiter gets the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_overtakes_who_waits_for_a_lock_that_is_free() {
+async fn no_newcomer_overtakes_a_waiter_for_a_free_lock() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (one, other) = (connect(&server).await, connect(&server).await);

@@ -8,12 +8,12 @@ use leasehold_tests::{Child, RedisServer};
 
 use crate::LIMIT;
 
-/// What a waiter does with the lock.
+/// The use that a waiter makes of its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
-    /// Releases it at once.
+    /// Releases the lock at once.
     Pass,
-    /// Holds it until the process is killed.
+    /// Holds the lock until the process is killed.
     Hold,
 }
 
@@ -22,11 +22,11 @@ pub(crate) enum Then {
 pub(crate) struct Granted {
     pub(crate) label: String,
     pub(crate) token: u64,
-    /// When, since 1970.
+    /// The time of the grant, since 1970.
     pub(crate) at: Duration,
 }
 
-/// One `waiters` process.
+/// A `waiters` process.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
@@ -50,7 +50,7 @@ impl Process {
         self.0.write_line(&line);
     }
 
-    /// The next lock that one of its waiters gets.
+    /// Returns the next lock that one of its waiters gets.
     pub(crate) async fn granted(&mut self, limit: Duration) -> Granted {
         let line = self.0.wait_line("", limit).await;
         let words: Vec<&str> = line.split(' ').collect();
@@ -65,7 +65,7 @@ impl Process {
         }
     }
 
-    /// The next ones, as many as `count`.
+    /// Returns the next `count` locks that its waiters get.
     pub(crate) async fn grants(&mut self, count: usize, limit: Duration) -> Vec<Granted> {
         let mut grants = Vec::with_capacity(count);
         while grants.len() < count {
@@ -75,7 +75,7 @@ impl Process {
     }
 }
 
-/// The labels in the order of their tokens, which must be different.
+/// Sorts grants by token and returns their labels. Panics if two tokens are equal.
 pub(crate) fn by_token(grants: &mut [Granted]) -> Vec<String> {
     grants.sort_by_key(|granted| granted.token);
     for pair in grants.windows(2) {
@@ -84,7 +84,7 @@ pub(crate) fn by_token(grants: &mut [Granted]) -> Vec<String> {
     grants.iter().map(|granted| granted.label.clone()).collect()
 }
 
-/// The longest time between two grants, of those that are sorted by token.
+/// Returns the longest time between two grants that are sorted by token.
 pub(crate) fn longest_gap(grants: &[Granted]) -> Duration {
     let gaps = grants
         .windows(2)

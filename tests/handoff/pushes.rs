@@ -1,4 +1,4 @@
-//! Pushes may be lost: then everyone gets the lock all the same, in order, a little later.
+//! Lost pushes: every waiter still gets the lock, in order, slightly later.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +11,23 @@ use crate::{
     LIMIT, SLACK, connect, connect_url, held, in_line, lock, millis, served, subscribed, waiting,
 };
 
-/// Releases, and checks that the waiters get the lock in order. Returns how long each handoff took, less
+/// Releases, and checks that the waiters get the lock in order. Returns how long each handoff took, without
 /// the time in which the machine stood still.
 async fn pass_on(holder: Lease, line: Vec<JoinHandle<Lease>>, limit: Duration) -> Vec<Duration> {
     let (mut lease, mut delays) = (holder, Vec::new());
     for next in line {
         let token = lease.token();
         let begin = Stopwatch::start();
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("a held lock");
         lease = served(next, limit + SLACK).await;
         delays.push(begin.elapsed());
         assert!(lease.token() > token);
     }
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
     delays
 }
 
-/// Lets this many wait for `x`, one after the other, each by a locker of its own.
+/// Lets this many waiters wait for `x`, one after the other, each with a locker of its own.
 async fn queue_up(
     admin: &mut Admin,
     count: usize,
@@ -42,9 +42,9 @@ async fn queue_up(
     line
 }
 
-/// The control of the others: where pushes come, a handoff is at once.
+/// The control of the other tests: where pushes arrive, a handoff is immediate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_pushes_a_handoff_is_at_once() {
+async fn with_pushes_a_handoff_is_immediate() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
@@ -57,7 +57,8 @@ async fn with_pushes_a_handoff_is_at_once() {
     assert!(*slowest < millis(500), "{delays:?}");
 }
 
-/// A user that may neither publish nor subscribe: waiters ask every second instead.
+/// Catches a handoff that needs pushes: a user may neither publish nor subscribe, so waiters ask every
+/// second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_channels_a_handoff_takes_a_second() {
     let server = RedisServer::start().await;
@@ -74,7 +75,7 @@ async fn without_channels_a_handoff_takes_a_second() {
         let rejected: u64 = rejected.split(',').next()?.parse().ok()?;
         (rejected >= 5).then_some(())
     };
-    eventually(LIMIT, "the subscriptions to be refused", refused).await;
+    eventually(LIMIT, "the subscriptions are refused", refused).await;
     let begin = Instant::now();
     let mut monitor = Monitor::start(&server).await;
     tokio::time::sleep(millis(2_500)).await;
@@ -85,7 +86,7 @@ async fn without_channels_a_handoff_takes_a_second() {
         let twice = labels.iter().all(|label| executed.asks(label) >= 2);
         twice.then_some(executed)
     };
-    let executed = eventually(LIMIT, "everyone to ask twice", asked).await;
+    let executed = eventually(LIMIT, "every waiter asks twice", asked).await;
     let most = 2 + begin.elapsed().as_millis() / 850;
     for label in labels {
         let asks = executed.asks(label);
@@ -101,8 +102,9 @@ async fn without_channels_a_handoff_takes_a_second() {
     );
 }
 
-/// The connection for pushes is there, but nothing comes through, which is noticed after up to 12 s. The
-/// server believes that the grant was heard. The next heartbeat comes before the grant's window ends.
+/// Catches a waiter that misses its turn because its push connection is silent, which it notices after up to
+/// 12 s. The server believes that the grant was heard. The next heartbeat comes before the grant's window
+/// ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn into_a_black_hole_a_handoff_takes_a_heartbeat() {
     let server = RedisServer::start().await;
@@ -127,16 +129,19 @@ async fn into_a_black_hole_a_handoff_takes_a_heartbeat() {
     println!("handoffs into a black hole took {delays:.1?}");
     let executed = Executed::read(&mut monitor).await;
     for (i, label) in ["w0", "w1"].iter().enumerate() {
-        assert!(executed.asks(label) > 0, "{label} found out by asking");
+        assert!(
+            executed.asks(label) > 0,
+            "{label} learned of its turn by asking"
+        );
         assert!(delays[i] < millis(5_000) + SLACK, "{delays:?}");
     }
     let published = executed.published.values().sum::<usize>();
-    assert_eq!(published, 2, "both were told, and heard nothing");
+    assert_eq!(published, 2, "both grants were published and not received");
 }
 
-/// Catches a listener that does not subscribe again, and waiters who do not ask for what they missed.
+/// Catches a subscription that is not renewed, and waiters that do not ask for missed grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
+async fn a_killed_subscription_is_renewed_and_its_waiters_ask() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
@@ -153,7 +158,7 @@ async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
         let labels = ["w0", "w1", "w2"];
         labels.iter().all(|label| executed.asks(label) >= 1)
     };
-    eventually(millis(2_500), "everyone to ask again", &mut asks).await;
+    eventually(millis(2_500), "every waiter asks again", &mut asks).await;
     let delays = pass_on(holder, line, Duration::ZERO).await;
     println!("handoffs after new subscriptions took {delays:.0?}");
     assert!(
@@ -162,11 +167,11 @@ async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
     );
 }
 
-/// The server has closed the connection for pushes, and the client does not know. So the push reaches
-/// nobody, and the grant is for half of the window. Catches a half window that is shorter than a
-/// heartbeat, by which the next in line would overtake one who is alive.
+/// Catches a half window that is shorter than a heartbeat, by which the next waiter would overtake a live
+/// one. The server has closed the push connection, and the client does not know. So the push reaches no
+/// client, and the grant lasts for half of the window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_deaf_without_knowing_keeps_its_turn() {
+async fn a_waiter_with_an_unnoticed_dead_subscription_keeps_its_turn() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
@@ -191,7 +196,7 @@ async fn who_is_deaf_without_knowing_keeps_its_turn() {
     let mut monitor = Monitor::start(&server).await;
     admin.int(&["CLIENT", "KILL", "ID", ids[1]]).await;
     let asked = async || Executed::read(&mut monitor).await.asks("deaf") > 0;
-    eventually(LIMIT, "the deaf one to ask", asked).await;
+    eventually(LIMIT, "the deaf waiter asks", asked).await;
     let delays = pass_on(holder, vec![deaf, next], millis(6_000)).await;
-    println!("a handoff to one who is deaf without knowing took {delays:.1?}");
+    println!("a handoff with an unnoticed dead subscription took {delays:.1?}");
 }

@@ -1,21 +1,21 @@
-//! The script calls that a server executed, read from what MONITOR shows.
+//! The script calls that a server executed, read from MONITOR.
 
 use std::collections::BTreeMap;
 
 use leasehold_tests::Monitor;
 
-/// One operation of a call.
+/// An operation of a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
-    /// Of the waiter with this label.
+    /// An acquisition by the waiter with this label.
     Acquire(String),
-    /// Of the tenure with this token.
+    /// A renewal of the tenure with this token.
     Renew(String),
-    /// Of the holder or waiter with this label.
+    /// A release by the holder or waiter with this label.
     Release(String),
 }
 
-/// What a server executed.
+/// The commands that a server executed.
 #[derive(Debug, Default)]
 pub(crate) struct Executed {
     /// Script calls, each with its operations.
@@ -55,7 +55,7 @@ impl Executed {
         }
     }
 
-    /// How many calls were not just waiters that ask.
+    /// Returns how many calls did more than ask for waiters.
     pub(crate) fn calls_of_holders(&self) -> usize {
         let asks = |operation: &Operation| matches!(operation, Operation::Acquire(_));
         let calls = self.calls.iter();
@@ -64,7 +64,7 @@ impl Executed {
             .count()
     }
 
-    /// How often each operation was executed.
+    /// Returns how often each operation was executed.
     pub(crate) fn operations(&self) -> BTreeMap<&Operation, usize> {
         let mut counts = BTreeMap::new();
         for operation in self.calls.iter().flatten() {
@@ -73,20 +73,20 @@ impl Executed {
         counts
     }
 
-    /// How often a waiter asked.
+    /// Returns how often a waiter asked.
     pub(crate) fn asks(&self, label: &str) -> usize {
         let asked = Operation::Acquire(label.to_owned());
         self.operations().get(&asked).copied().unwrap_or_default()
     }
 }
 
-/// Where in the text of an operation these begin: its letter and its time to live are before all else.
+/// The offsets of these in the text of an operation: its letter and its time to live come first.
 const RENEW_TOKEN: usize = 1 + 11 + 11 + 32;
 const ACQUIRE_LABEL: usize = 1 + 11 + 1 + 16 + 5 + 11 + 32 + 16 + 1;
 const RELEASE_LABEL: usize = 1 + 11 + 5 + 11 + 32 + 16 + 16 + 1;
 
 fn operations(args: &[&str]) -> Vec<Operation> {
-    // The script, how many keys, these, and until when to act are before the operations.
+    // The operations follow the script, the number of keys, the keys, and the time until which to act.
     let keys: usize = args[2].parse().expect("a number of keys");
     let found = args[4 + keys..].iter().filter_map(|text| {
         let from = |place: usize| text[place..].to_owned();

@@ -1,4 +1,4 @@
-//! What a program can see of waiting: the place in line, and how long it took.
+//! The program's view of waiting: its place in line, and how long it waited.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,8 +8,8 @@ use tokio_stream::StreamExt;
 
 use crate::{LIMIT, connect, held, in_line, lock, millis, served, subscribed, waiting};
 
-/// The event comes when a place is taken, and when a heartbeat finds that it has changed: every three
-/// seconds for a time to live of six, which survives if the machine stands still for two.
+/// Catches missing or wrong places. The event comes when a place is taken, and when a heartbeat finds a
+/// change: every three seconds for a time to live of six, which survives if the machine stands still for two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn places_count_down() {
     let server = RedisServer::start().await;
@@ -41,25 +41,25 @@ async fn places_count_down() {
     };
     assert_eq!(position().await, Some(3));
     for (place, next) in [2, 1].into_iter().zip(ahead) {
-        holder.release().await.expect("it is held");
+        holder.release().await.expect("a held lock");
         holder = served(next, LIMIT).await;
         assert_eq!(position().await, Some(place));
     }
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let lease = served(lease, LIMIT).await;
     assert_eq!(position().await, None, "the lock is acquired");
     assert!(lease.is_valid());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_says_how_long_it_waited_and_when_it_began() {
+async fn a_lease_has_the_time_it_waited_and_when_it_began() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (one, other) = (connect(&server).await, connect(&server).await);
     let before = SystemTime::now();
     let holder = held(&lock(&one, "x", "holder")).await;
     assert!(holder.waited() < millis(2_000), "{:?}", holder.waited());
-    // Tenures are measured by another clock than the wall clock, which may differ by a little.
+    // Tenures are measured by another clock than the wall clock, which may differ slightly.
     assert!(holder.began() + millis(20) >= before);
     let asked = Instant::now();
     let next = waiting(&lock(&other, "x", "next"));
@@ -72,9 +72,9 @@ async fn a_lease_says_how_long_it_waited_and_when_it_began() {
         other.inspect("x").await.expect("an answer");
         begin.elapsed() < millis(10)
     };
-    eventually(LIMIT, "a quick answer", quick).await;
+    eventually(LIMIT, "a quick reply arrives", quick).await;
     let (waited_at_least, released) = (millis(700), SystemTime::now());
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let lease = served(next, LIMIT).await;
     let waited = lease.waited();
     assert!(
@@ -87,6 +87,6 @@ async fn a_lease_says_how_long_it_waited_and_when_it_began() {
         "{began:?} before {released:?}"
     );
     assert!(began <= SystemTime::now());
-    let held_for = began.elapsed().expect("it began before");
+    let held_for = began.elapsed().expect("the tenure began before");
     assert!(held_for < LIMIT, "{held_for:?}");
 }

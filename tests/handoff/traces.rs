@@ -1,4 +1,4 @@
-//! What a collector of traces gets.
+//! The traces that a collector gets.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use crate::{LIMIT, connect, held, in_line, lock, millis, served, subscribed};
 
 type Fields = BTreeMap<&'static str, String>;
 
-/// Keeps what this library traces.
+/// Collects the traces of this library.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Collected>>);
 
@@ -37,7 +37,7 @@ impl Collector {
         work(&mut self.0.lock().expect("not poisoned"))
     }
 
-    /// The fields of the first event with this message.
+    /// Returns the fields of the first event with this message.
     fn event(&self, message: &str) -> Option<Fields> {
         let is_it = |fields: &&Fields| fields.get("message").is_some_and(|text| text == message);
         self.with(|collected| collected.events.iter().find(is_it).cloned())
@@ -80,12 +80,12 @@ impl Subscriber for Collector {
     fn exit(&self, _: &Id) {}
 }
 
-/// Everything runs on this thread, and only what it traces is collected.
+/// Everything runs on this thread, and only its traces are collected.
 #[tokio::test(flavor = "current_thread")]
 async fn spans_and_events_name_the_lock_and_the_token() {
     let collector = Collector::default();
-    // If this dispatcher is the only one in the process, a call site that another test's thread reaches
-    // first is switched off for good, because that thread has no dispatcher.
+    // If this dispatcher were the only one in the process, a call site that another test's thread reaches
+    // first would be switched off for good, since that thread has no dispatcher.
     let _second = Dispatch::new(collector.clone());
     let _collecting = tracing::subscriber::set_default(collector.clone());
     let server = RedisServer::start().await;
@@ -96,11 +96,11 @@ async fn spans_and_events_name_the_lock_and_the_token() {
     let waiting = crate::waiting(&waits);
     in_line(&mut admin, "x", 1).await;
     let told = async || collector.event("waiting in line");
-    let waiting_in_line = eventually(LIMIT, "the place in line to be traced", told).await;
+    let waiting_in_line = eventually(LIMIT, "the place in line is traced", told).await;
     assert_eq!(waiting_in_line["name"], "x");
     assert!(waiting_in_line["position"].contains('1'));
     let former = holder.token();
-    holder.release().await.expect("it is held");
+    holder.release().await.expect("a held lock");
     let lease = served(waiting, LIMIT).await;
     let renewed = async || collector.event("lease renewed").is_some();
     eventually(LIMIT, "a renewal", renewed).await;
@@ -129,9 +129,9 @@ async fn spans_and_events_name_the_lock_and_the_token() {
     assert!(fields.contains_key("waited"), "{fields:?}");
 }
 
-/// Catches a name that OpenTelemetry's conventions have otherwise.
+/// Catches a field name that differs from OpenTelemetry's conventions.
 #[tokio::test(flavor = "current_thread")]
-async fn an_error_has_the_names_of_open_telemetry() {
+async fn an_error_has_the_field_names_of_open_telemetry() {
     let collector = Collector::default();
     let _second = Dispatch::new(collector.clone());
     let _collecting = tracing::subscriber::set_default(collector.clone());
@@ -140,7 +140,7 @@ async fn an_error_has_the_names_of_open_telemetry() {
     let _lease = held(&lock(&locker, "x", "holder")).await;
     drop(server);
     let told = async || collector.event("lease at risk");
-    let fields = eventually(LIMIT, "the risk to be traced", told).await;
+    let fields = eventually(LIMIT, "the risk is traced", told).await;
     assert_eq!(fields["error.type"], "\"unavailable\"");
     assert!(!fields["exception.message"].is_empty());
     assert_eq!(fields["name"], "x");

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more leave nothing behind (I6).
+//! Calls that their caller dropped leave nothing behind (I6).
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,11 +11,11 @@ use leasehold_tests::{
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis};
 
-async fn nothing_is_left(admin: &mut Admin) {
-    // Far below the 30 s after which the locks would end by themselves, and the 12 s for which a
-    // claim counts as alive.
+async fn wait_until_nothing_is_left(admin: &mut Admin) {
+    // The limit is far below the 30 s after which the locks would expire, and the 12 s for which a claim
+    // counts as alive.
     let condition = async || admin.in_use().await.is_empty();
-    eventually(LIMIT, "no lock and no place in line to be left", condition).await;
+    eventually(LIMIT, "no lock and no place in line are left", condition).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,9 +37,9 @@ async fn acquires_dropped_after_any_time_leave_nothing() {
     }
     assert!(
         dropped > 10,
-        "only {dropped} acquires were dropped under way"
+        "only {dropped} acquires were dropped before they ended"
     );
-    nothing_is_left(&mut Admin::connect(&server).await).await;
+    wait_until_nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +57,7 @@ async fn acquires_dropped_after_any_number_of_polls_leave_nothing() {
             tokio::task::yield_now().await;
         }
     }
-    nothing_is_left(&mut Admin::connect(&server).await).await;
+    wait_until_nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
 #[tokio::test]
@@ -69,9 +69,9 @@ async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
         .expect("a valid name")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     let lock = other.lock("x").expect("a valid name");
-    // Long enough for a reply on a slow machine: without one it would be an error.
+    // Long enough for a reply on a slow machine: without a reply the call would fail.
     assert!(
         lock.acquire_within(millis(1_000))
             .await
@@ -80,8 +80,8 @@ async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
     );
     let waiting = tokio::time::timeout(millis(150), lock.acquire()).await;
     assert!(waiting.is_err(), "it is held");
-    holder.release().await.expect("it is held");
-    nothing_is_left(&mut Admin::connect(&server).await).await;
+    holder.release().await.expect("a held lock");
+    wait_until_nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
 #[tokio::test]
@@ -95,12 +95,12 @@ async fn a_command_delayed_past_its_time_changes_nothing() {
 
     proxy.set(Direction::Up, Mode::Hold);
     let error = locker.lock("x").expect("a valid name").try_acquire().await;
-    let error = error.expect_err("no answer comes");
+    let error = error.expect_err("no reply arrives");
     assert!(error.is_timeout(), "{error:?}");
     proxy.set(Direction::Up, Mode::Pass);
     let arrived = async || admin.script_calls().await > 0;
-    eventually(LIMIT, "the delayed command to reach the server", arrived).await;
-    // A command that acted would have left the last token behind, even if its lock was released.
+    eventually(LIMIT, "the delayed command reaches the server", arrived).await;
+    // An executed command would have left the last token behind, even if its lock was released.
     assert!(
         admin.keys("*").await.is_empty(),
         "{:?}",
@@ -108,9 +108,9 @@ async fn a_command_delayed_past_its_time_changes_nothing() {
     );
 }
 
-/// The negative control: the same command without `not_after` does act when it comes late.
+/// The negative control: the same command without `not_after` does take effect when it arrives late.
 #[tokio::test]
-async fn a_delayed_command_without_a_time_takes_the_lock() {
+async fn a_late_command_without_a_time_limit_takes_the_lock() {
     use leasehold::{Name, Owner};
     use leasehold_engine::protocol::{self, Command, Counter, LockKey, Op};
     use leasehold_engine::time::ServerTime;
@@ -148,11 +148,11 @@ async fn a_delayed_command_without_a_time_takes_the_lock() {
     proxy.set(Direction::Up, Mode::Pass);
     let mut admin = Admin::connect(&server).await;
     let taken = async || admin.tenure(&lock_key("x")).await.is_some();
-    eventually(LIMIT, "the late command to take the lock", taken).await;
+    eventually(LIMIT, "the late command takes the lock", taken).await;
 }
 
 #[tokio::test]
-async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
+async fn an_acquire_retried_after_a_lost_reply_gets_the_same_token() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let proxy = Proxy::start(server.port()).await;
@@ -163,13 +163,13 @@ async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
     proxy.discard_replies(true);
     let acquire = tokio::spawn(async move { lock.acquire().await });
     let taken = async || admin.tenure(&lock_key("x")).await.is_some();
-    eventually(LIMIT, "the server to have granted the lock", taken).await;
+    eventually(LIMIT, "the server has granted the lock", taken).await;
     proxy.heal();
     let lease = within(LIMIT, acquire)
         .await
-        .expect("it is answered in time")
-        .expect("it does not panic")
-        .expect("it is retried");
+        .expect("the call is answered in time")
+        .expect("no panic")
+        .expect("the request is retried");
     assert_eq!(lease.token().get(), 1);
     assert_eq!(admin.last_token(&lock_key("x")).await, Some(1));
     assert!(lease.is_valid());
@@ -184,13 +184,13 @@ async fn a_released_lease_sends_no_further_renewal() {
     let released = locker.lock("released").expect("a valid name").ttl(ttl);
     let dropped = locker.lock("dropped").expect("a valid name").ttl(ttl);
     let kept = locker.lock("kept").expect("a valid name").ttl(ttl);
-    let lease = released.acquire().await.expect("it is free");
-    drop(dropped.acquire().await.expect("it is free"));
+    let lease = released.acquire().await.expect("a free lock");
+    drop(dropped.acquire().await.expect("a free lock"));
     let mut events = kept.events();
-    let _kept = kept.acquire().await.expect("it is free");
+    let _kept = kept.acquire().await.expect("a free lock");
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
 
     let mut monitor = Monitor::start(&server).await;
     // While one lease is renewed twice, the others would be due too.
@@ -206,13 +206,13 @@ async fn a_released_lease_sends_no_further_renewal() {
 }
 
 #[tokio::test]
-async fn shutdown_frees_everything_and_refuses_what_comes() {
+async fn shutdown_frees_every_lock_and_refuses_later_calls() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let mut leases = Vec::new();
     for i in 0..300 {
         let lock = locker.lock(format!("x{i}")).expect("a valid name");
-        leases.push(lock.acquire().await.expect("it is free"));
+        leases.push(lock.acquire().await.expect("a free lock"));
     }
     let lock = locker.lock("x0").expect("a valid name");
     let waiting = tokio::spawn({
@@ -221,7 +221,7 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
     });
     tokio::task::yield_now().await;
     let shut_down = within(LIMIT * 3, locker.shutdown()).await;
-    shut_down.expect("it ends");
+    shut_down.expect("the call ends");
     assert_eq!(
         Admin::connect(&server).await.in_use().await,
         Vec::<String>::new()
@@ -231,8 +231,8 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
         leases[0].lost().await.reason,
         leasehold::LossReason::Shutdown
     );
-    let waiting = within(LIMIT, waiting).await.expect("it is answered");
-    let waiting = waiting.expect("it does not panic");
+    let waiting = within(LIMIT, waiting).await.expect("the call is answered");
+    let waiting = waiting.expect("no panic");
     assert_eq!(
         waiting.map(drop).map_err(|error| error.kind()),
         Err(leasehold::ErrorKind::Shutdown)
@@ -246,8 +246,8 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
     locker.shutdown().await;
 }
 
-/// Catches a release that is overtaken by what the same task sends after it. There are more threads than cores, so that
-/// one is often stopped between taking something out of the engine and sending it.
+/// Catches a release that a later request of the same task overtakes. The runtime has more threads than
+/// cores, so a thread is often stopped between taking a batch out of the engine and sending it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn a_dropped_lease_is_free_for_the_next_call_of_the_same_task() {
     let server = RedisServer::start().await;
@@ -255,23 +255,23 @@ async fn a_dropped_lease_is_free_for_the_next_call_of_the_same_task() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn so_it_is_in_memory_too() {
+async fn a_dropped_lease_is_free_in_memory_for_the_next_call_of_the_same_task() {
     drop_and_try(Locker::in_memory()).await;
 }
 
-/// Catches a place in line that is given up only after what the same task sends after its time was over.
+/// Catches a place in line that is given up only after the next request of a task whose wait timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn a_place_in_line_is_gone_for_the_next_call_of_a_task_that_waited_too_long() {
+async fn a_timed_out_place_in_line_is_gone_for_the_next_call_of_the_same_task() {
     let server = RedisServer::start().await;
     wait_and_inspect(connect(&server).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
-async fn so_is_one_in_memory() {
+async fn a_timed_out_place_in_line_is_gone_in_memory_for_the_next_call() {
     wait_and_inspect(Locker::in_memory()).await;
 }
 
-/// Eight tasks, each of which waits in line for a short while and then looks who waits.
+/// Runs eight tasks, each of which waits in line for a short time and then counts the waiters.
 async fn wait_and_inspect(locker: Locker) {
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..8 {
@@ -279,12 +279,12 @@ async fn wait_and_inspect(locker: Locker) {
         tasks.spawn(async move {
             let name = format!("x{task}");
             let lock = locker.lock(&name).expect("a valid name");
-            let _held = lock.acquire().await.expect("it is free");
+            let _held = lock.acquire().await.expect("a free lock");
             let mut waited = 0;
             while waited < 50 {
-                // Without a reply in time it is an error, on a slow machine.
+                // On a slow machine the call fails if no reply arrives in time.
                 waited += u32::from(lock.acquire_within(millis(20)).await.is_ok());
-                let seen = locker.inspect(&name).await.expect("the store answers");
+                let seen = locker.inspect(&name).await.expect("an answer");
                 assert_eq!(seen.waiting, 0, "after {waited} times in line");
             }
         });
@@ -292,7 +292,7 @@ async fn wait_and_inspect(locker: Locker) {
     tasks.join_all().await;
 }
 
-/// Eight tasks, each of which drops its lease and takes the lock again.
+/// Runs eight tasks, each of which drops its lease and takes the lock again.
 async fn drop_and_try(locker: Locker) {
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..8 {
@@ -300,8 +300,8 @@ async fn drop_and_try(locker: Locker) {
         tasks.spawn(async move {
             for _ in 0..300 {
                 let lock = locker.lock(format!("x{task}")).expect("a valid name");
-                let lease = lock.try_acquire().await.expect("the store answers");
-                drop(lease.expect("it was dropped before"));
+                let lease = lock.try_acquire().await.expect("an answer");
+                drop(lease.expect("the earlier lease was dropped"));
             }
         });
     }

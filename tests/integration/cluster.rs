@@ -1,4 +1,4 @@
-//! Real clusters: who serves what, how that changes, and what is wrong with one.
+//! Real clusters: the server of each slot, changes of that, and faults.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use leasehold_tests::{
 
 use tokio::task::JoinSet;
 
-use crate::{LIMIT, connect, millis};
+use crate::{LIMIT, connect, in_line, millis};
 
-/// How long replicas may take to agree who takes over: if votes are missed once they wait for eight seconds.
+/// How long replicas may take to agree on a successor: if votes are missed once, they wait for eight seconds.
 const FAILOVER: Duration = Duration::from_secs(30);
 
 async fn locker(cluster: &RedisCluster) -> Locker {
@@ -29,19 +29,7 @@ fn key(name: &str) -> String {
     format!("{{leasehold:{name}}}")
 }
 
-/// A name of which the master of this place has the lock.
-async fn name_at(cluster: &RedisCluster, master: usize) -> String {
-    for number in 0.. {
-        let name = format!("at-{master}-{number}");
-        let slot = cluster.slot(&key(&name)).await;
-        if cluster.master_of(slot).await == master {
-            return name;
-        }
-    }
-    unreachable!("each master has slots")
-}
-
-/// Messages that the masters have sent to one another because something was published to the whole cluster.
+/// Returns how many messages the masters sent to one another for publications to the whole cluster.
 async fn forwarded(cluster: &RedisCluster) -> u64 {
     let mut all = 0;
     for master in &cluster.masters {
@@ -55,7 +43,7 @@ async fn forwarded(cluster: &RedisCluster) -> u64 {
     all
 }
 
-/// Catches grants that each node of the cluster gets, which costs each of them bytes and time.
+/// Catches grants that go to every node of the cluster, which costs each of them bytes and time.
 #[tokio::test]
 async fn grants_stay_with_the_node_of_the_lock() {
     const HANDOFFS: u64 = 100;
@@ -67,7 +55,7 @@ async fn grants_stay_with_the_node_of_the_lock() {
         let lock = locker.lock("handed/on").expect("valid");
         tasks.spawn(async move {
             for _ in 0..HANDOFFS / 2 {
-                let lease = lock.acquire().await.expect("its turn comes");
+                let lease = lock.acquire().await.expect("its turn");
                 lease.release().await.expect("an answer");
             }
         });
@@ -76,13 +64,14 @@ async fn grants_stay_with_the_node_of_the_lock() {
         ended.expect("no panic");
     }
     let granted: u64 = lockers.iter().map(|locker| locker.stats().pushes).sum();
-    assert!(granted > HANDOFFS / 2, "{granted} were told of their turns");
-    // The first of each comes before the node knows who listens; a locker checks now and then that it hears.
+    assert!(granted > HANDOFFS / 2, "{granted} waiters were notified");
+    // The first grant to each locker comes before the node knows the subscriber; and a locker tests its
+    // subscription now and then.
     let forwarded = forwarded(&cluster).await - before;
     assert!(forwarded <= HANDOFFS / 4, "{forwarded} messages");
 }
 
-/// Catches an operation that goes to a node that does not have its slot, and a walk that leaves one out.
+/// Catches an operation that goes to a node without its slot, and a walk that leaves out a node.
 #[tokio::test]
 async fn locks_are_where_their_slots_are() {
     let cluster = RedisCluster::start().await;
@@ -90,7 +79,7 @@ async fn locks_are_where_their_slots_are() {
     let names: Vec<String> = (0..60).map(|number| format!("many/{number}")).collect();
     let leases = futures::stream::iter(&names).map(async |name| {
         let lock = one.lock(name).expect("valid");
-        lock.acquire().await.expect("it is free")
+        lock.acquire().await.expect("a free lock")
     });
     let leases: Vec<_> = leases.buffer_unordered(20).collect().await;
     let mut counts = Vec::new();
@@ -105,7 +94,7 @@ async fn locks_are_where_their_slots_are() {
         .map_ok(|name| name.as_str().to_owned())
         .try_collect()
         .await
-        .expect("all are there");
+        .expect("all are up");
     assert_eq!(listed, names.iter().cloned().collect());
     for lease in &leases[..3] {
         let seen = other
@@ -123,75 +112,72 @@ async fn locks_are_where_their_slots_are() {
             .expect("the holder hears of it");
     }
     for lease in leases.into_iter().skip(3) {
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("a held lock");
     }
     assert!(one.findings().is_empty(), "{:?}", one.findings());
 }
 
-/// Catches a waiter that hears pushes of one node alone, and a holder that hears of no change there.
+/// Catches a waiter that hears pushes of one node only, and a holder that hears of no change there.
 #[tokio::test]
 async fn grants_and_changes_are_heard_at_every_node() {
     let cluster = RedisCluster::start().await;
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
     for master in 0..3 {
-        let name = name_at(&cluster, master).await;
+        let (name, _) = cluster.name_at(master).await;
         let lease = one.lock(&name).expect("valid").acquire().await;
-        let lease = lease.expect("it is free");
+        let lease = lease.expect("a free lock");
         let waiter = other.lock(&name).expect("valid");
         let waiting = tokio::spawn(async move { waiter.acquire().await });
-        let in_line = async || one.inspect(&name).await.expect("an answer").waiting == 1;
-        eventually(LIMIT, "the waiter to be in line", in_line).await;
-        // A little later it is subscribed.
+        in_line(&one, &name).await;
+        // The waiter subscribes a little later.
         let mut admin = Admin::connect(&cluster.masters[master]).await;
         let hears = async || admin.hearing_lockers().await == 2;
-        eventually(LIMIT, "both to hear this node", hears).await;
+        eventually(LIMIT, "both hear this node", hears).await;
         let watch = Stopwatch::start();
-        lease.release().await.expect("it is held");
-        let lease = waiting.await.expect("no panic").expect("its turn comes");
+        lease.release().await.expect("a held lock");
+        let lease = waiting.await.expect("no panic").expect("its turn");
         assert!(watch.elapsed() < millis(500), "{:?}", watch.elapsed());
-        // It is read a moment after the lock was taken.
+        // The key is read a moment after the lock was taken.
         let is_read =
             async || admin.info("stats", "tracking_total_keys").await.as_deref() == Some("1");
-        eventually(LIMIT, "the lock's key to be read", is_read).await;
+        eventually(LIMIT, "the lock's key is read", is_read).await;
         let watch = Stopwatch::start();
         assert_eq!(admin.int(&["DEL", &key(&name)]).await, 1);
         tokio::time::timeout(LIMIT, lease.lost())
             .await
-            .expect("it is lost");
+            .expect("a lost lease");
         assert!(watch.elapsed() < millis(1_500), "{:?}", watch.elapsed());
     }
     assert!(one.findings().is_empty() && other.findings().is_empty());
 }
 
-/// Catches a lease that is lost because its slot moves, or while that is half done; and tokens that fall.
+/// Catches a lease that is lost because its slot moves, or during a half-done move; and tokens that fall.
 #[tokio::test]
 async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     let cluster = RedisCluster::start().await;
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
-    let (name, ttl) = (name_at(&cluster, 0).await, millis(3_000));
-    let slot = cluster.slot(&key(&name)).await;
+    let ((name, slot), ttl) = (cluster.name_at(0).await, millis(3_000));
     let lock = one.lock(&name).expect("valid").ttl(ttl);
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let waiter = other.lock(&name).expect("valid");
     let waiting = tokio::spawn(async move { waiter.acquire().await });
-    let in_line = async || one.inspect(&name).await.expect("an answer").waiting == 1;
-    eventually(LIMIT, "the waiter to be in line", in_line).await;
+    in_line(&one, &name).await;
     for round in 0..6 {
         cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
-        lease.renew().await.expect("it is held");
+        lease.renew().await.expect("a held lock");
     }
     let token = lease.token();
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
     let next = tokio::time::timeout(LIMIT, waiting).await;
     let next = next
-        .expect("its turn comes")
+        .expect("its turn")
         .expect("no panic")
-        .expect("it is granted");
+        .expect("the lock is granted");
     assert!(next.token() > token);
-    // Half done, for longer than a lease lives: only renewals are let through then.
+    // A half-done move that lasts longer than a lease: the node only lets renewals through.
     let free = one.lock(&name).expect("valid").ttl(ttl);
-    next.release().await.expect("it is held");
-    let held = free.acquire().await.expect("it is free");
+    next.release().await.expect("a held lock");
+    let held = free.acquire().await.expect("a free lock");
     let mut events = free.events();
     cluster.half_move_slot(slot, 0, 1, &key(&name)).await;
     let begin = Instant::now();
@@ -202,16 +188,16 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     assert!(held.is_valid());
     let target = &cluster.masters[1];
     cluster.give_slot(&slot.to_string(), target).await;
-    held.release().await.expect("it is held");
+    held.release().await.expect("a held lock");
     let last = other.lock(&name).expect("valid").acquire().await;
-    assert!(last.expect("it is free").token() > token);
+    assert!(last.expect("a free lock").token() > token);
 }
 
-/// Catches operations of several slots of one node that cost a call each; and, while slots move, one that is
-/// delayed, lost or done twice because others of its call were refused: the lock would be free for two, or for
-/// nobody, or its tokens would fall.
+/// Catches operations on several slots of one node that cost a call each. While slots move, catches an
+/// operation that is delayed, lost or done twice because others of its call were refused: two clients or none
+/// would get the lock, or its tokens would fall.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_of_one_node_leaves_together() {
+async fn operations_of_one_node_leave_together() {
     const CALLERS: usize = 32;
     let cluster = RedisCluster::start().await;
     let lockers = [locker(&cluster).await, locker(&cluster).await];
@@ -221,10 +207,10 @@ async fn what_is_of_one_node_leaves_together() {
         for _ in 0..20 {
             let lease = lockers[0].lock(name).expect("valid").acquire().await;
             lease
-                .expect("it is free")
+                .expect("a free lock")
                 .release()
                 .await
-                .expect("it is held");
+                .expect("a held lock");
         }
     });
     futures::future::join_all(pairs).await;
@@ -243,8 +229,8 @@ async fn what_is_of_one_node_leaves_together() {
             contenders.spawn(async move {
                 let mut turns = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    let lease = lock.acquire().await.expect("its turn comes");
-                    let mut last = last.try_lock().expect("nobody else has it");
+                    let lease = lock.acquire().await.expect("its turn");
+                    let mut last = last.try_lock().expect("no other task has the lock");
                     assert!(
                         Some(lease.token()) > last.1,
                         "{} after {:?}",
@@ -254,7 +240,7 @@ async fn what_is_of_one_node_leaves_together() {
                     *last = (last.0 + 1, Some(lease.token()));
                     drop(last);
                     tokio::task::yield_now().await;
-                    lease.release().await.expect("it is held");
+                    lease.release().await.expect("a held lock");
                     turns += 1;
                 }
                 turns
@@ -283,86 +269,94 @@ async fn script_calls(cluster: &RedisCluster) -> u64 {
     calls
 }
 
-/// Catches a locker that stays with a master that is gone, and one that has the others wait for it.
+/// Catches a locker that stays with a dead master, and one whose other locks wait for it.
 #[tokio::test]
 async fn a_replica_takes_over_while_leases_are_held() {
     let mut cluster = RedisCluster::with_replicas().await;
     let one = locker(&cluster).await;
-    let (name, elsewhere) = (name_at(&cluster, 1).await, name_at(&cluster, 2).await);
+    let ((name, _), (elsewhere, _)) = (cluster.name_at(1).await, cluster.name_at(2).await);
     let lock = one.lock(&name).expect("valid").ttl(FAILOVER * 2);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     cluster.replicas[1].has_all_of(&cluster.masters[1]).await;
     cluster.masters[1].kill();
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
     next_event(&mut events, LIMIT, at_risk).await;
-    // The others go on before anybody takes over.
+    // Other masters serve before a replica takes over.
     let other = one.lock(&elsewhere).expect("valid").acquire().await;
     other
-        .expect("it is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("it is held");
+        .expect("a held lock");
     let begin = Instant::now();
     cluster.allow_failover().await;
     let mut admin = Admin::connect(&cluster.replicas[1]).await;
     let leads = async || admin.info("replication", "role").await.as_deref() == Some("master");
-    eventually(FAILOVER, "the replica to take over", leads).await;
+    eventually(FAILOVER, "the replica takes over", leads).await;
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     println!(
-        "renewed {:?} after its replica may take over",
+        "renewed {:?} after the replica was allowed to take over",
         begin.elapsed()
     );
     let token = lease.token();
-    lease.release().await.expect("it is held at the new master");
-    let next = lock.acquire().await.expect("it is free");
+    lease
+        .release()
+        .await
+        .expect("the lock is held at the new master");
+    let next = lock.acquire().await.expect("a free lock");
     assert!(next.token() > token);
 }
 
-/// Catches a lock that counts although no replica of its own master has it, one that is kept then, and one whose
-/// copies are asked for at another node than it is at: its slot moves.
+/// Catches a lock that counts although no replica of its own master has it; one that is kept then; and, after
+/// a move of its slot, one whose copies are requested at the wrong node.
 #[tokio::test]
 async fn a_lock_counts_once_the_replicas_of_its_master_have_it() {
     let mut cluster = RedisCluster::with_replicas().await;
     let one = locker(&cluster).await;
-    let (name, ttl) = (name_at(&cluster, 1).await, FAILOVER * 2);
+    let ((name, slot), ttl) = (cluster.name_at(1).await, FAILOVER * 2);
     let enough = Duration::from_secs(3);
     let lock = one.lock(&name).expect("valid").ttl(ttl);
     let error = lock.clone().replicas(2, millis(200)).try_acquire().await;
-    let error = error.expect_err("there is one");
+    let error = error.expect_err("the master has one replica");
     assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
     assert!(error.to_string().contains("1 of 2 replicas"), "{error}");
     let lock = lock.replicas(1, enough);
-    let lease = lock.acquire().await.expect("it was given back");
-    lease.renew().await.expect("it is there");
-    let slot = cluster.slot(&key(&name)).await;
+    let lease = lock.acquire().await.expect("the lock was given back");
+    lease.renew().await.expect("the server is up");
     for (from, to) in [(1, 2), (2, 1)] {
         cluster.move_slot(slot, from, to).await;
-        lease.renew().await.expect("there is a replica, too");
+        lease
+            .renew()
+            .await
+            .expect("the new master has a replica, too");
         cluster.replicas[to].pause();
-        let error = lease.renew().await.expect_err("nobody says that it has it");
+        let error = lease.renew().await.expect_err("no replica acknowledges");
         assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
         cluster.replicas[to].resume();
-        lease.renew().await.expect("it is there again");
+        lease.renew().await.expect("the replica is up again");
     }
-    lease.release().await.expect("it is held");
-    let lease = lock.acquire().await.expect("it is free");
+    lease.release().await.expect("a held lock");
+    let lease = lock.acquire().await.expect("a free lock");
     cluster.masters[1].kill();
     cluster.allow_failover().await;
     let mut admin = Admin::connect(&cluster.replicas[1]).await;
     let leads = async || admin.info("replication", "role").await.as_deref() == Some("master");
-    eventually(FAILOVER, "the replica to take over", leads).await;
+    eventually(FAILOVER, "the replica takes over", leads).await;
     let token = lease.token();
-    lease.release().await.expect("it is held at the new master");
+    lease
+        .release()
+        .await
+        .expect("the lock is held at the new master");
     let next = one.lock(&name).expect("valid").acquire().await;
-    let next = next.expect("it is free");
+    let next = next.expect("a free lock");
     assert!(next.token() > token);
 }
 
-/// Catches a program's own client that is refused, or that is taken for one of a single server.
+/// Catches a program's own client that is refused, or that is taken for one of a lone server.
 #[tokio::test]
-async fn a_client_of_the_programs_is_taken() {
+async fn a_cluster_client_of_the_program_is_accepted() {
     let cluster = RedisCluster::start().await;
     let hosts = cluster.masters.iter().map(RedisServer::port);
     let hosts = hosts.map(|port| ("127.0.0.1".to_owned(), port)).collect();
@@ -371,68 +365,72 @@ async fn a_client_of_the_programs_is_taken() {
         ..Default::default()
     });
     let client = client.build().expect("valid");
-    client.init().await.expect("the cluster is there");
-    let locker = Locker::with_fred(client).await.expect("it is taken");
+    client.init().await.expect("the cluster is up");
+    let locker = Locker::with_fred(client)
+        .await
+        .expect("the client is accepted");
     for number in 0..20 {
         let lock = locker.lock(format!("own/{number}")).expect("valid");
-        let lease = lock.acquire().await.expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
 }
 
-/// Catches a node that is talked to in the clear, because it was not named in the URL.
+/// Catches an unencrypted connection to a node that the URL does not name.
 #[tokio::test]
-async fn every_node_is_talked_to_by_tls() {
+async fn every_node_is_reached_by_tls() {
     let ca = Authority::new("ours");
     let config = RedisServer::config().tls_cluster(&ca);
     let cluster = RedisCluster::start_with(&config, 3, false).await;
     let url = cluster.tls_url(&ca.file);
-    let (seeds, query) = url.split_once('?').expect("it has a CA");
-    let one = seeds.split(',').next().expect("it has nodes");
+    let (seeds, query) = url.split_once('?').expect("the URL has a CA");
+    let one = seeds.split(',').next().expect("the URL has nodes");
     let locker = Locker::connect(format!("{one}?{query}")).await;
-    let locker = locker.expect("it is trusted");
+    let locker = locker.expect("the certificate is trusted");
     for server in &cluster.masters {
         let mut admin = Admin::connect(server).await;
         admin.ok(&["CONFIG", "SET", "port", "0"]).await;
     }
     for number in 0..20 {
         let lock = locker.lock(format!("tls/{number}")).expect("valid");
-        let lease = lock.acquire().await.expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     let stranger = Authority::new("a stranger");
     let error = Locker::connect(cluster.tls_url(&stranger.file)).await;
-    let error = error.expect_err("it is not trusted");
+    let error = error.expect_err("the certificate is not trusted");
     assert_eq!(error.kind(), ErrorKind::Tls, "{error:?}");
     assert!(error.to_string().starts_with("node 127.0.0.1:"), "{error}");
 }
 
-/// Catches a service that does not start while its cluster is away, and one that never finds it.
+/// Catches a service that does not start while its cluster is down, and one that never finds it later.
 #[tokio::test]
-async fn a_cluster_may_come_later() {
+async fn a_cluster_may_start_later() {
     let mut cluster =
         RedisCluster::start_with(&RedisServer::config().append_only(), 1, false).await;
     cluster.masters[0].kill();
     let locker = Locker::builder().connect_lazily(cluster.url());
-    let locker = locker.expect("nobody need be there");
+    let locker = locker.expect("no node has to be up");
     let lock = locker.lock("later").expect("valid");
     let error = lock
         .acquire_within(millis(300))
         .await
-        .expect_err("nobody is there");
+        .expect_err("no server is up");
     assert!(error.is_transient(), "{error:?}");
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
     cluster.masters[0].restart().await;
-    let lease = lock.acquire().await.expect("it is there now");
-    lease.release().await.expect("it is held");
+    let lease = lock.acquire().await.expect("the cluster is up now");
+    lease.release().await.expect("a held lock");
 }
 
-/// Catches errors that do not say what is wrong, or with which node.
+/// Catches errors that do not name the fault, or the node.
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn errors_name_the_fault_and_the_node() {
     let standalone = RedisServer::start().await;
     let url = format!("redis-cluster://127.0.0.1:{}", standalone.port());
-    let error = Locker::connect(url).await.expect_err("it is no cluster");
+    let error = Locker::connect(url)
+        .await
+        .expect_err("the server is no cluster");
     assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
     assert!(
         error.to_string().contains("no node of a cluster"),
@@ -443,7 +441,7 @@ async fn what_is_wrong_is_named() {
     let mut cluster = RedisCluster::start_with(&config, 3, false).await;
     let error = Locker::connect(cluster.masters[0].url())
         .await
-        .expect_err("it is one");
+        .expect_err("a cluster needs another URL");
     assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
     assert!(error.to_string().contains("redis-cluster://"), "{error}");
 
@@ -462,25 +460,25 @@ async fn what_is_wrong_is_named() {
     assert!(error.to_string().contains(&port), "{error}");
     admin.ok(&["CONFIG", "SET", "requirepass", "secret"]).await;
 
-    // One node away does not keep the others from their work; one that stands still neither.
+    // A node that is down or paused does not keep the others from serving.
     cluster.masters[2].pause();
     let watch = Stopwatch::start();
-    let locker = Locker::connect(cluster.url()).await.expect("two are there");
+    let locker = Locker::connect(cluster.url()).await.expect("two are up");
     assert!(
         watch.elapsed() < Duration::from_secs(7),
         "{:?}",
         watch.elapsed()
     );
-    let name = name_at(&cluster, 0).await;
+    let (name, _) = cluster.name_at(0).await;
     let lock = locker.lock(name).expect("valid");
-    let lease = lock.acquire().await.expect("its node is there");
-    lease.release().await.expect("it is held");
+    let lease = lock.acquire().await.expect("its node is up");
+    lease.release().await.expect("a held lock");
     cluster.masters[2].resume();
 
     let url = cluster.url();
     cluster.masters.iter_mut().for_each(RedisServer::kill);
     let watch = Stopwatch::start();
-    let error = Locker::connect(&url).await.expect_err("nobody is there");
+    let error = Locker::connect(&url).await.expect_err("no server is up");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
     assert!(

@@ -9,25 +9,26 @@ use leasehold_tests::{Admin, RedisServer};
 
 use crate::{LIMIT, connect};
 
-/// So many tasks acquire and release a lock of their own, so often.
+/// Runs this many tasks, each of which acquires and releases a lock of its own this many times.
 async fn crowd(locker: &Locker, tasks: usize, times: usize) {
     let tasks = (0..tasks).map(|task| {
         let lock = locker.lock(format!("{task}")).expect("a valid name");
         tokio::spawn(async move {
             for _ in 0..times {
-                let lease = lock.acquire().await.expect("it is free");
-                lease.release().await.expect("it is held");
+                let lease = lock.acquire().await.expect("a free lock");
+                lease.release().await.expect("a held lock");
             }
         })
     });
     for task in tasks.collect::<Vec<_>>() {
-        task.await.expect("it does not panic");
+        task.await.expect("no panic");
     }
 }
 
-/// Catches batches of one and of all others that take turns, and a single caller who pays for others.
+/// Catches batches that alternate between one operation and all others, and a single caller that waits to
+/// coalesce with others.
 #[tokio::test]
-async fn what_tasks_ask_together_leaves_together() {
+async fn requests_of_concurrent_tasks_leave_together() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
@@ -35,14 +36,14 @@ async fn what_tasks_ask_together_leaves_together() {
         let before = admin.script_calls().await;
         crowd(&locker, tasks, 50).await;
         let calls = admin.script_calls().await - before;
-        // After its first acquisition a locker looks at what it holds once.
+        // After its first acquisition a locker checks its locks once.
         assert!(calls <= most_calls + 1, "{tasks} tasks made {calls} calls");
     }
 }
 
-/// Catches a task that is to send what others ask for, too, and does not run any more.
+/// Catches a task that has to send others' requests and is never polled again.
 #[tokio::test]
-async fn a_call_that_is_polled_once_only_holds_up_nobody() {
+async fn a_call_that_is_polled_only_once_delays_no_other() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let other = locker.lock("other").expect("a valid name");
@@ -53,7 +54,7 @@ async fn a_call_that_is_polled_once_only_holds_up_nobody() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(stuck.as_mut().poll(&mut context).is_pending());
         let acquired = tokio::time::timeout(LIMIT / 10, other.acquire()).await;
-        let lease = acquired.expect("in time").expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = acquired.expect("in time").expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
 }

@@ -1,11 +1,11 @@
-//! Servers that give held locks away when they are full.
+//! Servers that evict held locks when their memory is full.
 
 use leasehold::{Finding, Locker};
 use leasehold_tests::{Admin, RedisServer};
 
 use crate::{connect, connect_with, own_client};
 
-/// Catches a server that would give a held lock to a second client, and nobody warns of it.
+/// Catches a missing warning about a server that would give a held lock to a second client.
 #[tokio::test]
 async fn a_server_that_evicts_keys_is_found_when_connecting() {
     for policy in ["volatile-ttl", "volatile-lru", "allkeys-lru"] {
@@ -18,12 +18,12 @@ async fn a_server_that_evicts_keys_is_found_when_connecting() {
         assert_eq!(locker.findings(), std::slice::from_ref(&found));
         assert!(locker.lock("x").expect("valid").acquire().await.is_ok());
         let locker = Locker::with_fred(own_client(&server).await).await;
-        assert_eq!(locker.expect("it is connected").findings(), [found]);
+        assert_eq!(locker.expect("the client is connected").findings(), [found]);
     }
 }
 
 #[tokio::test]
-async fn nothing_is_found_where_nothing_is_wrong_or_nobody_may_ask() {
+async fn a_safe_or_unreadable_policy_causes_no_finding() {
     let server = RedisServer::config()
         .args(["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"])
         .start()
@@ -40,5 +40,5 @@ async fn nothing_is_found_where_nothing_is_wrong_or_nobody_may_ask() {
     admin.ok(&user).await;
     let url = format!("redis://shy:s3cret@127.0.0.1:{}", server.port());
     let locker = connect_with(Locker::builder(), &url).await;
-    assert_eq!(locker.findings(), [], "there is no error either");
+    assert_eq!(locker.findings(), [], "connecting succeeds, too");
 }

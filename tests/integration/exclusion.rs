@@ -1,19 +1,19 @@
-//! Who holds a lock, and who frees it.
+//! Exclusion, and the release of locks.
 
 use leasehold::LeaseEvent;
-use leasehold_tests::{Admin, Child, RedisServer, Stopwatch, eventually, within};
+use leasehold_tests::{Child, RedisServer, Stopwatch, eventually, within};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_stream::StreamExt;
 
-use crate::{LIMIT, connect, lock_key, millis};
+use crate::{LIMIT, connect, millis};
 
 fn holder() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_holder"))
 }
 
-/// Three processes that visit one room, each the given number of times.
+/// Starts three processes that visit one critical section, each this many times.
 fn visitors(server: &RedisServer, rounds: u32, how: &str) -> Vec<Child> {
     let file = server.folder().join("inside");
     let (url, file, rounds) = (server.url(), file.to_string_lossy(), rounds.to_string());
@@ -29,141 +29,43 @@ async fn processes_exclude_each_other() {
     }
 }
 
-/// The negative control: the same processes without the lock do meet.
+/// The negative control: without the lock the same processes overlap.
 #[tokio::test]
 async fn processes_without_the_lock_meet() {
     let server = RedisServer::start().await;
-    // They go on until they meet, however late one of them begins.
+    // They go on until they overlap, however late one of them begins.
     let mut children = visitors(&server, 1_000_000, "bare");
     let met = async || {
         let mut lines = children.iter_mut().flat_map(Child::unread_lines);
         lines.any(|line| line == "overlap")
     };
-    eventually(LIMIT * 3, "two to meet", met).await;
+    eventually(LIMIT * 3, "two processes overlap", met).await;
 }
 
-/// Ten lines that somebody writes who knows tokio's mutex. Catches a handle that lets all its clones
-/// in at once.
+/// Catches a handle that lets all its clones in at once. The test is what a user of tokio's mutex would
+/// write.
 #[tokio::test]
-async fn one_handle_that_is_shared_among_tasks_lets_in_one_at_a_time() {
+async fn a_handle_shared_among_tasks_admits_one_at_a_time() {
     let server = RedisServer::start().await;
     let lock = connect(&server).await.lock("x").expect("a valid name");
     let inside = Arc::new(AtomicU32::new(0));
     let tasks = (0..20).map(|_| {
         let (lock, inside) = (lock.clone(), inside.clone());
         tokio::spawn(async move {
-            let lease = lock.acquire().await.expect("its turn comes");
+            let lease = lock.acquire().await.expect("its turn");
             assert_eq!(
                 inside.fetch_add(1, Ordering::SeqCst),
                 0,
-                "somebody is inside"
+                "another task is inside"
             );
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
-            lease.release().await.expect("it is held");
+            lease.release().await.expect("a held lock");
         })
     });
     let done = within(LIMIT, futures::future::try_join_all(tasks)).await;
-    done.expect("all had their turn")
-        .expect("nobody met another");
-}
-
-#[tokio::test]
-async fn a_re_entrant_handle_is_one_owner() {
-    let server = RedisServer::start().await;
-    let locker = connect(&server).await;
-    let (one, other) = (
-        locker.lock("x").expect("a valid name").reentrant(),
-        locker.lock("x").expect("a valid name").reentrant(),
-    );
-    let first = one.acquire().await.expect("it is free");
-    assert!(
-        other
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_none()
-    );
-
-    let again = one
-        .clone()
-        .acquire()
-        .await
-        .expect("a clone shares the tenure");
-    assert_eq!(again.token(), first.token());
-    assert_eq!((first.hold_count(), again.hold_count()), (2, 2));
-    first.release().await.expect("it is held");
-    assert!(again.is_valid());
-    let busy = other.try_acquire().await.expect("the server answers");
-    assert!(busy.is_none(), "another lease of the handle is still there");
-    assert!(one.is_held() && !other.is_held());
-    again.release().await.expect("it is held");
-    assert!(
-        other
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_some()
-    );
-}
-
-#[tokio::test]
-async fn only_the_owner_releases() {
-    let server = RedisServer::start().await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let short = one
-        .lock("x")
-        .expect("a valid name")
-        .ttl(millis(100))
-        .fixed();
-    let former = short.acquire().await.expect("it is free");
-    let holder = other
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("it expires");
-    assert!(!former.is_valid());
-
-    let error = former.release().await.expect_err("it is not held any more");
-    assert!(error.is_not_held(), "{error:?}");
-    let seen = one.inspect("x").await.expect("the server answers").holder;
-    assert_eq!(seen.map(|holder| holder.token), Some(holder.token()));
-    holder.release().await.expect("it is held");
-}
-
-/// The same where the client does not know of the loss: the script itself must refuse.
-#[tokio::test]
-async fn the_server_too_lets_only_the_owner_release() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let former = one
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("it is free");
-    admin.int(&["DEL", &lock_key("x")]).await;
-    let holder = other
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("it is free");
-
-    // The former holder has not noticed, so its release goes to the server.
-    assert!(former.is_valid());
-    assert!(
-        former
-            .release()
-            .await
-            .expect_err("it is taken")
-            .is_not_held()
-    );
-    assert!(admin.tenure(&lock_key("x")).await.is_some());
-    holder.release().await.expect("it is held");
-    assert_eq!(admin.tenure(&lock_key("x")).await, None);
+    done.expect("every task had its turn")
+        .expect("no task panics");
 }
 
 #[tokio::test]
@@ -189,13 +91,13 @@ async fn a_killed_process_frees_its_lock_by_the_time_to_live() {
         .acquire_within(LIMIT)
         .await
         .expect("the server answers");
-    let lease = lease.expect("it expires");
+    let lease = lease.expect("the lease expires");
     let took = killed.elapsed();
     assert!(took < ttl + millis(1_000), "it took {took:?}");
     let former = token
         .trim_start_matches("held ")
         .parse()
-        .expect("it printed a token");
+        .expect("the process printed a token");
     assert!(lease.token() > former);
 }
 
@@ -207,7 +109,7 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
     let ttl = millis(3_000);
     let lock = one.lock("x").expect("a valid name").ttl(ttl);
     let events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let rival = other.lock("x").expect("a valid name");
     let begin = std::time::Instant::now();
     while begin.elapsed() < ttl * 3 {
@@ -222,7 +124,7 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
         tokio::time::sleep(millis(20)).await;
     }
     let token = lease.token();
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
     drop(lock);
     let told: Vec<_> = events.collect().await;
     assert!(
@@ -240,18 +142,18 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
     );
 }
 
-/// The control of the test above: without renewals the same lease ends after its time to live.
+/// The negative control of the test above: without renewals the same lease ends after its time to live.
 #[tokio::test]
-async fn a_fixed_lease_is_not_renewed_but_by_hand() {
+async fn a_fixed_lease_is_only_renewed_manually() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     // Long enough to survive if the machine stands still for two seconds.
     let ttl = millis(3_000);
     let lock = locker.lock("x").expect("a valid name").ttl(ttl).fixed();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     tokio::time::sleep(millis(500)).await;
     let begin = Stopwatch::start();
-    lease.renew().await.expect("it is held");
+    lease.renew().await.expect("a held lock");
     let remaining = lease.remaining();
     let since = begin.elapsed() + begin.stalled();
     let all = remaining + since + millis(200);
@@ -263,49 +165,5 @@ async fn a_fixed_lease_is_not_renewed_but_by_hand() {
     );
     let took = begin.elapsed();
     assert!(took < ttl, "it was lost after {took:?}");
-    assert!(lease.renew().await.expect_err("it is lost").is_not_held());
-}
-
-#[tokio::test]
-async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() {
-    let server = RedisServer::start().await;
-    let (former, restarted) = (connect(&server).await, connect(&server).await);
-    let lock = |locker: &leasehold::Locker| {
-        locker
-            .lock("x")
-            .expect("a valid name")
-            .owner("job-7")
-            .ttl(millis(6_000))
-    };
-    let old = lock(&former).acquire().await.expect("it is free");
-    let new = lock(&restarted)
-        .try_acquire()
-        .await
-        .expect("the server answers");
-    let new = new.expect("the same owner takes it over");
-    assert!(new.token() > old.token());
-    let lost = within(LIMIT, old.lost()).await;
-    assert_eq!(
-        lost.map(|lost| lost.reason),
-        Some(leasehold::LossReason::Superseded)
-    );
-    assert!(new.is_valid());
-
-    // The same owner twice in one locker means two tasks, not a restart.
-    assert!(
-        lock(&restarted)
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_none()
-    );
-    // Nor does another owner reclaim.
-    let stranger = former.lock("x").expect("a valid name").owner("job-8");
-    assert!(
-        stranger
-            .try_acquire()
-            .await
-            .expect("the server answers")
-            .is_none()
-    );
+    assert!(lease.renew().await.expect_err("a lost lease").is_not_held());
 }

@@ -1,11 +1,11 @@
-//! Servers and connections that fail and come back.
+//! Servers and connections that fail and recover.
 
 use std::time::Duration;
 
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, Proxy, RedisServer, Stopwatch, eventually, next_event, within};
 
-use crate::{LIMIT, connect, connect_with, millis};
+use crate::{LIMIT, connect, connect_with, in_line, millis};
 
 #[tokio::test]
 async fn a_cut_connection_is_survived() {
@@ -14,25 +14,28 @@ async fn a_cut_connection_is_survived() {
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
     // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("x").expect("valid").ttl(millis(5_000));
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     for _ in 0..5 {
         tokio::time::sleep(millis(1_200)).await;
         proxy.cut().await;
     }
-    assert!(lease.is_valid(), "it is renewed over new connections");
-    lease.release().await.expect("it is held");
+    assert!(
+        lease.is_valid(),
+        "the lease is renewed over new connections"
+    );
+    lease.release().await.expect("a held lock");
     assert!(lock.try_acquire().await.expect("an answer").is_some());
 }
 
 #[tokio::test]
-async fn an_outage_shorter_than_the_lease_puts_it_at_risk_and_no_more() {
+async fn an_outage_shorter_than_the_lease_only_puts_it_at_risk() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let builder = Locker::builder().command_timeout(millis(200));
     let locker = connect_with(builder, &proxy.url()).await;
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let watch = Stopwatch::start();
     proxy.refuse(true);
     proxy.cut().await;
@@ -42,22 +45,22 @@ async fn an_outage_shorter_than_the_lease_puts_it_at_risk_and_no_more() {
         remaining, error, ..
     } = event
     else {
-        unreachable!("it was picked")
+        unreachable!("the event was selected")
     };
     assert!(
         remaining + watch.stalled() > millis(2_000),
-        "{remaining:?} remain: it is told in time"
+        "the warning came too late: {remaining:?} remain"
     );
     assert!(error.is_transient(), "{error:?}");
     proxy.refuse(false);
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     assert!(lease.is_valid());
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
 }
 
 #[tokio::test]
-async fn a_store_that_gives_no_answer_is_an_error_after_the_patience() {
+async fn a_store_that_does_not_answer_is_an_error_after_the_patience() {
     let server = RedisServer::start().await;
     let builder = Locker::builder()
         .command_timeout(millis(200))
@@ -102,11 +105,11 @@ async fn a_store_that_gives_no_answer_is_an_error_after_the_patience() {
     timed(millis(590)..millis(2_500), looked, begin).await;
     server.resume();
     let back = async || lock.try_acquire().await.is_ok();
-    eventually(LIMIT, "the server to be back", back).await;
+    eventually(LIMIT, "the server is back", back).await;
 }
 
 #[tokio::test]
-async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
+async fn an_unconfirmed_release_is_an_error_and_is_sent_again() {
     let server = RedisServer::start().await;
     let builder = Locker::builder()
         .command_timeout(millis(200))
@@ -117,9 +120,12 @@ async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     server.pause();
-    let error = lease.release().await.expect_err("nobody confirms it");
+    let error = lease
+        .release()
+        .await
+        .expect_err("the release is not confirmed");
     assert!(error.is_transient(), "{error:?}");
     server.resume();
     let next = connect(&server)
@@ -130,7 +136,7 @@ async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
         .await;
     assert!(
         next.expect("an answer").is_some(),
-        "long before the 30 s of the lease"
+        "the lock is free long before the 30 s of the lease"
     );
 }
 
@@ -144,11 +150,10 @@ async fn a_waiter_survives_a_restart_of_the_server() {
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     let lock = locker.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let in_line = async || rival.inspect("x").await.expect("an answer").waiting == 1;
-    eventually(LIMIT, "the waiter to be in line", in_line).await;
+    in_line(&rival, "x").await;
     server.restart().await;
     let lease = within(LIMIT, waiting)
         .await
@@ -158,7 +163,7 @@ async fn a_waiter_survives_a_restart_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_the_script_is_sent_it_again() {
+async fn the_script_is_sent_again_to_a_server_that_forgot_it() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let mut admin = Admin::connect(&server).await;
@@ -166,13 +171,13 @@ async fn a_server_that_forgot_the_script_is_sent_it_again() {
     let lock = locker.lock("x").expect("valid");
     let lease = lock.try_acquire().await.expect("an answer");
     lease
-        .expect("it is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("it is held");
+        .expect("a held lock");
     assert_eq!(
         admin.command_calls("eval").await,
         2,
-        "once at first, once again"
+        "the script is sent at first and after the flush"
     );
 }

@@ -1,4 +1,4 @@
-//! What a hostile user has tried, and what must not come of it.
+//! Abuse that a hostile user tried, and its expected result.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,20 +17,20 @@ use tokio_stream::StreamExt;
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
 
-/// Catches a link that is replaced because callers were in a hurry.
+/// Catches a connection that is replaced because callers had short timeouts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_waits_do_not_cost_the_link_that_others_use() {
+async fn short_waits_do_not_replace_the_connection_of_others() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     proxy.latency(millis(15));
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
     let lock = locker.lock("held").expect("valid").ttl(millis(2_000));
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let subscribes = async || proxy.connections() == 2;
     eventually(LIMIT, "the connection for pushes", subscribes).await;
     let before = proxy.connections();
     let begin = Stopwatch::start();
-    // If the machine stands still, a lease of two seconds may be lost and a link found silent.
+    // If the machine stands still, a lease of two seconds may be lost and a connection count as silent.
     let disturbed = || begin.stalled() > millis(500);
     while begin.elapsed() < millis(3_000) {
         let hasty = locker.lock("other").expect("valid");
@@ -39,15 +39,15 @@ async fn short_waits_do_not_cost_the_link_that_others_use() {
     }
     assert!(
         proxy.connections() == before || disturbed(),
-        "the link answers, if not so fast"
+        "the connection answers, though slowly"
     );
     let patient = locker.lock("third").expect("valid").try_acquire().await;
     assert!(patient.expect("an answer").is_some());
 }
 
-/// Catches time-outs that each start a reconnection of their own.
+/// Catches timeouts that each start their own reconnection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_server_is_back_as_soon_as_it_is_back() {
+async fn a_stalled_server_is_used_as_soon_as_it_answers_again() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let builder = Locker::builder().command_timeout(millis(300));
@@ -73,7 +73,7 @@ async fn a_stalled_server_is_back_as_soon_as_it_is_back() {
     }
     let lock = locker.lock("after").expect("valid");
     let back = async || lock.try_acquire().await.is_ok();
-    eventually(millis(3_000), "the locker to be served again", back).await;
+    eventually(millis(3_000), "the locker is served again", back).await;
     assert!(
         proxy.connections() < 10,
         "{} connections",
@@ -81,9 +81,9 @@ async fn a_stalled_server_is_back_as_soon_as_it_is_back() {
     );
 }
 
-/// Redis echoes commands that it does not know, with their arguments.
+/// Catches a password in an error: Redis echoes unknown commands with their arguments.
 #[tokio::test]
-async fn a_server_that_echoes_the_password_is_not_quoted() {
+async fn a_password_echoed_by_the_server_is_not_quoted() {
     let server = RedisServer::config()
         .args(["--rename-command", "AUTH", ""])
         .start()
@@ -114,7 +114,9 @@ fn leases_may_be_dropped_on_any_thread_and_after_their_runtime() {
         let mut leases = Vec::new();
         for locker in [
             connect(&server).await,
-            Locker::with_fred(client).await.expect("it is connected"),
+            Locker::with_fred(client)
+                .await
+                .expect("the client is connected"),
             Locker::in_memory(),
         ] {
             for _ in 0..2 {
@@ -125,7 +127,7 @@ fn leases_may_be_dropped_on_any_thread_and_after_their_runtime() {
                         .expect("valid")
                         .acquire()
                         .await
-                        .expect("free"),
+                        .expect("a free lock"),
                 );
             }
         }
@@ -152,12 +154,12 @@ impl Wake for Task {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Catches a waker that is dropped with the locker's state locked.
+/// Catches a waker that is dropped while the locker's state is locked.
 #[tokio::test]
-async fn a_task_that_dies_with_its_waker_may_own_a_lease() {
+async fn a_task_dropped_with_its_waker_may_own_a_lease() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let events = Arc::new(Mutex::new(locker.events()));
     let weak: Weak<Mutex<LeaseEvents>> = Arc::downgrade(&events);
     let work = std::future::poll_fn(move |context| {
@@ -184,21 +186,21 @@ async fn a_task_that_dies_with_its_waker_may_own_a_lease() {
     std::thread::spawn(move || {
         let _on_runtime = runtime.enter();
         drop(events);
-        sender.send(()).expect("somebody waits");
+        sender.send(()).expect("the test waits");
     });
     done.recv_timeout(LIMIT).expect("no deadlock");
 }
 
 #[tokio::test]
-async fn work_takes_no_step_past_the_deadline() {
+async fn work_is_not_polled_after_the_deadline() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(millis(1_000)).fixed();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let steps = AtomicU32::new(0);
     let work = async {
         loop {
             steps.fetch_add(1, Ordering::Relaxed);
-            // This blocks the whole runtime, so that no event can come.
+            // This blocks the whole runtime, so no event can arrive.
             std::thread::sleep(millis(1_050));
             tokio::task::yield_now().await;
         }
@@ -207,7 +209,7 @@ async fn work_takes_no_step_past_the_deadline() {
         .run::<_>(work)
         .await
         .map(|(): ()| ())
-        .expect_err("it is over");
+        .expect_err("the lease is over");
     assert_eq!(lost.reason, LossReason::Expired);
     assert_eq!(steps.into_inner(), 1);
 }
@@ -222,10 +224,10 @@ async fn every_shutdown_waits_for_the_store() {
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     proxy.latency(millis(100));
     let mut admin = Admin::connect(&server).await;
-    // Three shutdowns: one is given up, and two run side by side.
+    // Three shutdowns: one is dropped, and two run side by side.
     let given_up = tokio::time::timeout(millis(10), locker.shutdown()).await;
     assert!(given_up.is_err());
     tokio::join!(locker.shutdown(), locker.shutdown());
@@ -234,7 +236,7 @@ async fn every_shutdown_waits_for_the_store() {
 }
 
 #[tokio::test]
-async fn a_shutdown_without_a_server_ends_all_the_same() {
+async fn a_shutdown_without_a_server_still_ends() {
     let mut server = RedisServer::start().await;
     let builder = Locker::builder()
         .command_timeout(millis(200))
@@ -242,7 +244,7 @@ async fn a_shutdown_without_a_server_ends_all_the_same() {
     let locker = connect_with(builder, &server.url()).await;
     let year = Duration::from_secs(366 * 24 * 60 * 60);
     let lock = locker.lock("x").expect("valid").ttl(year);
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut events = locker.events();
     server.kill();
     let shut_down = within(millis(3_000), locker.shutdown()).await;
@@ -255,13 +257,16 @@ async fn a_shutdown_without_a_server_ends_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory_is_waited_for() {
+async fn waiters_outlast_a_server_without_memory() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let mut admin = Admin::connect(&server).await;
     admin.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let lock = locker.lock("x").expect("valid");
-    let error = lock.try_acquire().await.expect_err("it does not wait");
+    let error = lock
+        .try_acquire()
+        .await
+        .expect_err("the call does not wait");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     tokio::time::sleep(millis(200)).await;
@@ -273,15 +278,15 @@ async fn a_server_without_memory_is_waited_for() {
     assert!(lease.expect("there is memory again").is_valid());
 }
 
-/// Catches renewals that wait for callers who do not poll.
+/// Catches renewals that wait for callers that do not poll.
 #[tokio::test]
-async fn futures_that_nobody_polls_hold_up_nobody() {
+async fn futures_that_are_not_polled_delay_no_other() {
     let server = RedisServer::start().await;
     let builder = Locker::builder().command_timeout(millis(300));
     let locker = connect_with(builder, &server.url()).await;
     // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("kept").expect("valid").ttl(millis(3_000));
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut parked = Vec::new();
     for number in 0..40 {
         let lock = locker.lock(format!("x{number}")).expect("valid");
@@ -295,11 +300,11 @@ async fn futures_that_nobody_polls_hold_up_nobody() {
         assert!(lease.is_valid(), "lost after {:?}", begin.elapsed());
         tokio::time::sleep(millis(20)).await;
     }
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
 }
 
 #[tokio::test]
-async fn no_patience_is_still_one_attempt() {
+async fn zero_patience_still_makes_one_attempt() {
     let server = RedisServer::start().await;
     let builder = Locker::builder().patience(Duration::ZERO);
     let locker = connect_with(builder, &server.url()).await;
@@ -308,7 +313,7 @@ async fn no_patience_is_still_one_attempt() {
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     assert!(
         locker
             .inspect("x")
@@ -317,13 +322,13 @@ async fn no_patience_is_still_one_attempt() {
             .holder
             .is_some()
     );
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
     let _held = locker
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     locker.shutdown().await;
     let mut admin = Admin::connect(&server).await;
     assert_eq!(admin.tenure(&lock_key("x")).await, None);

@@ -1,4 +1,4 @@
-//! Connecting in the background: a program may start while its server is away.
+//! Connecting in the background: a program may start while its server is down.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ fn lazily(builder: Builder, url: &str) -> Locker {
     builder.connect_lazily(url).expect("the URL is valid")
 }
 
-/// Catches a locker that gives up on a server that comes later, or that tries only when it is called.
+/// Catches a locker that gives up on a server that starts later, or that connects only during calls.
 #[tokio::test]
-async fn a_server_that_comes_later_is_used_once_it_is_there() {
+async fn a_server_that_starts_later_is_used_once_it_is_up() {
     let mut server = RedisServer::config()
         .args(["--maxmemory-policy", "allkeys-lru"])
         .start()
@@ -22,25 +22,25 @@ async fn a_server_that_comes_later_is_used_once_it_is_there() {
     server.kill();
     let locker = lazily(Locker::builder(), &server.url());
     let lock = locker.lock("x").expect("valid");
-    // Calls wait or fail as they do once a link is lost.
+    // Calls wait or fail as they do after a lost connection.
     let (begin, watch) = (Instant::now(), Stopwatch::start());
     let mut error = lock
         .acquire_within(millis(300))
         .await
-        .expect_err("nobody is there");
+        .expect_err("no server is up");
     assert!(begin.elapsed() >= millis(300), "{:?}", begin.elapsed());
     assert!(watch.elapsed() < millis(2_000), "{:?}", watch.elapsed());
-    // Whoever is slow to find out why says first that it has no answer.
+    // A client that is slow to find the reason first reports that no answer came.
     let refused = async || {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         let is_said = error.to_string().contains("Connection refused");
         error = lock
             .acquire_within(millis(300))
             .await
-            .expect_err("nobody is there");
+            .expect_err("no server is up");
         is_said
     };
-    eventually(LIMIT, "the reason to be told", refused).await;
+    eventually(LIMIT, "the error names the reason", refused).await;
     let waiting = tokio::spawn({
         let lock = lock.clone();
         async move { lock.acquire().await }
@@ -55,10 +55,10 @@ async fn a_server_that_comes_later_is_used_once_it_is_there() {
         "{:?}",
         locker.findings()
     );
-    // From then on it is like any other: pushes are heard, and a link that is lost is made again.
+    // From then on the locker is like any other: it hears pushes and replaces a lost connection.
     let mut admin = Admin::connect(&server).await;
     let hears = async || admin.hearing_lockers().await == 1;
-    eventually(LIMIT, "it to hear", hears).await;
+    eventually(LIMIT, "the locker is subscribed", hears).await;
     let mut events = lock.events();
     admin.kill_clients().await;
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
@@ -67,19 +67,19 @@ async fn a_server_that_comes_later_is_used_once_it_is_there() {
     next_event(&mut events, LIMIT, renewed).await;
 }
 
-/// Catches a first call that fails although the server is there, because it was faster than the link.
+/// Catches a first call that fails, though the server is up, because it was faster than the connection.
 #[tokio::test]
-async fn calls_right_after_it_wait_for_the_first_connection() {
+async fn the_first_calls_wait_for_the_first_connection() {
     let server = RedisServer::start().await;
     for _ in 0..20 {
         let locker = lazily(Locker::builder(), &server.url());
         let lease = locker.lock("x").expect("valid").try_acquire().await;
         lease
-            .expect("the server is there")
-            .expect("free")
+            .expect("the server is up")
+            .expect("a free lock")
             .release()
             .await
-            .expect("held");
+            .expect("a held lock");
     }
     let locker = lazily(Locker::builder(), "memory://");
     assert!(
@@ -88,14 +88,14 @@ async fn calls_right_after_it_wait_for_the_first_connection() {
             .expect("valid")
             .try_acquire()
             .await
-            .expect("there")
+            .expect("the server is up")
             .is_some()
     );
 }
 
-/// Catches what `connect` would have found wrong, and calls that wait in vain for it to pass.
+/// Catches a fault that `connect` would have reported, and calls that wait in vain for it to pass.
 #[tokio::test]
-async fn what_is_wrong_with_a_server_fails_the_calls() {
+async fn a_misconfigured_server_fails_the_calls() {
     let ca = Authority::new("ours");
     let server = RedisServer::config().password("s3cret");
     let pair = ca.server(&["redis.internal"]);
@@ -144,9 +144,9 @@ async fn what_is_wrong_with_a_server_fails_the_calls() {
     futures::future::join_all(calls).await;
 }
 
-/// Catches a replica that is taken for good, and one that is left though it was promoted.
+/// Catches a replica that is kept as the server, and one that is dropped though it was promoted.
 #[tokio::test]
-async fn a_replica_is_waited_for_to_be_promoted() {
+async fn calls_wait_until_a_replica_is_promoted() {
     let primary = RedisServer::start().await;
     let replica = RedisServer::config().replica_of(&primary).start().await;
     let locker = lazily(
@@ -158,20 +158,20 @@ async fn a_replica_is_waited_for_to_be_promoted() {
         let error = lock.acquire_within(millis(200)).await.err()?;
         (error.kind() == ErrorKind::ReadOnly).then_some(())
     };
-    eventually(LIMIT, "the replica to be found out", read_only).await;
+    eventually(LIMIT, "the error names the replica", read_only).await;
     let mut admin = Admin::connect(&replica).await;
     admin.ok(&["REPLICAOF", "NO", "ONE"]).await;
     assert!(
         lock.acquire_within(LIMIT)
             .await
-            .expect("it was promoted")
+            .expect("the replica was promoted")
             .is_some()
     );
 }
 
-/// Catches a task that connects for ever to a server for nobody.
+/// Catches a task that goes on connecting for a dropped locker.
 #[tokio::test]
-async fn a_locker_that_is_dropped_connects_no_more() {
+async fn a_dropped_locker_stops_connecting() {
     let mut server = RedisServer::start().await;
     server.kill();
     let tasks = || Handle::current().metrics().num_alive_tasks();
@@ -180,14 +180,14 @@ async fn a_locker_that_is_dropped_connects_no_more() {
     assert!(tasks() > before);
     drop(locker);
     let ended = async || tasks() == before;
-    eventually(LIMIT, "the tasks to end", ended).await;
+    eventually(LIMIT, "the tasks end", ended).await;
     let locker = lazily(Locker::builder(), &server.url());
     locker.shutdown().await;
-    eventually(LIMIT, "the tasks to end", ended).await;
+    eventually(LIMIT, "the tasks end", ended).await;
 }
 
 #[tokio::test]
-async fn a_url_that_is_not_valid_is_refused_at_once() {
+async fn an_invalid_url_is_refused_at_once() {
     for url in ["", "redis://", "redis-cluster://h/1", "http://h"] {
         assert!(Locker::connect_lazily(url).expect_err(url).is_config());
     }

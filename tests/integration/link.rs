@@ -1,4 +1,4 @@
-//! Links that end and are made anew: calls wait for that, as long as their time allows.
+//! Lost connections: calls wait for the next one as long as their time allows.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, eventually, ne
 
 use crate::{LIMIT, connect, connect_with, millis};
 
-/// Closes all connections but that of `admin`, as a server does with idle ones.
+/// Closes all connections except `admin`'s, as a server does with idle ones.
 async fn close_all(admin: &mut Admin) {
     admin.command(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
 }
 
-/// Catches calls that fail because the server has closed an idle link, though nothing was sent yet, or
-/// though another attempt would do.
+/// Catches calls that fail because the server has closed an idle connection, though nothing was sent yet or
+/// another attempt would succeed.
 #[tokio::test]
-async fn a_call_on_a_link_that_was_closed_waits_for_the_next() {
+async fn a_call_on_a_closed_connection_waits_for_the_next_one() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
@@ -25,21 +25,21 @@ async fn a_call_on_a_link_that_was_closed_waits_for_the_next() {
         tokio::time::sleep(Duration::from_micros(turn * 1_000)).await;
         let lease = lock.try_acquire().await;
         let lease = lease.unwrap_or_else(|error| panic!("in turn {turn}: {error}"));
-        drop(lease.expect("it is free"));
+        drop(lease.expect("a free lock"));
     }
 }
 
 #[tokio::test]
-async fn a_renewal_by_hand_on_a_link_that_was_closed_waits_for_the_next() {
+async fn a_manual_renewal_on_a_closed_connection_waits_for_the_next_one() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("valid").fixed();
-    let lease = lock.acquire().await.expect("it is free");
-    // By the events of this one the test knows that the end of the link was noticed.
+    let lease = lock.acquire().await.expect("a free lock");
+    // The events of this lease tell the test that the closed connection was noticed.
     let other = locker.lock("y").expect("valid");
     let mut events = other.events();
-    let _other = other.acquire().await.expect("it is free");
+    let _other = other.acquire().await.expect("a free lock");
     for turn in 0..10 {
         close_all(&mut admin).await;
         let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
@@ -51,10 +51,10 @@ async fn a_renewal_by_hand_on_a_link_that_was_closed_waits_for_the_next() {
     }
 }
 
-/// Catches a password that is refused while the link is made anew, and fails every call at once,
-/// also when it is right again.
+/// Catches a password that is refused during a reconnection and then fails every call at once, even after it
+/// is valid again.
 #[tokio::test]
-async fn a_password_that_is_refused_meanwhile_is_waited_for() {
+async fn calls_wait_while_a_reconnection_is_refused_its_password() {
     let server = RedisServer::config().password("s3cret").start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect_with(Locker::builder(), &server.url()).await;
@@ -71,22 +71,22 @@ async fn a_password_that_is_refused_meanwhile_is_waited_for() {
     eventually(LIMIT, "the reason", refused).await;
     assert!(
         begin.elapsed() >= millis(100),
-        "a call takes the time it has"
+        "a call waits for its whole time"
     );
     let waiting = tokio::spawn({
         let lock = lock.clone();
         async move { lock.acquire_within(LIMIT).await }
     });
     tokio::time::sleep(millis(500)).await;
-    assert!(!waiting.is_finished(), "it waits");
+    assert!(!waiting.is_finished(), "the call waits");
     admin.ok(&["CONFIG", "SET", "requirepass", "s3cret"]).await;
     let lease = waiting.await.expect("no panic").expect("an answer");
-    assert!(lease.is_some(), "the password is right again");
+    assert!(lease.is_some(), "the password is valid again");
 }
 
-/// There is no doubt about an operation that was never sent: the error does not say "unknown".
+/// Catches an "unknown" outcome in the error of an operation that was never sent.
 #[tokio::test]
-async fn a_server_that_is_gone_is_unavailable_for_every_call() {
+async fn a_stopped_server_is_unavailable_for_every_call() {
     let mut server = RedisServer::start().await;
     let builder = Locker::builder()
         .command_timeout(millis(300))
@@ -95,10 +95,10 @@ async fn a_server_that_is_gone_is_unavailable_for_every_call() {
     server.kill();
     let lock = locker.lock("x").expect("valid");
     let gone = async || {
-        let error = lock.try_acquire().await.expect_err("nobody is there");
+        let error = lock.try_acquire().await.expect_err("no server is up");
         error.to_string().contains("Connection refused")
     };
-    eventually(LIMIT, "the client to notice", gone).await;
+    eventually(LIMIT, "the client notices", gone).await;
     let errors = [
         lock.try_acquire().await.err(),
         lock.acquire_within(millis(200)).await.err(),
@@ -107,15 +107,15 @@ async fn a_server_that_is_gone_is_unavailable_for_every_call() {
         locker.force_release("x").await.err(),
     ];
     for error in errors {
-        let error = error.expect("nobody is there");
+        let error = error.expect("no server is up");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(error.to_string().contains("Connection refused"), "{error}");
     }
 }
 
-/// Catches a link that is kept though nothing comes back on it, for as long as TCP takes to notice.
+/// Catches a connection that is kept without replies for as long as TCP takes to notice.
 #[tokio::test]
-async fn a_link_that_is_half_open_is_replaced() {
+async fn a_half_open_connection_is_replaced() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let builder = Locker::builder().command_timeout(millis(200));
@@ -124,18 +124,18 @@ async fn a_link_that_is_half_open_is_replaced() {
     proxy.set_both(Mode::BlackHole);
     let inspection = tokio::spawn(async move { locker.inspect("x").await });
     let is_lost = async || proxy.bytes(Direction::Up) > sent;
-    eventually(LIMIT, "the question to be lost", is_lost).await;
-    // What lost bytes stays half-open: an answer comes over another link.
+    eventually(LIMIT, "the request is lost", is_lost).await;
+    // A direction that lost bytes stays half-open: the answer comes over another connection.
     proxy.set_both(Mode::Pass);
-    let inspection = within(LIMIT, inspection).await.expect("it ends");
-    let inspection = inspection.expect("it does not panic").expect("an answer");
+    let inspection = within(LIMIT, inspection).await.expect("the call ends");
+    let inspection = inspection.expect("no panic").expect("an answer");
     assert!(inspection.holder.is_none());
-    assert!(proxy.connections() > links, "there is another link");
+    assert!(proxy.connections() > links, "there is another connection");
 }
 
-/// Catches a link that is kept since it answers, though its name leads to another server by now.
+/// Catches a connection that is kept because it answers, though its name leads to another server by now.
 #[tokio::test]
-async fn a_link_to_a_server_that_was_demoted_is_replaced() {
+async fn a_connection_to_a_demoted_server_is_replaced() {
     let (primary, server) = (RedisServer::start().await, RedisServer::start().await);
     let proxy = Proxy::start(server.port()).await;
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
@@ -143,7 +143,7 @@ async fn a_link_to_a_server_that_was_demoted_is_replaced() {
     let port = primary.port().to_string();
     admin.command(&["REPLICAOF", "127.0.0.1", &port]).await;
     let replica = async || admin.info("replication", "role").await.as_deref() == Some("slave");
-    eventually(LIMIT, "the server to be a replica", replica).await;
+    eventually(LIMIT, "the server is a replica", replica).await;
     let links = proxy.connections();
     let error = locker.lock("x").expect("valid").try_acquire().await;
     assert_eq!(error.expect_err("read-only").kind(), ErrorKind::ReadOnly);

@@ -40,7 +40,7 @@ use fred::types::config::Config;
 use leasehold::{Builder, Locker};
 use leasehold_tests::RedisServer;
 
-/// Long enough for anything that is to happen; a test that waits for it in vain fails after this.
+/// The longest wait for an expected event; a test that waits in vain fails after this.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn millis(millis: u64) -> Duration {
@@ -58,17 +58,28 @@ async fn connect_with(builder: Builder, url: &str) -> Locker {
         .expect("the server can be reached")
 }
 
-/// A fred client as a program has it, on the runtime that this is called on.
+/// Waits until this lock has a waiter.
+async fn in_line(locker: &Locker, name: &str) {
+    let waits = async || {
+        locker
+            .inspect(name)
+            .await
+            .is_ok_and(|seen| seen.waiting == 1)
+    };
+    leasehold_tests::eventually(LIMIT, "a waiter is in line", waits).await;
+}
+
+/// Returns a fred client of the program, on the calling runtime.
 async fn own_client(server: &RedisServer) -> Client {
     let config = Config::from_url(&server.url()).expect("a valid URL");
     let client = fred::types::Builder::from_config(config)
         .build()
         .expect("valid settings");
-    client.init().await.expect("it is there");
+    client.init().await.expect("the server is up");
     client
 }
 
-/// The key of a lock in the default namespace.
+/// Returns the key of a lock in the default namespace.
 fn lock_key(name: &str) -> String {
     format!("{{leasehold:{name}}}")
 }

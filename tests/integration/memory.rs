@@ -1,4 +1,4 @@
-//! Other stores: in memory, by a socket, by a client that the program has.
+//! Other stores: in memory, by a Unix socket, and by a client of the program.
 
 use fred::prelude::*;
 use leasehold::{LeaseEvent, Locker, LossReason};
@@ -8,17 +8,21 @@ use tokio_stream::StreamExt;
 use crate::{connect, millis};
 
 #[tokio::test]
-async fn memory_urls_are_shared_by_name_and_in_memory_is_alone() {
+async fn memory_urls_share_a_store_by_name_and_in_memory_does_not() {
     let url = format!("memory://{}", unique_name("store"));
-    let one = Locker::connect(&url).await.expect("it is always there");
-    let other = Locker::connect(&url).await.expect("it is always there");
+    let one = Locker::connect(&url)
+        .await
+        .expect("an in-memory store is always up");
+    let other = Locker::connect(&url)
+        .await
+        .expect("an in-memory store is always up");
     let alone = Locker::in_memory();
     let held = one
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     let rival = other.lock("x").expect("valid");
     assert!(rival.try_acquire().await.expect("an answer").is_none());
     assert!(
@@ -31,24 +35,24 @@ async fn memory_urls_are_shared_by_name_and_in_memory_is_alone() {
             .is_some()
     );
     let token = held.token();
-    held.release().await.expect("it is held");
-    assert!(rival.acquire().await.expect("it is free").token() > token);
+    held.release().await.expect("a held lock");
+    assert!(rival.acquire().await.expect("a free lock").token() > token);
 }
 
 #[tokio::test]
-async fn a_unix_socket_serves() {
+async fn a_unix_socket_works() {
     let server = RedisServer::config().unix_socket().start().await;
     let path = server.socket_path().display().to_string();
     let by_socket = Locker::connect(format!("unix://{path}"))
         .await
-        .expect("it is there");
+        .expect("the server is up");
     let by_port = connect(&server).await;
     let _held = by_socket
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
+        .expect("a free lock");
     assert!(
         by_port
             .lock("x")
@@ -61,36 +65,37 @@ async fn a_unix_socket_serves() {
 }
 
 #[tokio::test]
-async fn a_client_that_exists_serves_and_outlives_the_locker() {
+async fn a_client_of_the_program_works_and_outlives_the_locker() {
     let server = RedisServer::start().await;
     let client = crate::own_client(&server).await;
     let locker = Locker::with_fred(client.clone())
         .await
-        .expect("it is connected");
+        .expect("the client is connected");
     let lease = locker
         .lock("x")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
-    lease.release().await.expect("it is held");
+        .expect("a free lock");
+    lease.release().await.expect("a held lock");
     locker.shutdown().await;
     drop(locker);
     client
         .ping::<()>(None)
         .await
         .expect("the client is still the program's");
-    client.quit().await.expect("it quits");
+    client.quit().await.expect("the client quits");
 }
 
 #[tokio::test]
 async fn events_begin_with_the_state_and_end_with_the_handles() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
-    // Renewed every two seconds: on a slow machine too it is not lost, nor renewed more often than expected.
+    // The lease is renewed every two seconds: even on a slow machine it is neither lost nor renewed more
+    // often than expected.
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
     let all = locker.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut late = lock.events();
     let token = lease.token();
     let first = late.next().await.expect("the state");
@@ -118,7 +123,7 @@ async fn events_begin_with_the_state_and_end_with_the_handles() {
     assert_eq!(all.last(), Some(&told));
 }
 
-/// Leases keep the locker going: dropping its handle is no shutdown.
+/// Catches a dropped locker handle that shuts down: leases keep the locker going.
 #[tokio::test]
 async fn a_lease_outlives_its_locker_handle() {
     let server = RedisServer::start().await;
@@ -129,29 +134,30 @@ async fn a_lease_outlives_its_locker_handle() {
         .ttl(millis(3_000))
         .acquire()
         .await;
-    let lease = lease.expect("it is free");
+    let lease = lease.expect("a free lock");
     drop(locker);
     tokio::time::sleep(millis(3_500)).await;
-    assert!(lease.is_valid(), "it is renewed");
-    lease.release().await.expect("it is held");
+    assert!(lease.is_valid(), "the lease is renewed");
+    lease.release().await.expect("a held lock");
 }
 
-/// Catches work that counts as done under the lease, though it blocked its thread past the deadline:
-/// nothing had looked at the clock after it.
+/// Catches work that counts as done under the lease though it blocked its thread past the deadline, so that
+/// nothing checked the clock after it.
 #[tokio::test]
 async fn work_that_ends_past_the_deadline_fails() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid").ttl(millis(100)).fixed();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let late = lease.run(async { std::thread::sleep(millis(150)) }).await;
     let lost = late.expect_err("the lease was over");
     assert_eq!(lost.reason, LossReason::Expired);
-    // The control: work that ends in time counts.
-    let lease = lock.acquire().await.expect("it is free");
+    // Control: work that ends in time counts.
+    let lease = lock.acquire().await.expect("a free lock");
     assert_eq!(lease.run(async { 42 }).await, Ok(42));
 }
 
-/// Catches work that goes on after the loss, and a lock that its work leaves held. The future can be spawned.
+/// Catches work that goes on after the loss, and a lock that stays held after its work. The future can be
+/// spawned.
 #[tokio::test]
 async fn work_under_a_lock_is_dropped_at_the_loss_and_the_lock_released() {
     let locker = Locker::in_memory();
@@ -165,9 +171,9 @@ async fn work_under_a_lock_is_dropped_at_the_loss_and_the_lock_released() {
 
     let fixed = lock.clone().ttl(millis(50)).fixed();
     let work = async |_: &leasehold::Lease| std::future::pending::<()>().await;
-    let error = fixed.using(work).await.expect_err("it is lost");
+    let error = fixed.using(work).await.expect_err("a lost lease");
     assert!(error.is_not_held(), "{error}");
-    let source = std::error::Error::source(&error).expect("it says why");
+    let source = std::error::Error::source(&error).expect("the error has the loss as its source");
     let lost = source.downcast_ref::<leasehold::Lost>();
     assert_eq!(
         lost.map(|lost| lost.reason),

@@ -1,4 +1,4 @@
-//! Stores in memory that a program cuts off and clears.
+//! In-memory stores that a program cuts off and clears.
 
 use std::time::Duration;
 
@@ -17,77 +17,92 @@ fn store() -> (MemoryStore, String) {
 async fn connect(url: &str) -> Locker {
     let builder = Locker::builder().command_timeout(millis(100));
     let locker = builder.patience(millis(200)).connect(url).await;
-    locker.expect("it is there")
+    locker.expect("the server is up")
 }
 
-/// Catches a store that is cut off for some of what is asked only, or for ever.
+/// Catches a store that is cut off only for some requests, or for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_answered_while_it_is_cut_off_and_all_goes_on_after() {
+async fn a_store_answers_nothing_while_cut_off_and_recovers() {
     let (store, url) = store();
     let (locker, other) = (connect(&url).await, connect(&url).await);
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let waiting = tokio::spawn({
         let lock = other.lock("x").expect("valid");
         async move { lock.acquire_within(LIMIT).await }
     });
-    while locker.inspect("x").await.expect("it is there").waiting == 0 {
+    while locker.inspect("x").await.expect("the server is up").waiting == 0 {
         tokio::task::yield_now().await;
     }
     store.cut_off();
-    let error = locker.inspect("x").await.expect_err("it is cut off");
+    let error = locker.inspect("x").await.expect_err("the store is cut off");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("cut off"), "{error}");
-    let refused = Locker::connect(&url).await.expect_err("it is cut off");
+    let refused = Locker::connect(&url)
+        .await
+        .expect_err("the store is cut off");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    let later = Locker::connect_lazily(&url).expect("it may come");
+    let later = Locker::connect_lazily(&url).expect("the URL is valid");
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
     next_event(&mut events, LIMIT, at_risk).await;
     store.reconnect();
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     assert!(lease.is_valid());
-    assert!(later.inspect("x").await.expect("it came").holder.is_some());
+    assert!(
+        later
+            .inspect("x")
+            .await
+            .expect("the server is up")
+            .holder
+            .is_some()
+    );
     let watch = Stopwatch::start();
-    lease.release().await.expect("it is held");
-    let next = waiting.await.expect("no panic").expect("it waited");
+    lease.release().await.expect("a held lock");
+    let next = waiting
+        .await
+        .expect("no panic")
+        .expect("the waiter gets the lock");
     assert!(next.is_some());
-    assert!(watch.elapsed() < millis(500), "by a push");
+    assert!(
+        watch.elapsed() < millis(500),
+        "the waiter was notified by a push"
+    );
 }
 
 #[tokio::test]
-async fn what_is_cut_off_for_too_long_is_lost() {
+async fn a_lease_is_lost_if_its_store_is_cut_off_for_too_long() {
     let (store, url) = store();
     let locker = connect(&url).await;
     let lease = locker.lock("x").expect("valid").ttl(TTL).acquire().await;
-    let lease = lease.expect("it is free");
+    let lease = lease.expect("a free lock");
     store.cut_off();
     assert_eq!(lease.lost().await.reason, LossReason::Expired);
 }
 
 #[tokio::test]
-async fn what_is_cleared_is_gone() {
+async fn a_lease_is_lost_if_its_store_is_cleared() {
     let (store, url) = store();
     let locker = connect(&url).await;
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     store.cut_off();
     store.clear();
     store.reconnect();
     assert_eq!(lease.lost().await.reason, LossReason::Deleted);
-    let next = lock.acquire().await.expect("it is free");
+    let next = lock.acquire().await.expect("a free lock");
     assert!(next.token() > lease.token());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quorum_goes_on_without_two_of_five_and_with_one_that_was_cleared() {
+async fn a_quorum_works_without_two_of_five_and_with_a_cleared_one() {
     let stores: Vec<_> = (0..5).map(|_| store()).collect();
     let urls = || stores.iter().map(|(_, url)| url);
-    let locker = Locker::quorum(urls()).await.expect("all are there");
+    let locker = Locker::quorum(urls()).await.expect("all are up");
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     stores[0].0.cut_off();
     stores[3].0.cut_off();
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
@@ -95,12 +110,12 @@ async fn a_quorum_goes_on_without_two_of_five_and_with_one_that_was_cleared() {
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     assert!(lease.is_valid());
-    // Two that are away at the start are taken in later.
-    let other = Locker::quorum(urls()).await.expect("three are there");
+    // Two servers that are down at the start join later.
+    let other = Locker::quorum(urls()).await.expect("three are up");
     let token = lease.token();
-    lease.release().await.expect("three are there");
+    lease.release().await.expect("three are up");
     let next = other.lock("x").expect("valid").ttl(TTL).acquire().await;
-    let next = next.expect("three are there");
+    let next = next.expect("three are up");
     assert!(next.token() > token);
     stores[1].0.cut_off();
     let error = Locker::quorum(urls()).await.expect_err("two are too few");
@@ -109,8 +124,8 @@ async fn a_quorum_goes_on_without_two_of_five_and_with_one_that_was_cleared() {
         stores[at].0.reconnect();
     }
     let token = next.token();
-    next.release().await.expect("they are there");
+    next.release().await.expect("the servers are up");
     stores[4].0.clear();
-    let last = lock.acquire().await.expect("they are there");
+    let last = lock.acquire().await.expect("the servers are up");
     assert!(last.token() > token);
 }

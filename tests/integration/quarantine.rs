@@ -1,4 +1,4 @@
-//! Real servers of a quorum that forget, and new ones.
+//! Servers of a quorum that forget, and new servers.
 
 use std::time::{Duration, Instant};
 
@@ -6,23 +6,18 @@ use futures::future::join_all;
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
 
-use crate::{LIMIT, lock_key, millis};
+use crate::quorum::{TIMEOUT, held_at, start};
+use crate::{LIMIT, millis};
 
 const TTL: Duration = Duration::from_secs(4);
 const LONGEST: Duration = Duration::from_secs(5);
-/// A server that says nothing is waited for this long before the others decide alone.
-const TIMEOUT: Duration = Duration::from_millis(300);
 
-async fn start(servers: usize) -> Vec<RedisServer> {
-    join_all((0..servers).map(|_| RedisServer::start())).await
-}
-
-/// How a server forgets.
+/// A way in which a server forgets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Loss {
     Flushed,
     Restarted,
-    /// Its clock is two minutes behind when it starts, and is set then, as NTP does.
+    /// Its clock is two minutes behind when it starts, and is set later, as NTP does.
     ClockSetAfterStart,
 }
 
@@ -32,40 +27,31 @@ async fn locker(servers: &[RedisServer]) -> Locker {
         .patience(millis(1_500))
         .longest_ttl(LONGEST);
     let locker = builder.quorum(servers.iter().map(RedisServer::url)).await;
-    locker.expect("a majority is there")
+    locker.expect("a majority is up")
 }
 
-async fn held_at(servers: &[RedisServer]) -> usize {
-    let mut held = 0;
-    for server in servers {
-        let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
-        held += usize::from(tenure.is_some());
-    }
-    held
-}
-
-/// Catches a second holder, by the vote of a server that does not know of the first any more.
+/// Catches a second holder, by the vote of a server that no longer knows the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_know() {
+async fn a_server_that_forgot_does_not_vote_until_every_forgotten_lease_is_over() {
     for loss in [Loss::Flushed, Loss::Restarted, Loss::ClockSetAfterStart] {
         let mut servers = start(3).await;
         if loss == Loss::ClockSetAfterStart {
             servers[1] = RedisServer::config().clock_off(0).start().await;
         }
         let (one, other) = (locker(&servers).await, locker(&servers).await);
-        // It asks no server anything before its first lock.
+        // The last locker asks no server before its first lock.
         let later = locker(&servers).await;
         let lock = |locker: &Locker| locker.lock("x").expect("valid").ttl(TTL);
-        // Each server is known to have forgotten nothing.
+        // Lockers know that no server has forgotten anything.
         for locker in [&one, &other] {
-            let lease = lock(locker).acquire().await.expect("all are there");
-            lease.release().await.expect("all are there");
+            let lease = lock(locker).acquire().await.expect("all are up");
+            lease.release().await.expect("all are up");
         }
         let mut events = other.events();
         servers[2].pause();
-        // A fixed lease is not asked for at the third later.
-        let lease = lock(&one).fixed().acquire().await.expect("two are there");
-        // From now on the holder is known to the first alone, which cannot be reached.
+        // A fixed lease is not renewed, so the third server does not get it later.
+        let lease = lock(&one).fixed().acquire().await.expect("two are up");
+        // From now on only the first server knows the holder, and no client can reach it.
         servers[0].pause();
         let forgot = Instant::now();
         let is_out =
@@ -80,10 +66,10 @@ async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_k
         }
         servers[2].resume();
         if loss == Loss::ClockSetAfterStart {
-            // It has begun its incarnation by the clock that is behind.
+            // The server has begun its incarnation by the clock that is behind.
             next_event(&mut events, LIMIT, is_out).await;
             servers[1].set_clock_off(0);
-            // This locker sees only how old the server says that it is by now.
+            // This locker sees only the age that the server now reports for itself.
             let answer = lock(&later).try_acquire().await;
             let got = answer.is_ok_and(|lease| lease.is_some());
             assert!(!got || !lease.is_valid(), "two hold it: {loss:?}");
@@ -101,20 +87,20 @@ async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_k
         servers[0].resume();
         drop(lease);
         // The others go on.
-        let lease = lock(&other).acquire().await.expect("two are there");
+        let lease = lock(&other).acquire().await.expect("two are up");
         let votes = |event: &LeaseEvent| matches!(event, LeaseEvent::Readmitted { server: 2 });
         next_event(&mut events, LIMIT, votes).await;
         assert!(forgot.elapsed() >= LONGEST, "{:?}", forgot.elapsed());
         let everywhere = async || held_at(&servers).await == 3;
-        eventually(LIMIT, "it to be held everywhere", everywhere).await;
-        lease.release().await.expect("all are there");
+        eventually(LIMIT, "all servers have the lock", everywhere).await;
+        lease.release().await.expect("all are up");
     }
 }
 
-/// Catches a rolling restart, by the documented rule, that takes held leases along: also if others try to get the locks
-/// all the time.
+/// Catches a rolling restart by the documented rule that ends held leases, also while others try to get the
+/// locks all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
+async fn servers_that_restart_one_at_a_time_end_no_lease() {
     let mut servers = start(3).await;
     let locker = locker(&servers).await;
     let mut events = locker.events();
@@ -123,7 +109,7 @@ async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
     let leases = join_all(locks.iter().map(leasehold::Lock::acquire)).await;
     let leases: Vec<_> = leases
         .into_iter()
-        .map(|lease| lease.expect("all are there"))
+        .map(|lease| lease.expect("all are up"))
         .collect();
     let other = self::locker(&servers).await;
     let others = (0..leases.len()).map(|number| other.lock(format!("lock {number}")));
@@ -145,29 +131,30 @@ async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
     tries.abort();
     assert!(leases.iter().all(leasehold::Lease::is_valid));
     for lease in leases {
-        lease.release().await.expect("all are there");
+        lease.release().await.expect("all are up");
     }
 }
 
-/// Catches lockers whose leases live longer than a server waits that forgot them. And what the error says to do.
+/// Catches lockers whose leases live longer than the quarantine of a server that forgot them, and an error
+/// without the right advice.
 #[tokio::test]
 async fn a_locker_with_another_longest_ttl_is_refused_until_the_old_one_is_deleted() {
     let servers = start(3).await;
     let first = locker(&servers).await;
     let lock = first.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("all are there");
-    lease.release().await.expect("all are there");
+    let lease = lock.acquire().await.expect("all are up");
+    lease.release().await.expect("all are up");
     let other = Locker::builder()
         .command_timeout(TIMEOUT)
         .longest_ttl(TTL)
         .quorum(servers.iter().map(RedisServer::url));
-    let other = other.await.expect("all are there");
+    let other = other.await.expect("all are up");
     let lock = other.lock("x").expect("valid").ttl(TTL);
     for wait in [true, false] {
         let error = if wait {
-            lock.acquire().await.expect_err("it is refused")
+            lock.acquire().await.expect_err("the call is refused")
         } else {
-            lock.try_acquire().await.expect_err("it is refused")
+            lock.try_acquire().await.expect_err("the call is refused")
         };
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert_eq!(error.option(), Some("longest_ttl"), "{error}");
@@ -181,12 +168,12 @@ async fn a_locker_with_another_longest_ttl_is_refused_until_the_old_one_is_delet
         let mut admin = Admin::connect(server).await;
         admin.int(&["DEL", "{leasehold:}"]).await;
     }
-    // It looks again by itself.
+    // The locker checks again by itself.
     let is_taken = async || lock.try_acquire().await.is_ok_and(|lease| lease.is_some());
-    eventually(LIMIT, "it to be let in", is_taken).await;
+    eventually(LIMIT, "the locker is accepted", is_taken).await;
 }
 
-/// Catches a quorum that has to wait before its first lock, and a new server that has to.
+/// Catches a new quorum, or a new server, that has to wait before its first vote.
 #[tokio::test]
 async fn new_servers_vote_at_once() {
     let mut servers = start(5).await;
@@ -196,14 +183,14 @@ async fn new_servers_vote_at_once() {
     let mut events = locker.events();
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let watch = Stopwatch::start();
-    let lease = lock.acquire().await.expect("three are there");
+    let lease = lock.acquire().await.expect("three are up");
     assert!(watch.elapsed() < LONGEST / 2, "{:?}", watch.elapsed());
     servers[1].restart().await;
     servers[3].restart().await;
     let everywhere = async || held_at(&servers).await == 5;
-    eventually(LIMIT, "it to be held everywhere", everywhere).await;
+    eventually(LIMIT, "all servers have the lock", everywhere).await;
     assert!(watch.elapsed() < LONGEST, "{:?}", watch.elapsed());
-    lease.release().await.expect("all are there");
+    lease.release().await.expect("all are up");
     let unwanted = |event: &LeaseEvent| {
         assert!(
             !matches!(event, LeaseEvent::Quarantined { .. }),

@@ -1,4 +1,4 @@
-//! One lock at several real servers, of which a majority decides.
+//! One lock on several real servers, decided by a majority.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
 use crate::{LIMIT, lock_key, millis};
 
 pub(crate) const TTL: Duration = Duration::from_secs(2);
-/// A server that says nothing is waited for this long before the others decide alone.
+/// How long a silent server is waited for before the others decide alone.
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(crate) async fn start(servers: usize) -> Vec<RedisServer> {
@@ -23,11 +23,11 @@ pub(crate) fn urls(servers: &[RedisServer]) -> Vec<String> {
 async fn locker(servers: &[RedisServer]) -> Locker {
     let builder = Locker::builder().command_timeout(TIMEOUT);
     let locker = builder.patience(millis(1_500)).quorum(urls(servers)).await;
-    locker.expect("a majority is there")
+    locker.expect("a majority is up")
 }
 
-/// At how many of the servers that answer somebody has the lock.
-pub(crate) async fn held_at(servers: &[&RedisServer]) -> usize {
+/// Returns at how many of these servers the lock is held.
+pub(crate) async fn held_at(servers: impl IntoIterator<Item = &RedisServer>) -> usize {
     let mut held = 0;
     for server in servers {
         let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
@@ -36,7 +36,7 @@ pub(crate) async fn held_at(servers: &[&RedisServer]) -> usize {
     held
 }
 
-/// What a server does that does not do its part.
+/// A fault of a server.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Fault {
     Down,
@@ -57,7 +57,7 @@ pub(crate) async fn fail(server: &mut RedisServer, fault: Fault) {
     }
 }
 
-/// Catches a minority that holds up, or takes along, what the majority does.
+/// Catches a minority that delays the majority, or whose failure undoes its work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_two_of_five_may_fail() {
     for fault in [Fault::Down, Fault::Paused, Fault::ReadOnly, Fault::Emptied] {
@@ -65,8 +65,8 @@ async fn any_two_of_five_may_fail() {
         let (one, other) = (locker(&servers).await, locker(&servers).await);
         let lock = one.lock("x").expect("valid").ttl(TTL);
         let mut events = lock.events();
-        let first = lock.acquire().await.expect("all are there");
-        // Of any two of five, waiters may stand in line at none, one or both.
+        let first = lock.acquire().await.expect("all are up");
+        // Whichever two of five fail, the line may stand at none, one or both of them.
         for server in &mut servers[..2] {
             fail(server, fault).await;
         }
@@ -102,9 +102,9 @@ async fn any_two_of_five_may_fail() {
     }
 }
 
-/// Catches what stays behind of an acquisition that could not be.
+/// Catches remains of a failed acquisition.
 #[tokio::test]
-async fn without_three_of_five_it_says_which_are_missing_and_keeps_nothing() {
+async fn too_few_servers_are_named_and_leave_nothing_behind() {
     let mut servers = start(5).await;
     let locker = locker(&servers).await;
     for at in [0, 2, 4] {
@@ -121,25 +121,22 @@ async fn without_three_of_five_it_says_which_are_missing_and_keeps_nothing() {
     }
     assert!(watch.elapsed() < millis(2_000), "{:?}", watch.elapsed());
     let rest = [&servers[1], &servers[3]];
-    let nothing = async || held_at(&rest).await == 0;
-    eventually(LIMIT, "nothing to be left", nothing).await;
-    let error = lock
-        .acquire()
-        .await
-        .expect_err("it has patience, and no more");
+    let nothing = async || held_at(rest).await == 0;
+    eventually(LIMIT, "nothing is left", nothing).await;
+    let error = lock.acquire().await.expect_err("the patience ends");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-/// Catches a token that a later majority, of other servers, does not know of.
+/// Catches a token that a later majority of other servers does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_grow_while_servers_come_and_go() {
+async fn tokens_grow_while_servers_fail_and_return() {
     let servers = start(5).await;
     let lockers = join_all((0..3).map(|_| locker(&servers))).await;
-    // None of them is new: each knows the others.
+    // None of the servers is new: each knows the others.
     for locker in &lockers {
         let lease = locker.lock("x").expect("valid").acquire().await;
-        let released = lease.expect("all are there").release().await;
-        released.expect("all are there");
+        let released = lease.expect("all are up").release().await;
+        released.expect("all are up");
     }
     let mut last = None::<FencingToken>;
     for round in 0..60 {
@@ -148,7 +145,7 @@ async fn tokens_grow_while_servers_come_and_go() {
             servers[at].pause();
         }
         let lock = lockers[round % 3].lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("three are there");
+        let lease = lock.acquire().await.expect("three are up");
         assert!(
             Some(lease.token()) > last,
             "{} after {last:?}",
@@ -158,55 +155,25 @@ async fn tokens_grow_while_servers_come_and_go() {
         for at in [one, other] {
             servers[at].resume();
         }
-        lease.release().await.expect("a majority is there");
+        lease.release().await.expect("a majority is up");
     }
-}
-
-/// Catches two who hold it, and one who is never served.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_take_turns() {
-    let servers = start(3).await;
-    let busy = std::sync::Arc::new(std::sync::Mutex::new(None::<FencingToken>));
-    let contenders = (0..16).map(|_| {
-        let (servers, busy) = (urls(&servers), busy.clone());
-        tokio::spawn(async move {
-            let locker = Locker::quorum(servers).await.expect("all are there");
-            let lock = locker.lock("x").expect("valid");
-            for _ in 0..4 {
-                let lease = lock.acquire().await.expect("all are there");
-                let last = busy.lock().expect("no panic").replace(lease.token());
-                assert!(Some(lease.token()) > last, "{last:?}");
-                tokio::task::yield_now().await;
-                let now = *busy.lock().expect("no panic");
-                assert_eq!(now, Some(lease.token()), "somebody else had it meanwhile");
-                lease.release().await.expect("all are there");
-            }
-        })
-    });
-    for contender in contenders.collect::<Vec<_>>() {
-        contender.await.expect("no panic");
-    }
-    let all: Vec<_> = servers.iter().collect();
-    let nothing = async || held_at(&all).await == 0;
-    eventually(LIMIT, "nothing to be left", nothing).await;
 }
 
 #[tokio::test]
-async fn a_server_that_comes_later_is_taken_in() {
+async fn a_server_that_starts_later_joins() {
     let mut servers = start(3).await;
     servers[1].kill();
     let locker = locker(&servers).await;
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("two are there");
+    let lease = lock.acquire().await.expect("two are up");
     servers[1].restart().await;
-    let all: Vec<_> = servers.iter().collect();
-    let everywhere = async || held_at(&all).await == 3;
-    eventually(LIMIT, "it to be held everywhere", everywhere).await;
-    lease.release().await.expect("all are there");
+    let everywhere = async || held_at(&servers).await == 3;
+    eventually(LIMIT, "all servers have the lock", everywhere).await;
+    lease.release().await.expect("all are up");
 }
 
 #[tokio::test]
-async fn what_is_no_quorum_is_refused_by_name() {
+async fn an_invalid_quorum_is_refused_with_the_reason() {
     let servers = start(3).await;
     let protected = RedisServer::config().password("s3cret").start().await;
     let good = urls(&servers);
@@ -241,14 +208,16 @@ async fn what_is_no_quorum_is_refused_by_name() {
             "server 3 of the quorum",
         ),
     ] {
-        let error = Locker::quorum(&urls).await.expect_err("it is refused");
+        let error = Locker::quorum(&urls)
+            .await
+            .expect_err("the call is refused");
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(says), "{error}");
         assert!(!error.to_string().contains("wrong"), "{error}");
     }
     let twice = Locker::quorum(["memory://a", "memory://b", "memory://a"]).await;
-    assert!(twice.expect_err("it is refused").is_config());
-    let locker = Locker::quorum(&good).await.expect("they are good");
+    assert!(twice.expect_err("the call is refused").is_config());
+    let locker = Locker::quorum(&good).await.expect("the URLs are valid");
     let dense = locker.lock("x").expect("valid").dense_tokens();
     let error = dense.try_acquire().await.expect_err("there would be gaps");
     assert_eq!(error.option(), Some("dense_tokens"), "{error}");

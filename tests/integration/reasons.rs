@@ -1,4 +1,4 @@
-//! The errors of a lost lease say why it was lost.
+//! The errors of a lost lease name the reason of the loss.
 
 use std::error::Error as _;
 
@@ -8,12 +8,12 @@ use leasehold_tests::{Admin, RedisServer, within};
 use crate::{LIMIT, connect, lock_key, millis};
 
 /// Catches "it was lost or released before" where the reason is known.
-async fn says_why(lease: Lease, reason: LossReason) {
+async fn names_the_reason(lease: Lease, reason: LossReason) {
     let lost = within(LIMIT, lease.lost()).await;
     assert_eq!(lost.map(|lost| lost.reason), Some(reason));
     let (name, token) = (lease.name().clone(), lease.token());
-    let renewed = lease.renew().await.expect_err("it is lost");
-    let released = lease.release().await.expect_err("it is lost");
+    let renewed = lease.renew().await.expect_err("a lost lease");
+    let released = lease.release().await.expect_err("a lost lease");
     for error in [renewed, released] {
         let text = format!("lock {name:?}: the lease is not held: {reason}");
         assert_eq!(error.to_string(), text);
@@ -34,36 +34,36 @@ async fn renewing_and_releasing_a_lost_lease_say_why_it_is_lost() {
     let mut admin = Admin::connect(&server).await;
     let acquire = async |name: &str| {
         let lock = locker.lock(name).expect("valid").ttl(millis(3_000));
-        lock.owner("job").acquire().await.expect("it is free")
+        lock.owner("job").acquire().await.expect("a free lock")
     };
     let lock = locker.lock("expired").expect("valid").ttl(millis(50));
-    let lease = lock.fixed().acquire().await.expect("it is free");
-    says_why(lease, LossReason::Expired).await;
+    let lease = lock.fixed().acquire().await.expect("a free lock");
+    names_the_reason(lease, LossReason::Expired).await;
 
     let lease = acquire("deleted").await;
     assert_eq!(admin.int(&["DEL", &lock_key("deleted")]).await, 1);
-    says_why(lease, LossReason::Deleted).await;
+    names_the_reason(lease, LossReason::Deleted).await;
 
     let lease = acquire("revoked").await;
     let freed = locker.force_release("revoked").await.expect("an answer");
     assert!(freed.is_some());
-    says_why(lease, LossReason::Revoked).await;
+    names_the_reason(lease, LossReason::Revoked).await;
 
     let lease = acquire("superseded").await;
     let other = connect(&server).await;
     let lock = other.lock("superseded").expect("valid").owner("job");
-    let _reclaimed = lock.acquire().await.expect("it is the owner's");
-    says_why(lease, LossReason::Superseded).await;
+    let _reclaimed = lock.acquire().await.expect("the lock is the owner's");
+    names_the_reason(lease, LossReason::Superseded).await;
 }
 
-/// A release is answered after a shutdown too.
+/// Catches a release after a shutdown that never ends or does not name the shutdown.
 #[tokio::test]
-async fn after_a_shutdown_a_release_says_so() {
+async fn a_release_after_a_shutdown_names_the_shutdown() {
     let locker = Locker::in_memory();
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     locker.shutdown().await;
-    let error = lease.release().await.expect_err("it is lost");
+    let error = lease.release().await.expect_err("a lost lease");
     let text = "lock \"x\": the lease is not held: the locker was shut down";
     assert_eq!(error.to_string(), text);
 }

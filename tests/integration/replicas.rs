@@ -1,4 +1,4 @@
-//! Locks that count only once replicas have them, or the disk has, on one primary and two replicas.
+//! Locks that count only once replicas or the disk have them, on a primary with two replicas.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,17 +7,17 @@ use leasehold_tests::{
     Admin, FakeServer, Mode, Proxy, RedisServer, eventually, next_event, steady,
 };
 
-use crate::{LIMIT, connect, connect_with, lock_key, millis};
+use crate::{LIMIT, connect, connect_with, in_line, lock_key, millis};
 
-/// Long enough for a replica that is well, on a machine that is busy.
+/// Long enough for a healthy replica on a busy machine.
 const ENOUGH: Duration = Duration::from_secs(3);
-/// For one that is not.
+/// A timeout for a replica that does not answer.
 const SHORT: Duration = Duration::from_millis(200);
 
 struct Replicated {
     primary: RedisServer,
     replicas: Vec<RedisServer>,
-    /// Between the primary and each replica.
+    /// The proxies between the primary and each replica.
     links: Vec<Proxy>,
 }
 
@@ -31,12 +31,7 @@ impl Replicated {
             let replica = RedisServer::config().args(["--replicaof", &of]);
             let replica = replica.start().await;
             links.push(link);
-            let mut admin = Admin::connect(&replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica to be in sync", synced).await;
+            replica.in_sync().await;
             replicas.push(replica);
         }
         let all = Self {
@@ -48,14 +43,14 @@ impl Replicated {
         all
     }
 
-    /// Waits until both replicas do.
+    /// Waits until both replicas acknowledge writes.
     async fn acknowledge(&self) {
         let mut admin = Admin::connect(&self.primary).await;
         let acknowledge = async || admin.int(&["WAIT", "2", "100"]).await == 2;
-        eventually(LIMIT, "both replicas to acknowledge", acknowledge).await;
+        eventually(LIMIT, "both replicas acknowledge", acknowledge).await;
     }
 
-    /// The primary dies, and the first replica takes its place.
+    /// Kills the primary and promotes the first replica.
     async fn fail_over(&mut self) -> Locker {
         self.primary.kill();
         let replica = &self.replicas[0];
@@ -79,7 +74,7 @@ async fn too_few(lock: &Lock) -> Error {
 async fn is_free(admin: &mut Admin, name: &str) {
     let key = lock_key(name);
     let free = async || admin.int(&["HLEN", &key]).await <= 1;
-    eventually(LIMIT, "the lock to be given back", free).await;
+    eventually(LIMIT, "the lock is released", free).await;
 }
 
 /// Catches an acquisition that counts before its replicas have it, and one that is refused and kept.
@@ -89,13 +84,13 @@ async fn a_lock_counts_once_its_replicas_have_it() {
     let locker = connect(&all.primary).await;
     let mut admin = Admin::connect(&all.primary).await;
     let both = lock(&locker, "x").replicas(2, ENOUGH);
-    let lease = both.acquire().await.expect("both are there");
+    let lease = both.acquire().await.expect("both replicas are up");
     for replica in &all.replicas {
         let mut admin = Admin::connect(replica).await;
         assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
     }
-    lease.renew().await.expect("both are there");
-    lease.release().await.expect("it is held");
+    lease.renew().await.expect("both replicas are up");
+    lease.release().await.expect("a held lock");
 
     all.replicas[0].pause();
     let error = too_few(&lock(&locker, "x").replicas(2, SHORT)).await;
@@ -103,34 +98,36 @@ async fn a_lock_counts_once_its_replicas_have_it() {
     assert!(error.to_string().contains(said), "{error}");
     is_free(&mut admin, "x").await;
     let one = lock(&locker, "x").replicas(1, ENOUGH);
-    let lease = one.acquire().await.expect("one is there");
-    lease.release().await.expect("it is held");
+    let lease = one.acquire().await.expect("one server is up");
+    lease.release().await.expect("a held lock");
 
     all.replicas[1].kill();
     let error = too_few(&lock(&locker, "x").replicas(1, SHORT)).await;
     assert!(error.to_string().contains("0 of 1"), "{error}");
     is_free(&mut admin, "x").await;
     all.replicas[0].resume();
-    // Whoever waits in line is told as well: nobody would do better.
-    let held = lock(&locker, "x").acquire().await.expect("it asks nobody");
+    // A waiter gets the error, too, since other waiters would fare no better.
+    let held = lock(&locker, "x")
+        .acquire()
+        .await
+        .expect("the lock asks no replica");
     let waits = lock(&locker, "x").replicas(2, SHORT);
     let waits = tokio::spawn(async move { waits.acquire().await });
-    let waiting = async || locker.inspect("x").await.expect("an answer").waiting == 1;
-    eventually(LIMIT, "one to wait", waiting).await;
-    held.release().await.expect("it is held");
+    in_line(&locker, "x").await;
+    held.release().await.expect("a held lock");
     let error = waits.await.expect("no panic").expect_err("one is dead");
     assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
     is_free(&mut admin, "x").await;
 }
 
-/// Without replicas, which is the negative control, a failover gives the lock to a second holder; with
-/// them it does not. Catches a lock that counts although the server that is promoted never heard of it.
+/// Catches a lock that counts although the promoted server never got it. The case without replicas is the
+/// negative control: there a failover gives the lock to a second holder.
 #[tokio::test]
-async fn a_failover_does_not_lose_what_was_acknowledged() {
+async fn a_failover_does_not_lose_an_acknowledged_lock() {
     for waits in [false, true] {
         let mut all = Replicated::start().await;
         let locker = connect(&all.primary).await;
-        // By a process that is stopped the kernel would keep for it what it has not read.
+        // The kernel would keep unread data for a process that is only stopped.
         let black_hole = |link: &Proxy| link.set_both(Mode::BlackHole);
         all.links.iter().for_each(black_hole);
         let lock_of = |locker: &Locker| {
@@ -146,20 +143,19 @@ async fn a_failover_does_not_lose_what_was_acknowledged() {
         } else {
             lock_of(&locker).acquire().await
         };
-        let first = first.expect("it is free");
+        let first = first.expect("a free lock");
         let promoted = all.fail_over().await;
         let second = lock(&promoted, "x").try_acquire().await.expect("an answer");
         assert_eq!(second.is_none(), waits, "held twice: {}", second.is_some());
-        assert!(first.is_valid(), "its holder cannot know");
+        assert!(first.is_valid(), "the holder cannot know");
         if let Some(second) = second {
-            // Guards refuse the first holder at least.
+            // Guards at least refuse the first holder.
             assert!(second.token() > first.token());
         }
     }
 }
 
-/// Catches a lease that is extended by a renewal which a failover would lose, and one whose holder
-/// does not hear of that.
+/// Catches a renewal that extends a lease though a failover would lose it, and a holder that is not told.
 #[tokio::test]
 async fn a_renewal_that_too_few_acknowledge_does_not_count() {
     steady(does_not_count_if_too_few_acknowledge).await;
@@ -171,7 +167,7 @@ async fn does_not_count_if_too_few_acknowledge() {
     let ttl = millis(1_500);
     let lock = lock(&locker, "x").ttl(ttl).replicas(2, SHORT);
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("both are there");
+    let lease = lock.acquire().await.expect("both replicas are up");
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     all.replicas[1].pause();
@@ -186,42 +182,42 @@ async fn does_not_count_if_too_few_acknowledge() {
     is_free(&mut admin, "x").await;
     all.replicas[1].resume();
     let lease = lock.acquire().await.expect("both are there again");
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
 }
 
-/// Catches a lock that counts as soon as it is pushed, which no replica may have by then.
+/// Catches a lock that counts as soon as its grant is pushed, when no replica may have it yet.
 #[tokio::test]
 async fn a_lock_that_is_handed_over_is_acknowledged_first() {
     let all = Replicated::start().await;
     let lockers = [connect(&all.primary).await, connect(&all.primary).await];
     let mut admin = Admin::connect(&all.primary).await;
     for next in [0, 1] {
-        let held = lock(&lockers[0], "x").acquire().await.expect("it is free");
+        let held = lock(&lockers[0], "x").acquire().await.expect("a free lock");
         let waiting = lock(&lockers[next], "x").replicas(2, ENOUGH);
         let waiting = tokio::spawn(async move { waiting.acquire().await });
-        let waits = async || lockers[0].inspect("x").await.expect("an answer").waiting == 1;
-        eventually(LIMIT, "one to wait", waits).await;
+        in_line(&lockers[0], "x").await;
         all.replicas.iter().for_each(RedisServer::pause);
-        held.release().await.expect("it is held");
+        held.release().await.expect("a held lock");
         let key = lock_key("x");
         let granted = async || admin.int(&["HLEN", &key]).await == 4;
-        eventually(LIMIT, "the lock to be handed over", granted).await;
+        eventually(LIMIT, "the lock is handed over", granted).await;
         tokio::time::sleep(millis(300)).await;
         assert!(!waiting.is_finished(), "no replica has it");
         all.replicas.iter().for_each(RedisServer::resume);
         let lease = waiting.await.expect("no panic").expect("both have it");
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("a held lock");
     }
 }
 
-/// Catches other leases that are lost, and a link that is replaced, because a server waits.
+/// Catches other leases that are lost, and a connection that is replaced, because a server waits for
+/// replicas.
 #[tokio::test]
-async fn others_go_on_while_one_waits_for_replicas() {
+async fn other_calls_go_on_while_one_waits_for_replicas() {
     let all = Replicated::start().await;
     let locker = connect(&all.primary).await;
     all.replicas[0].pause();
     let other = lock(&locker, "other").ttl(millis(2_000));
-    let other = other.acquire().await.expect("it is free");
+    let other = other.acquire().await.expect("a free lock");
     let before = locker.inspect("other").await.expect("an answer");
     let hopeless = lock(&locker, "x").replicas(2, SHORT);
     for _ in 0..20 {
@@ -229,14 +225,14 @@ async fn others_go_on_while_one_waits_for_replicas() {
         assert!(other.is_valid());
     }
     let after = locker.inspect("other").await.expect("an answer");
-    let tokens = [before, after].map(|seen| seen.holder.expect("it is held").token);
+    let tokens = [before, after].map(|seen| seen.holder.expect("a held lock").token);
     assert_eq!(tokens[0], tokens[1]);
-    other.release().await.expect("it is held");
+    other.release().await.expect("a held lock");
 }
 
 /// Catches a `fsynced()` that a server without `WAITAOF` ignores.
 #[tokio::test]
-async fn what_cannot_be_waited_for_is_told() {
+async fn an_impossible_durability_is_an_error() {
     let server = RedisServer::config().append_only().start().await;
     let mut admin = Admin::connect(&server).await;
     let version = admin.info("server", "redis_version").await;
@@ -250,8 +246,10 @@ async fn what_cannot_be_waited_for_is_told() {
         assert!(error.to_string().contains("WAITAOF"), "{error}");
         is_free(&mut admin, "x").await;
     } else {
-        let lease = acquired.expect("it is written").expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = acquired
+            .expect("the write is on the disk")
+            .expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     let memory = Locker::in_memory();
     for lock in [
@@ -268,9 +266,9 @@ async fn what_cannot_be_waited_for_is_told() {
         "memory://durable-2",
         "memory://durable-3",
     ]);
-    let quorum = quorum.await.expect("they are there");
+    let quorum = quorum.await.expect("the servers are up");
     let error = lock(&quorum, "x").replicas(1, SHORT).acquire().await;
-    let error = error.expect_err("it has copies of its own");
+    let error = error.expect_err("a quorum has copies of its own");
     assert!(error.is_config(), "{error:?}");
     assert!(error.to_string().contains("a quorum"), "{error}");
     for (n, timeout) in [
@@ -279,17 +277,21 @@ async fn what_cannot_be_waited_for_is_told() {
         (1, Duration::from_secs(61)),
     ] {
         let lock = lock(&memory, "x").replicas(n, timeout).fsynced();
-        let error = lock.acquire().await.expect_err("it is out of bounds");
+        let error = lock
+            .acquire()
+            .await
+            .expect_err("the value is out of bounds");
         assert!(error.is_config(), "{error:?}");
     }
 }
 
-/// What a server of version 7.2 answers; without an append-only file at the end.
+/// Catches a missing or misplaced `WAITAOF`. The server answers as version 7.2; in the last case without an
+/// append-only file.
 #[tokio::test]
-async fn the_disk_is_asked_behind_the_script() {
+async fn waitaof_follows_the_script() {
     let server = FakeServer::start(|command| {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time = time.expect("it is after 1970").as_micros();
+        let time = time.expect("the time is after 1970").as_micros();
         match command[0].to_uppercase().as_str() {
             "PING" => "+PONG\r\n".to_owned(),
             "CLIENT" | "SELECT" => "+OK\r\n".to_owned(),
@@ -307,10 +309,10 @@ async fn the_disk_is_asked_behind_the_script() {
     .await;
     let locker = connect_with(Locker::builder(), &server.url()).await;
     let lease = lock(&locker, "x").fsynced().acquire().await;
-    let lease = lease.expect("it is on the disk");
+    let lease = lease.expect("the lock is on the disk");
     let commands = server.commands();
     let place = commands.iter().position(|words| words[0] == "WAITAOF");
-    let place = place.expect("it was asked");
+    let place = place.expect("the disk was asked");
     assert_eq!(commands[place], ["WAITAOF", "1", "0", "1000"]);
     assert_eq!(commands[place - 1][0], "EVALSHA");
     drop(lease);

@@ -1,4 +1,4 @@
-//! Users with few rights: the documented ones are enough, and an error names the one that is missing.
+//! Users with few rights: the documented rights suffice, and an error names the missing one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,16 +14,16 @@ use crate::{LIMIT, millis};
 const KEYS: &str = "~{leasehold:*";
 const CHANNELS: &str = "&leasehold:leasehold:*";
 pub(crate) const LIST: &str = Rights::LIST;
-/// Without it waiters take the slow path, and each leaves a denial in the server's log.
+/// Without this right waiters take the slow path, and each leaves a denial in the server's log.
 const QUIET: &str = "+zcard";
 
-/// The rights for locks and for pushes.
+/// Returns the rights for locks and pushes.
 pub(crate) fn named() -> Vec<&'static str> {
     let words = [KEYS, Rights::LOCKS, CHANNELS, Rights::PUSHES];
     words.iter().flat_map(|words| words.split(' ')).collect()
 }
 
-/// The same, in another namespace.
+/// Returns the rights for locks and pushes in another namespace.
 pub(crate) fn named_for(namespace: &str) -> Vec<String> {
     let rights = Rights::new(namespace);
     let rest = named().into_iter().filter(|right| right.starts_with('+'));
@@ -31,7 +31,7 @@ pub(crate) fn named_for(namespace: &str) -> Vec<String> {
     rest.map(str::to_owned).chain(patterns).collect()
 }
 
-/// Makes a user with these rights; returns the URL.
+/// Makes a user with these rights. Returns the URL.
 pub(crate) async fn user(
     server: &RedisServer,
     admin: &mut Admin,
@@ -44,7 +44,7 @@ pub(crate) async fn user(
     format!("redis://{name}:s3cret@127.0.0.1:{}", server.port())
 }
 
-/// Catches a command for which nobody is permitted, and which fails without a word: a waiter then takes the slow
+/// Catches a command that no documented right covers and that fails silently: a waiter then takes the slow
 /// path, and the server logs a denial each time.
 #[tokio::test]
 async fn a_waiter_is_handed_the_lock_without_a_denial() {
@@ -66,13 +66,13 @@ async fn a_waiter_is_handed_the_lock_without_a_denial() {
         while holder.inspect(&name).await.expect("an answer").waiting == 0 {
             tokio::time::sleep(millis(10)).await;
         }
-        held.expect("it is free")
+        held.expect("a free lock")
             .release()
             .await
-            .expect("it is held");
-        let handed = waits.await.expect("it does not panic");
-        let handed = handed.expect("it is handed the lock");
-        handed.release().await.expect("it is held");
+            .expect("a held lock");
+        let handed = waits.await.expect("no panic");
+        let handed = handed.expect("the waiter is handed the lock");
+        handed.release().await.expect("a held lock");
         let denied: Vec<_> = denials(&mut admin).await.into_keys().collect();
         let expected = taken.map(|right| right.trim_start_matches('+').to_owned());
         assert_eq!(denied, Vec::from_iter(expected), "without {taken:?}");
@@ -85,20 +85,20 @@ async fn connections(admin: &mut Admin) -> u64 {
     count.expect("the server counts them")
 }
 
-/// Catches a check of the connection for pushes by a command that this user may not run: every 10 s the
-/// refusal was taken for a dead connection.
+/// Catches a check of the push connection by a command that this user may not run: every 10 s the refusal was
+/// taken for a dead connection.
 #[tokio::test]
-async fn the_rights_that_are_named_are_enough() {
+async fn the_documented_rights_suffice() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let url = user(&server, &mut admin, "readme", &named()).await;
     let locker = Locker::connect(url).await.expect("the rights are enough");
     let lock = locker.lock("x").expect("valid");
-    let _lease = lock.acquire().await.expect("it is free");
+    let _lease = lock.acquire().await.expect("a free lock");
     let asked = async |admin: &mut Admin| admin.command_calls("pubsub").await;
     let subscribed = async || asked(&mut admin).await == 1;
-    eventually(LIMIT, "the connection for pushes", subscribed).await;
-    // Forgets the refusals of connecting: those of fred and of the check of the version.
+    eventually(LIMIT, "the push connection is checked", subscribed).await;
+    // Forgets the refusals during connecting: those of fred and of the check of the version.
     admin.ok(&["ACL", "LOG", "RESET"]).await;
     let before = connections(&mut admin).await;
     let checked = async || asked(&mut admin).await >= 3;
@@ -109,7 +109,7 @@ async fn the_rights_that_are_named_are_enough() {
     assert_eq!(refused, Resp::Array(Vec::new()));
 }
 
-/// The commands that the server logged as refused to a user, and how often.
+/// Returns the commands that the server logged as refused, and how often.
 pub(crate) async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
     let Resp::Array(entries) = admin.command(&["ACL", "LOG"]).await else {
         panic!("the log is a list");
@@ -131,16 +131,16 @@ pub(crate) async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
     denials
 }
 
-/// Catches commands that are sent though they are known to be refused: each is a denial in the server's
-/// log, which people watch. Only those remain that fred sends by itself on each connection.
+/// Catches requests that are sent though they are known to be refused: each is a denial in the server's log,
+/// which operators watch. Only the commands that fred sends by itself on each connection remain.
 #[tokio::test]
-async fn connecting_asks_for_nothing_that_was_refused_before() {
+async fn connecting_repeats_no_refused_command() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let url = user(&server, &mut admin, "readme", &named()).await;
     let subscribed = async |locker: &Locker| {
         let lock = locker.lock("x").expect("valid");
-        drop(lock.acquire().await.expect("it is free"));
+        drop(lock.acquire().await.expect("a free lock"));
         let mut admin = Admin::connect(&server).await;
         let hears = async || {
             let list = admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
@@ -156,7 +156,7 @@ async fn connecting_asks_for_nothing_that_was_refused_before() {
         BTreeMap::from([("client|id".to_owned(), 2), ("info".to_owned(), 2)])
     );
     locker.shutdown().await;
-    // Whoever does not want them in the log may permit these commands.
+    // A user may permit these commands to keep the log clean.
     let permitted = ["+info", "+client|id", "+client|tracking", "+client|caching"];
     user(&server, &mut admin, "readme", &permitted).await;
     admin.ok(&["ACL", "LOG", "RESET"]).await;
@@ -165,9 +165,9 @@ async fn connecting_asks_for_nothing_that_was_refused_before() {
     assert_eq!(denials(&mut admin).await, BTreeMap::new());
 }
 
-/// Catches a healthy link that is replaced because a PING is not allowed on it.
+/// Catches a healthy connection that is replaced because a PING is not allowed on it.
 #[tokio::test]
-async fn a_link_on_which_a_ping_is_refused_is_kept() {
+async fn a_connection_that_refuses_a_ping_is_kept() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     user(&server, &mut admin, "readme", &named()).await;
@@ -175,10 +175,10 @@ async fn a_link_on_which_a_ping_is_refused_is_kept() {
     let url = format!("redis://readme:s3cret@127.0.0.1:{}", proxy.port());
     let locker = Locker::connect(url).await.expect("the rights are enough");
     let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let subscribes = async || proxy.connections() == 2;
     eventually(LIMIT, "the connection for pushes", subscribes).await;
-    // Callers in a hurry get no answer in time, and nothing is heard for long enough to be suspicious.
+    // Callers with short timeouts get no answer, and the connection is silent long enough to be suspicious.
     proxy.latency(millis(100));
     let hasty = locker.lock("other").expect("valid");
     let refused = async || {
@@ -188,31 +188,33 @@ async fn a_link_on_which_a_ping_is_refused_is_kept() {
         let mut lines = stats.lines();
         lines.any(|line| line.starts_with("cmdstat_ping:") && !line.contains("rejected_calls=0"))
     };
-    eventually(LIMIT, "a PING that is refused", refused).await;
-    // The refusal has come or comes now, and with it a reconnection, if it causes one.
+    eventually(LIMIT, "a PING is refused", refused).await;
+    // The refusal has arrived or arrives now. If it caused a reconnection, that would follow.
     let patient = locker.lock("third").expect("valid");
     for _ in 0..5 {
         let lease = patient.acquire().await.expect("an answer");
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("a held lock");
     }
     assert_eq!(proxy.connections(), 2, "none was replaced");
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
 }
 
 #[tokio::test]
-async fn a_database_takes_one_right_more_which_is_named() {
+async fn a_database_needs_one_more_right_that_is_named() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let url = user(&server, &mut admin, "readme", &named()).await + "/1";
-    let error = Locker::connect(&url).await.expect_err("it may not select");
+    let error = Locker::connect(&url)
+        .await
+        .expect_err("the user may not select");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
     assert!(error.to_string().contains(Rights::DATABASE), "{error}");
     user(&server, &mut admin, "readme", &[Rights::DATABASE]).await;
     Locker::connect(&url).await.expect("the rights are enough");
 }
 
-/// Does everything that a user of locks can do, by every way through the script; returns the first error
-/// that is not meant to happen.
+/// Does everything that a user of locks can do, on every path through the script. Returns the first
+/// unexpected error.
 pub(crate) async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     everything_in("leasehold", url, admin).await
 }
@@ -229,11 +231,14 @@ async fn everything_in(namespace: &str, url: &str, admin: &mut Admin) -> Result<
         key.lock().to_owned()
     };
     let lock = |number: usize| Ok::<_, Error>(lockers[number].lock("x")?.ttl(ttl));
-    // Tokens by the clock, by a counter ahead of it, dense ones, and of a counter that is used up.
+    // Tokens by the clock, by a counter ahead of it, dense tokens, and a used-up counter.
     lock(0)?.acquire().await?.release().await?;
     lock(0)?.acquire().await?.release().await?;
     let hour = (SystemTime::now() + Duration::from_secs(3_600)).duration_since(UNIX_EPOCH);
-    let ahead = hour.expect("it is after 1970").as_micros().to_string();
+    let ahead = hour
+        .expect("the time is after 1970")
+        .as_micros()
+        .to_string();
     admin.int(&["HSET", &lock_key("x"), "t", &ahead]).await;
     lock(0)?.acquire().await?.release().await?;
     lock(0)?.dense_tokens().acquire().await?.release().await?;
@@ -244,12 +249,12 @@ async fn everything_in(namespace: &str, url: &str, admin: &mut Admin) -> Result<
     if used_up.kind() != ErrorKind::Store {
         return Err(used_up);
     }
-    // A holder, one who does not wait, one who gives up, and one who is handed the lock.
+    // A holder, a caller that does not wait, one that gives up, and a waiter that is handed the lock.
     let lease = lock(0)?.acquire().await?;
     lease.renew().await?;
     assert!(lock(1)?.try_acquire().await?.is_none());
     assert!(lock(1)?.acquire_within(millis(200)).await?.is_none());
-    // Whoever gave up has left the line; or counts as dead there, without the rights to leave.
+    // The waiter that gave up has left the line, or counts as dead there if it lacks the right to leave.
     while lockers[0].inspect("x").await?.waiting > 0 {
         tokio::time::sleep(millis(10)).await;
     }
@@ -262,13 +267,13 @@ async fn everything_in(namespace: &str, url: &str, admin: &mut Admin) -> Result<
     let looked = lockers[0].inspect("x").await?;
     assert!(looked.line.len() == 1 || waits.is_finished());
     lease.release().await?;
-    let _held = waits.await.expect("it does not panic")?;
+    let _held = waits.await.expect("no panic")?;
     lockers[0].force_release("x").await.map(drop)
 }
 
-/// Catches a right that a server of a quorum asks for, and that is not named.
+/// Catches an undocumented right that a server of a quorum needs.
 #[tokio::test]
-async fn a_quorum_takes_two_rights_more_which_are_named() {
+async fn a_quorum_needs_two_more_rights_that_are_named() {
     let mut servers = Vec::new();
     for _ in 0..3 {
         servers.push(RedisServer::start().await);
@@ -286,7 +291,7 @@ async fn a_quorum_takes_two_rights_more_which_are_named() {
             let mut admin = Admin::connect(server).await;
             urls.push(user(server, &mut admin, &name, &rights).await);
         }
-        let locker = Locker::quorum(&urls).await.expect("they are good");
+        let locker = Locker::quorum(&urls).await.expect("the URLs are valid");
         let acquired = locker.lock("x").expect("valid").acquire().await;
         assert_eq!(
             acquired.as_ref().err().map(Error::kind),
@@ -294,15 +299,15 @@ async fn a_quorum_takes_two_rights_more_which_are_named() {
             "{acquired:?}"
         );
         match acquired {
-            // Without the cheaper one the dearer is asked each time.
-            Ok(lease) => lease.release().await.expect("all are there"),
+            // Without the cheaper right, the more expensive command runs each time.
+            Ok(lease) => lease.release().await.expect("all are up"),
             Err(error) => assert!(error.to_string().contains(missing), "{error}"),
         }
     }
 }
 
-/// The error says that this right is missing.
-pub(crate) fn is_told(error: &Error, taken: &str) {
+/// Checks that the error names this missing right.
+pub(crate) fn names_the_missing_right(error: &Error, taken: &str) {
     assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
     assert!(
         error.to_string().contains(taken) || taken == KEYS,
@@ -311,9 +316,9 @@ pub(crate) fn is_told(error: &Error, taken: &str) {
     assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
 }
 
-/// Catches a right that is documented and not needed, and one whose lack no error names.
+/// Catches a right that is documented and not needed, and one whose absence no error names.
 #[tokio::test]
-async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
+async fn each_documented_right_is_needed_and_named_when_missing() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let url = user(&server, &mut admin, "all", &named()).await;
@@ -322,7 +327,7 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     for (taken, name, rest) in without_each() {
         let url = user(&server, &mut admin, &name, &rest).await;
         let error = everything(&url, &mut admin).await.expect_err(taken);
-        is_told(&error, taken);
+        names_the_missing_right(&error, taken);
     }
     let text = include_str!("../../docs/book/src/acl.md");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -343,9 +348,9 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     }
 }
 
-/// Catches a pattern in advice that is of other keys than those of the namespace, or that the server refuses.
+/// Catches advice with a pattern that covers keys outside the namespace, or that the server refuses.
 #[tokio::test]
-async fn advice_is_right_for_any_namespace() {
+async fn advice_is_correct_for_any_namespace() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     for (number, namespace) in [
@@ -364,10 +369,11 @@ async fn advice_is_right_for_any_namespace() {
     .enumerate()
     {
         let name = format!("user{number}");
-        // It may run scripts, and nothing in them; then what the error says it needs.
+        // The user may run scripts without any command in them, and then gets the rights that the error
+        // advises.
         let url = user(&server, &mut admin, &name, &["+eval", "+evalsha"]).await;
         let error = everything_in(namespace, &url, &mut admin).await;
-        let error = error.expect_err("it may not").to_string();
+        let error = error.expect_err("the user may not").to_string();
         let advised = error.split([' ', ';', ',']).filter(|word| {
             ["~", "&", "+"].iter().any(|sign| word.starts_with(sign)) && word.len() > 1
         });
@@ -379,14 +385,14 @@ async fn advice_is_right_for_any_namespace() {
         let done = everything_in(namespace, &url, &mut admin).await;
         done.unwrap_or_else(|error| panic!("{namespace}: {error}"));
         let locker = Locker::builder().namespace(namespace);
-        let locker = locker.connect(&url).await.expect("it may");
+        let locker = locker.connect(&url).await.expect("the user may");
         let _lease = locker.lock("x").expect("valid").acquire().await;
-        let listed: Vec<_> = locker.list("*").try_collect().await.expect("it may");
+        let listed: Vec<_> = locker.list("*").try_collect().await.expect("the user may");
         assert!(listed.iter().any(|name| name.as_str() == "x"), "{listed:?}");
     }
 }
 
-/// Each right for locks whose lack is an error, a name for a user without it, and the rights that are left.
+/// Returns each right for locks whose absence is an error, with a user name and the remaining rights.
 pub(crate) fn without_each() -> impl Iterator<Item = (&'static str, String, Vec<&'static str>)> {
     let rights = [KEYS].into_iter().chain(Rights::LOCKS.split(' '));
     rights.filter(|right| *right != QUIET).map(|taken| {
@@ -397,7 +403,7 @@ pub(crate) fn without_each() -> impl Iterator<Item = (&'static str, String, Vec<
     })
 }
 
-/// How often a command was called, or `rejected_calls` of it.
+/// Returns how often a command was called, or its `rejected_calls`.
 pub(crate) async fn statistic(admin: &mut Admin, command: &str, what: &str) -> u64 {
     let stats = admin
         .info("commandstats", &format!("cmdstat_{command}"))
@@ -410,7 +416,7 @@ pub(crate) async fn statistic(admin: &mut Admin, command: &str, what: &str) -> u
 
 /// Catches a right to channels that is documented and not needed.
 #[tokio::test]
-async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
+async fn without_a_channel_right_the_next_renewal_reports_a_loss() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let all = user(&server, &mut admin, "all", &named()).await;
@@ -420,7 +426,7 @@ async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
     .await;
 }
 
-/// With each of the rights to channels taken away, of users that are made so.
+/// Checks users without each of the rights to channels, made by `user`.
 pub(crate) async fn pushes_are_needed(
     admin: &mut Admin,
     all: &str,
@@ -440,18 +446,19 @@ pub(crate) async fn pushes_are_needed(
             .collect();
         let name = format!("user{number}");
         let url = user(admin, &name, &rest).await;
-        // The right to publish is for who frees the lock, the others are for the holder, who is to hear of it.
+        // The publisher is the client that frees the lock; the other rights are for the holder, which is to
+        // hear of it.
         let (hears, tells) = match taken {
             Some("+publish") => (all, &url[..]),
             _ => (&url[..], all),
         };
-        let holder = Locker::connect(hears).await.expect("it may connect");
-        let teller = Locker::connect(tells).await.expect("it may connect");
+        let holder = Locker::connect(hears).await.expect("the user may connect");
+        let teller = Locker::connect(tells).await.expect("the user may connect");
         let lock = holder
             .lock(&name)
             .expect("valid")
             .ttl(Duration::from_secs(3));
-        let lease = lock.acquire().await.expect("it is free");
+        let lease = lock.acquire().await.expect("a free lock");
         // Time to subscribe, or to be refused.
         let (command, answer) = match taken {
             None | Some("+publish") => ("pubsub|numsub", "calls"),
@@ -459,7 +466,7 @@ pub(crate) async fn pushes_are_needed(
             Some(_) => ("subscribe", "rejected_calls"),
         };
         let asked = async || statistic(admin, command, answer).await > 0;
-        eventually(LIMIT, "the answer to the subscription", asked).await;
+        eventually(LIMIT, "the subscription is answered", asked).await;
         teller.force_release(&name).await.expect("an answer");
         let reason = tokio::time::timeout(LIMIT, lease.lost()).await;
         let expected = match taken {
@@ -478,29 +485,31 @@ pub(crate) async fn pushes_are_needed(
 
 /// Catches a list that is empty because the user may not list.
 #[tokio::test]
-async fn to_list_takes_one_right_more_which_is_named() {
+async fn a_list_needs_one_more_right_that_is_named() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let url = user(&server, &mut admin, "readme", &named()).await;
     let locker = Locker::connect(&url).await.expect("the rights are enough");
     let _lease = locker.lock("x").expect("valid").acquire().await;
     let listed: Result<Vec<_>, _> = locker.list("*").try_collect().await;
-    let error = listed.expect_err("it may not scan");
+    let error = listed.expect_err("the user may not scan");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
     assert!(error.to_string().contains(LIST), "{error}");
     user(&server, &mut admin, "readme", &[LIST]).await;
-    let listed: Vec<_> = locker.list("*").try_collect().await.expect("it may");
+    let listed: Vec<_> = locker.list("*").try_collect().await.expect("the user may");
     assert_eq!(listed.len(), 1);
 }
 
-/// Catches a reason that is hidden because the password is a word of it.
+/// Catches a reason that is redacted because the password is a word of it.
 #[tokio::test]
 async fn a_wrong_password_that_is_a_common_word_does_not_hide_the_reason() {
     let server = RedisServer::config().password("s3cret").start().await;
     for password in ["password", "pass", "user", "invalid", "a"] {
         for name in ["", "nobody"] {
             let url = format!("redis://{name}:{password}@127.0.0.1:{}", server.port());
-            let error = Locker::connect(url).await.expect_err("it is wrong");
+            let error = Locker::connect(url)
+                .await
+                .expect_err("the password is wrong");
             assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
             let hint = "(WRONGPASS); check the user and password in the URL";
             assert!(error.to_string().ends_with(hint), "{error}");

@@ -1,5 +1,5 @@
-//! The rights that come on top of those for locks: for replicas, sentinels, changes by others, and
-//! guards. Each is enough, and each is needed.
+//! Rights beyond those for locks: for replicas, sentinels, changes by others, and guards. Each suffices, and
+//! each is needed.
 
 use std::time::Duration;
 
@@ -14,51 +14,51 @@ use leasehold_tests::{Admin, RedisServer, eventually};
 use crate::rights::{named, statistic, user};
 use crate::{LIMIT, lock_key, millis};
 
-/// For locks with replicas, and on the disk from 7.2 on.
+/// For locks with replicas, and from 7.2 on with the disk.
 const REPLICAS: &str = "+wait";
-/// At the sentinels, of a user of theirs.
+/// At the sentinels, for a user of theirs.
 const SENTINELS: &str = "+sentinel|get-master-addr-by-name +sentinel|sentinels";
-/// And at the primary that they name.
+/// At the primary that the sentinels name.
 const PRIMARY: &str = "+role";
-/// To hear at once that a held lock was changed, through a client of the program's.
+/// To hear of changes of a held lock at once, through a client of the program.
 const OF_PROGRAM: &str = "+client|getredir";
-/// For guards in Redis: the check, and what is written behind it, on the resource's keys.
+/// For guards in Redis: the check and the write after it, on the resource's keys.
 const GUARD: &str = "+eval +evalsha +get +set";
 const GUARDED: &str = "~{orders/42}:fence ~orders/42";
 
-/// Some rights, one of which is missing.
+/// Returns the rights without one of them.
 fn without<'a>(rights: &[&'a str], taken: &str) -> Vec<&'a str> {
     let rights = rights.iter().filter(|right| **right != taken);
     rights.copied().collect()
 }
 
-/// Catches a right that is documented for replicas and not enough, and one whose lack is not told.
+/// Catches a right for replicas that is documented and insufficient, and a missing one that no error names.
 #[tokio::test]
-async fn to_wait_for_replicas_takes_one_right_more() {
+async fn waiting_for_replicas_needs_one_more_right() {
     let server = RedisServer::start().await;
     let replica = RedisServer::config().replica_of(&server).start().await;
     let mut admin = Admin::connect(&server).await;
     let acknowledges = async || admin.int(&["WAIT", "1", "100"]).await == 1;
-    eventually(LIMIT, "the replica to be in sync", acknowledges).await;
+    eventually(LIMIT, "the replica is in sync", acknowledges).await;
     let url = user(&server, &mut admin, "readme", &named()).await;
     let locker = Locker::connect(url).await.expect("the rights are enough");
     let lock = locker.lock("x").expect("valid");
     let lock = lock.replicas(1, Duration::from_secs(3));
-    let error = lock.acquire().await.expect_err("it may not wait");
+    let error = lock.acquire().await.expect_err("the user may not wait");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
     assert!(error.to_string().contains("wait"), "{error}");
     let key = lock_key("x");
     let given_back = async || admin.int(&["HLEN", &key]).await <= 1;
-    eventually(LIMIT, "the lock to be given back", given_back).await;
+    eventually(LIMIT, "the lock is released", given_back).await;
     user(&server, &mut admin, "readme", &[REPLICAS]).await;
     let lease = lock.acquire().await.expect("the rights are enough");
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
     drop(replica);
 }
 
 /// Catches a right at the sentinels that is documented and not needed, or needed and not documented.
 #[tokio::test]
-async fn sentinels_are_asked_with_few_rights() {
+async fn sentinels_need_few_rights() {
     let primary = RedisServer::start().await;
     let sentinel = RedisServer::config().sentinel_of(&primary, 1).start().await;
     let mut admin = Admin::connect(&primary).await;
@@ -76,7 +76,7 @@ async fn sentinels_are_asked_with_few_rights() {
     let locker = Locker::connect(url("all")).await;
     let locker = locker.expect("the rights are enough");
     let lease = locker.lock("x").expect("valid").acquire().await;
-    drop(lease.expect("it is free"));
+    drop(lease.expect("a free lock"));
     for (number, taken) in rights.iter().enumerate() {
         let name = format!("without{number}");
         let rest = without(&rights, taken);
@@ -87,14 +87,16 @@ async fn sentinels_are_asked_with_few_rights() {
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
     let few = url("all").replace("locks:", "few:");
-    let error = Locker::connect(few).await.expect_err("it may not ask");
+    let error = Locker::connect(few)
+        .await
+        .expect_err("the user may not ask");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
     assert!(error.to_string().contains(PRIMARY), "{error}");
 }
 
 /// Catches a right to hear of changes that is documented and not needed, or needed and not documented.
 #[tokio::test]
-async fn changes_are_heard_with_three_rights_more() {
+async fn hearing_of_changes_needs_three_more_rights() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     changes_are_heard(&mut admin, async |admin, name, rights| {
@@ -103,7 +105,7 @@ async fn changes_are_heard_with_three_rights_more() {
     .await;
 }
 
-/// With each of the rights to that taken away, of users that are made so.
+/// Checks users without each of the rights to hear of changes, made by `user`.
 pub(crate) async fn changes_are_heard(
     admin: &mut Admin,
     user: impl AsyncFn(&mut Admin, &str, &[&str]) -> String,
@@ -115,17 +117,21 @@ pub(crate) async fn changes_are_heard(
         let own = without(&rights, taken.unwrap_or_default());
         let all: Vec<_> = named().into_iter().chain(own).collect();
         let url = user(admin, &name, &all).await;
-        let locker = Locker::connect(url).await.expect("it may connect");
+        let locker = Locker::connect(url).await.expect("the user may connect");
         let lock = locker.lock(&name).expect("valid");
-        let lease = lock.acquire().await.expect("it is free");
+        let lease = lock.acquire().await.expect("a free lock");
         let Some(taken) = taken else {
             let tracked =
                 async || admin.info("stats", "tracking_total_keys").await != Some("0".into());
-            eventually(LIMIT, "the key to be read", tracked).await;
+            eventually(LIMIT, "the key is read", tracked).await;
             admin.int(&["DEL", &lock_key(&name)]).await;
             let lost = tokio::time::timeout(millis(5_000), lease.lost()).await;
             let reason = lost.map(|lost| lost.reason);
-            assert_eq!(reason, Ok(LossReason::Deleted), "long before its renewal");
+            assert_eq!(
+                reason,
+                Ok(LossReason::Deleted),
+                "the loss is reported long before the renewal"
+            );
             assert!(locker.findings().is_empty(), "{:?}", locker.findings());
             continue;
         };
@@ -135,7 +141,7 @@ pub(crate) async fn changes_are_heard(
             findings.iter().any(found)
         };
         eventually(LIMIT, taken, untracked).await;
-        assert!(lease.is_valid(), "all else goes on");
+        assert!(lease.is_valid(), "the lease stays valid");
     }
 }
 
@@ -143,13 +149,13 @@ async fn client_of(url: &str) -> Client {
     let config = Config::from_url(url).expect("a valid URL");
     let client = fred::types::Builder::from_config(config).build();
     let client = client.expect("valid settings");
-    client.init().await.expect("it is there");
+    client.init().await.expect("the server is up");
     client
 }
 
-/// Catches a client of the program's that is not looked at before it is told to track.
+/// Catches a client of the program whose state is not checked before tracking is turned on.
 #[tokio::test]
-async fn a_program_s_client_takes_one_right_more_to_hear_of_changes() {
+async fn a_client_of_the_program_needs_one_more_right_to_hear_of_changes() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     for permitted in [false, true] {
@@ -162,18 +168,18 @@ async fn a_program_s_client_takes_one_right_more_to_hear_of_changes() {
         let _lease = locker.lock("x").expect("valid").acquire().await;
         if permitted {
             let on = async || statistic(&mut admin, "client|tracking", "calls").await > 0;
-            eventually(LIMIT, "it to be turned on", on).await;
+            eventually(LIMIT, "tracking is turned on", on).await;
             assert!(locker.findings().is_empty(), "{:?}", locker.findings());
         } else {
             let untracked = async || !locker.findings().is_empty();
-            eventually(LIMIT, "the lack to be found", untracked).await;
+            eventually(LIMIT, "the missing right is reported", untracked).await;
         }
     }
 }
 
-/// Catches a guard that needs a right which is not documented, and one that writes without its fence.
+/// Catches a guard that needs an undocumented right, and one that writes without its fence.
 #[tokio::test]
-async fn a_guard_needs_its_fence_and_what_it_writes() {
+async fn a_guard_needs_rights_to_its_fence_and_its_writes() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let rights: Vec<_> = GUARD

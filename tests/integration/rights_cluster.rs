@@ -1,4 +1,4 @@
-//! The rights of a user on a cluster: each is enough, and each is needed.
+//! The rights of a user on a cluster: together they suffice, and each is needed.
 
 use std::time::Duration;
 
@@ -7,20 +7,22 @@ use leasehold::{Error, ErrorKind, Locker};
 use leasehold_tests::{Admin, RedisCluster, RedisServer};
 
 use crate::lock_key;
-use crate::rights::{LIST, everything, is_told, named, pushes_are_needed, user, without_each};
+use crate::rights::{
+    LIST, everything, named, names_the_missing_right, pushes_are_needed, user, without_each,
+};
 use crate::rights_apart::changes_are_heard;
 
-/// On top of those for locks and for pushes.
+/// The rights beyond those for locks and pushes.
 const CLUSTER: &str = "+cluster|slots +asking";
 
-/// All slots are at one master, which an administrator can look at as at a single server.
+/// Starts a cluster with all slots at one master, which an administrator can read like a lone server.
 async fn start() -> (RedisCluster, Admin) {
     let cluster = RedisCluster::start_with(&RedisServer::config(), 1, false).await;
     let admin = Admin::connect(&cluster.masters[0]).await;
     (cluster, admin)
 }
 
-/// A user with these rights, and those that a cluster takes.
+/// Makes a user with these rights and those for a cluster. Returns the URL.
 async fn member(cluster: &RedisCluster, admin: &mut Admin, name: &str, rights: &[&str]) -> String {
     let more = CLUSTER.split_whitespace();
     let rights: Vec<_> = rights.iter().copied().chain(more).collect();
@@ -32,7 +34,7 @@ fn of_cluster(url: &str) -> String {
     url.replace("redis://", "redis-cluster://")
 }
 
-/// Names of several slots, whose operations leave together.
+/// Uses names of several slots, whose operations leave together.
 async fn many(url: &str) -> Result<(), Error> {
     let locker = Locker::connect(url).await?;
     let locks = (0..24).map(|at| locker.lock(format!("many/{at}")));
@@ -46,10 +48,10 @@ async fn many(url: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Catches a right that a cluster needs and that is not documented, and one whose lack no error names; also
-/// where operations of several slots leave together.
+/// Catches an undocumented right that a cluster needs, and a missing one that no error names; also for
+/// operations of several slots that leave together.
 #[tokio::test]
-async fn each_right_is_needed_on_a_cluster_too() {
+async fn each_right_is_needed_on_a_cluster() {
     let (cluster, mut admin) = start().await;
     let all = member(&cluster, &mut admin, "all", &named()).await;
     let done = everything(&all, &mut admin).await;
@@ -58,9 +60,9 @@ async fn each_right_is_needed_on_a_cluster_too() {
     for (taken, name, rest) in without_each() {
         let url = member(&cluster, &mut admin, &name, &rest).await;
         let error = everything(&url, &mut admin).await.expect_err(taken);
-        is_told(&error, taken);
+        names_the_missing_right(&error, taken);
         if let Err(error) = many(&url).await {
-            is_told(&error, taken);
+            names_the_missing_right(&error, taken);
         }
     }
     pushes_are_needed(&mut admin, &all, async |admin, name, rights| {
@@ -74,21 +76,20 @@ async fn each_right_is_needed_on_a_cluster_too() {
     let locker = Locker::connect(&all).await.expect("the rights are enough");
     let _lease = locker.lock("x").expect("valid").acquire().await;
     let listed: Result<Vec<_>, _> = locker.list("x").try_collect().await;
-    is_told(&listed.expect_err("it may not scan"), LIST);
+    names_the_missing_right(&listed.expect_err("the user may not scan"), LIST);
     member(&cluster, &mut admin, "all", &[LIST]).await;
-    let listed: Vec<_> = locker.list("x").try_collect().await.expect("it may");
+    let listed: Vec<_> = locker.list("x").try_collect().await.expect("the user may");
     assert_eq!(listed.len(), 1);
     let text = include_str!("../../docs/book/src/acl.md").replace("\\|", "|");
     assert!(text.contains(CLUSTER), "the page names {CLUSTER:?}");
 }
 
-/// Catches a user who may not look who serves what, and one who may not ask a node that takes a slot over, and
-/// who are not told so.
+/// Catches an error that does not name the missing right: to read the slots, or to ask a node that takes a
+/// slot over.
 #[tokio::test]
-async fn a_cluster_takes_two_rights_more_which_are_named() {
+async fn a_cluster_needs_two_more_rights_that_are_named() {
     let cluster = RedisCluster::start().await;
-    let name = name_at_first(&cluster).await;
-    let slot = cluster.slot(&lock_key(&name)).await;
+    let (name, slot) = cluster.name_at(0).await;
     for (round, taken) in ["+cluster|slots", "+asking", ""].into_iter().enumerate() {
         let rights = named().into_iter().chain(CLUSTER.split_whitespace());
         let rights: Vec<_> = rights.filter(|right| *right != taken).collect();
@@ -122,16 +123,4 @@ async fn a_cluster_takes_two_rights_more_which_are_named() {
             assert!(error.to_string().contains(command), "{taken}: {error}");
         }
     }
-}
-
-/// A name of which the first master has the lock.
-async fn name_at_first(cluster: &RedisCluster) -> String {
-    for number in 0.. {
-        let name = format!("first-{number}");
-        let slot = cluster.slot(&lock_key(&name)).await;
-        if cluster.master_of(slot).await == 0 {
-            return name;
-        }
-    }
-    unreachable!("it has slots")
 }

@@ -1,4 +1,4 @@
-//! What calls cost, as the server counts it.
+//! The cost of calls, as the server counts it.
 
 use futures::StreamExt;
 use leasehold::{Lock, Locker};
@@ -20,61 +20,60 @@ fn lock(locker: &Locker, name: &str) -> Lock {
 async fn acquire_renew_and_release_are_one_script_call_each() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    // The first acquisition of a locker makes it subscribe, and then it looks at what it holds once.
+    // The first acquisition of a locker makes it subscribe and then check its locks once.
     let locker = subscribed(&server, &mut admin).await;
     let lock = lock(&locker, "x").reentrant();
 
     let mut lease = None;
-    let acquire = async || lease = Some(lock.acquire().await.expect("it is free"));
+    let acquire = async || lease = Some(lock.acquire().await.expect("a free lock"));
     assert_eq!(calls_of(&mut admin, acquire).await, 1);
-    let lease = lease.expect("it was acquired");
-    let renew = async || lease.renew().await.expect("it is held");
+    let lease = lease.expect("the lock was acquired");
+    let renew = async || lease.renew().await.expect("a held lock");
     assert_eq!(calls_of(&mut admin, renew).await, 1);
-    let again = async || drop(lock.acquire().await.expect("it is held by it"));
+    let again = async || drop(lock.acquire().await.expect("the handle holds the lock"));
     assert_eq!(calls_of(&mut admin, again).await, 0);
     let rival = locker.lock("x").expect("a valid name");
     let busy = async || assert!(rival.try_acquire().await.expect("an answer").is_none());
     assert_eq!(calls_of(&mut admin, busy).await, 1);
-    let release = async || lease.release().await.expect("it is held");
+    let release = async || lease.release().await.expect("a held lock");
     assert_eq!(calls_of(&mut admin, release).await, 1);
 
     let commands = admin.command_calls("evalsha").await;
-    assert!(commands > 0, "the script is not sent again and again");
+    assert!(commands > 0, "the script is sent only once");
 }
 
-/// A locker that has already made its second connection, for pushes, as it does once, after the first
-/// acquisition; so that only the lock's own commands are counted from here on.
+/// Returns a locker that has already made its push connection, which it does once after the first
+/// acquisition. From here on only the lock's own commands count.
 async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
     let locker = connect(server).await;
-    let first = lock(&locker, "first").acquire().await.expect("it is free");
-    first.release().await.expect("it is held");
+    let first = lock(&locker, "first").acquire().await.expect("a free lock");
+    first.release().await.expect("a held lock");
     let proved = async || admin.hearing_lockers().await == 1;
-    eventually(LIMIT, "the subscription to be proved", proved).await;
+    eventually(LIMIT, "the subscription is checked", proved).await;
     assert_eq!(admin.command_calls("subscribe").await, 1);
     admin.reset_stats().await;
     locker
 }
 
-/// What each call makes the server execute.
+/// Catches a command that a call makes the server execute without need.
 #[tokio::test]
-async fn nothing_but_the_script_is_sent() {
+async fn only_the_script_is_sent() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = subscribed(&server, &mut admin).await;
     for _ in 0..10 {
-        let lease = lock(&locker, "x").acquire().await.expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = lock(&locker, "x").acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     assert_eq!(admin.script_calls().await, 20);
-    // Of the commands that the script runs. No read is there that is not needed to decide.
+    // The commands that the script runs. Each read is needed for a decision.
     for (command, calls) in [
-        // A release asks for no time.
+        // A release does not read the clock.
         ("time", 10),
         ("hgetall", 10),
         ("hset", 10),
         ("hdel", 10),
-        // The first time alone: whether somebody waits for a name that nobody used, and how long to
-        // remember it.
+        // For a new name only: to check for waiters, and to set how long to remember the name.
         ("exists", 1),
         ("pexpire", 1),
     ] {
@@ -96,14 +95,14 @@ async fn nothing_but_the_script_is_sent() {
     }
 }
 
-/// Catches waiters that poll. One asks; asks again, if its subscription is confirmed only then; and
+/// Catches waiters that poll. A waiter asks, asks again if its subscription is confirmed only then, and
 /// leaves. Its heartbeat would come after 5 s.
 #[tokio::test]
 async fn waiting_three_seconds_does_not_poll() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = subscribed(&server, &mut admin).await;
-    let _held = lock(&locker, "x").acquire().await.expect("it is free");
+    let _held = lock(&locker, "x").acquire().await.expect("a free lock");
     let wait = async || {
         let waiting = lock(&locker, "x");
         assert!(
@@ -114,7 +113,7 @@ async fn waiting_three_seconds_does_not_poll() {
                 .is_none()
         );
         let left = async || line_is_empty(&server).await;
-        eventually(LIMIT, "the waiter to leave the line", left).await;
+        eventually(LIMIT, "the waiter leaves the line", left).await;
     };
     let begin = Stopwatch::start();
     let calls = calls_of(&mut admin, wait).await;
@@ -126,21 +125,21 @@ async fn waiting_three_seconds_does_not_poll() {
     );
 }
 
-/// Whether nobody waits for `x`.
+/// Returns true if `x` has no waiters.
 async fn line_is_empty(server: &RedisServer) -> bool {
     let mut admin = Admin::connect(server).await;
     admin.keys("*:line").await.is_empty()
 }
 
 #[tokio::test]
-async fn renewals_that_are_due_together_leave_together() {
+async fn renewals_due_together_leave_together() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
     let mut leases = Vec::new();
     for i in 0..500 {
         let lock = lock(&locker, &format!("x{i}")).ttl(millis(6_000));
-        leases.push(lock.acquire().await.expect("it is free"));
+        leases.push(lock.acquire().await.expect("a free lock"));
     }
     admin.reset_stats().await;
     let renewed = async || {
@@ -156,20 +155,20 @@ async fn renewals_that_are_due_together_leave_together() {
     assert!(leases.iter().all(leasehold::Lease::is_valid));
 }
 
-/// Catches: a walk that goes on by itself where it finds nothing, so that nobody can give it a pace.
+/// Catches a walk that goes on by itself where it finds nothing, so that its caller cannot limit its pace.
 #[tokio::test]
-async fn a_walk_makes_one_call_a_step() {
+async fn a_walk_makes_one_call_per_step() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     for at in 0..5_000 {
         admin.ok(&["SET", &format!("other/{at}"), "x"]).await;
     }
     let locker = subscribed(&server, &mut admin).await;
-    let lease = lock(&locker, "x").acquire().await.expect("it is free");
+    let lease = lock(&locker, "x").acquire().await.expect("a free lock");
     let (mut steps, mut found, mut count) = (locker.list_steps("*"), Vec::new(), 0);
     loop {
         let before = admin.script_calls().await;
-        let step = steps.next().await.transpose().expect("it may list");
+        let step = steps.next().await.transpose().expect("the user may list");
         let calls = admin.script_calls().await - before;
         let Some(names) = step else {
             assert_eq!(calls, 0);

@@ -1,4 +1,4 @@
-//! Lockers whose tokio runtime ends before they do: nothing may wait for ever.
+//! Lockers whose tokio runtime ends before they do: no call may wait for ever.
 
 use std::sync::Arc;
 use std::task::{Context, Wake};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::{LIMIT, connect_with, own_client};
 
-/// What is left of a locker when its runtime is gone, with a lease, a reader, and calls under way.
+/// The rest of a locker after its runtime ended: a lease, a reader, and pending calls.
 struct Left {
     locker: Locker,
     lease: Lease,
@@ -26,7 +26,7 @@ impl Left {
         let taken = unique_name("taken");
         let events = locker.events();
         let lock = locker.lock(&taken).expect("valid");
-        let lease = lock.acquire().await.expect("it is free");
+        let lease = lock.acquire().await.expect("a free lock");
         Self {
             locker,
             lease,
@@ -55,13 +55,13 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     answer.unwrap_or_else(|| panic!("{what} waits for ever"))
 }
 
-fn says_why(error: &Error) {
+fn names_the_runtime(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Shutdown, "{error:?}");
     let why = "the tokio runtime on which the locker was made has ended";
     assert!(error.to_string().contains(why), "{error}");
 }
 
-/// Every call that a program may make on a locker whose runtime is gone.
+/// Checks every call that a program may make on a locker whose runtime has ended.
 async fn everything_ends(left: Left) {
     let Left {
         locker,
@@ -86,51 +86,59 @@ async fn everything_ends(left: Left) {
     }
     assert_eq!(lost, 1);
     let lock = locker.lock(taken).expect("valid");
-    says_why(&soon("acquire", lock.acquire()).await.expect_err("it ended"));
+    names_the_runtime(
+        &soon("acquire", lock.acquire())
+            .await
+            .expect_err("the runtime ended"),
+    );
     let tried = soon("try_acquire", lock.try_acquire()).await;
-    says_why(&tried.expect_err("it ended"));
+    names_the_runtime(&tried.expect_err("the runtime ended"));
     let within = soon("acquire_within", lock.acquire_within(LIMIT)).await;
-    says_why(&within.expect_err("it ended"));
-    says_why(
+    names_the_runtime(&within.expect_err("the runtime ended"));
+    names_the_runtime(
         &soon("inspect", locker.inspect("x"))
             .await
-            .expect_err("it ended"),
+            .expect_err("the runtime ended"),
     );
     let listed = soon("list", locker.list("*").next()).await;
-    says_why(&listed.expect("an answer").expect_err("it ended"));
-    says_why(&soon("renew", lease.renew()).await.expect_err("it ended"));
+    names_the_runtime(&listed.expect("an answer").expect_err("the runtime ended"));
+    names_the_runtime(
+        &soon("renew", lease.renew())
+            .await
+            .expect_err("the runtime ended"),
+    );
     let tenure = soon("hold", lock.hold().next()).await;
     assert!(tenure.is_none());
     let later = soon("events of a later reader", locker.events().next()).await;
     assert_eq!(later, None);
     let released = soon("release", lease.release()).await;
-    assert!(released.expect_err("it is lost").is_not_held());
+    assert!(released.expect_err("a lost lease").is_not_held());
     soon("shutdown", locker.shutdown()).await;
 }
 
-/// Makes a locker on the first runtime, ends that runtime while the second one has a call under way, and
-/// checks what is left.
+/// Makes a locker on the first runtime, ends that runtime while a call of the second one is pending, and
+/// checks the rest of the locker.
 fn ends(first: Runtime, second: &Runtime, locker: impl AsyncFnOnce() -> Locker + Send + 'static) {
     let (made, left) = oneshot::channel();
     let (end, ending) = oneshot::channel::<()>();
     let life = std::thread::spawn(move || {
         let left = first.block_on(async { Left::of(locker().await).await });
-        made.send(left).ok().expect("somebody waits for it");
+        made.send(left).ok().expect("the test waits");
         first.block_on(ending).expect("the test has come so far");
         drop(first);
     });
     second.block_on(async {
-        let left = left.await.expect("it is made");
+        let left = left.await.expect("the locker is made");
         let lock = left.locker.lock(&left.taken).expect("valid");
         let waiting = tokio::spawn(async move { lock.acquire().await });
         let waits = async || {
             let inspection = left.locker.inspect(&left.taken).await;
             inspection.expect("an answer").waiting == 1
         };
-        eventually(LIMIT, "the call under way", waits).await;
-        end.send(()).expect("it lives");
+        eventually(LIMIT, "the call is pending", waits).await;
+        end.send(()).expect("the runtime lives");
         let waited = soon("a call under way", waiting).await.expect("no panic");
-        says_why(&waited.expect_err("it ended"));
+        names_the_runtime(&waited.expect_err("the runtime ended"));
         everything_ends(left).await;
     });
     life.join().expect("no panic as the runtime ends");
@@ -152,7 +160,7 @@ fn on_redis_everything_ends_with_the_runtime() {
             let mut admin = Admin::connect(&server).await;
             let alone =
                 async || admin.info("clients", "connected_clients").await.as_deref() == Some("1");
-            eventually(LIMIT, "the connections to be closed", alone).await;
+            eventually(LIMIT, "the connections are closed", alone).await;
         });
     }
 }
@@ -164,13 +172,17 @@ fn in_memory_everything_ends_with_the_runtime() {
     }
 }
 
-/// The program's client lives on, and a new locker can be made of it.
+/// Catches a client of the program that ends with the locker: it lives on, and a new locker can use it.
 #[test]
 fn with_a_client_of_another_runtime_everything_ends_with_the_locker_s() {
     let (clients, lockers, others) = (two_threads(), one_thread(), one_thread());
     let server = clients.block_on(RedisServer::start());
     let client = clients.block_on(own_client(&server));
-    let with_fred = |client| async { Locker::with_fred(client).await.expect("it is connected") };
+    let with_fred = |client| async {
+        Locker::with_fred(client)
+            .await
+            .expect("the client is connected")
+    };
     let same = client.clone();
     ends(lockers, &others, async move || with_fred(same).await);
     others.block_on(async {
@@ -180,7 +192,8 @@ fn with_a_client_of_another_runtime_everything_ends_with_the_locker_s() {
     });
 }
 
-/// A store in memory that others share outlives the locker; so do its leases, to their end.
+/// Catches a shared in-memory store that ends with one locker: the store and its leases live on, to their
+/// expiry.
 #[test]
 fn others_are_served_on_a_shared_store_in_memory() {
     let (first, second) = (one_thread(), one_thread());
@@ -189,7 +202,7 @@ fn others_are_served_on_a_shared_store_in_memory() {
     let (lease, name) = first.block_on(async {
         let lock = made().await.lock("x").expect("valid");
         let lock = lock.ttl(Duration::from_secs(2));
-        let lease = lock.acquire().await.expect("it is free");
+        let lease = lock.acquire().await.expect("a free lock");
         (lease, lock.name().clone())
     });
     let other = second.block_on(made());
@@ -198,25 +211,27 @@ fn others_are_served_on_a_shared_store_in_memory() {
         assert!(!lease.is_valid());
         let lock = other.lock(name.as_str()).expect("valid");
         let next = soon("the next holder", lock.acquire()).await;
-        assert!(next.expect("it expired").token() > lease.token());
+        assert!(next.expect("the lease expired").token() > lease.token());
     });
 }
 
-/// Catches a background task that ends by itself, and says that the runtime has ended.
+/// Catches a shutdown that is reported as the end of the runtime.
 #[test]
-fn a_locker_that_was_shut_down_says_so_after_its_runtime_too() {
+fn a_shutdown_is_reported_after_the_end_of_the_runtime_too() {
     let (first, second) = (one_thread(), one_thread());
     let locker = first.block_on(async {
         let locker = Locker::in_memory();
         locker.shutdown().await;
-        // Ending the streams is the last thing that the background task does.
+        // The end of the streams is the last step of the background task.
         assert_eq!(soon("the end", locker.events().next()).await, None);
         locker
     });
     drop(first);
     second.block_on(async {
         let lock = locker.lock("x").expect("valid");
-        let error = soon("acquire", lock.acquire()).await.expect_err("it ended");
+        let error = soon("acquire", lock.acquire())
+            .await
+            .expect_err("the runtime ended");
         assert!(error.to_string().contains("was shut down"), "{error}");
     });
 }
@@ -229,7 +244,7 @@ impl Wake for Panics {
     }
 }
 
-/// Catches a background task that ends without failing the calls under way, and a panic during a panic.
+/// Catches a background task that ends without failing the pending calls, and a panic during a panic.
 #[test]
 fn wakers_that_panic_end_the_locker_and_not_the_process() {
     let runtime = two_threads();
@@ -238,8 +253,8 @@ fn wakers_that_panic_end_the_locker_and_not_the_process() {
         let lock = locker.lock("x").expect("valid");
         let short = lock.ttl(Duration::from_millis(100)).fixed();
         let other = locker.lock("y").expect("valid");
-        let _expires = short.acquire().await.expect("it is free");
-        let lease = other.acquire().await.expect("it is free");
+        let _expires = short.acquire().await.expect("a free lock");
+        let lease = other.acquire().await.expect("a free lock");
         let waker = Arc::new(Panics).into();
         let mut readers = [short.events(), other.events()];
         for events in &mut readers {
@@ -252,7 +267,7 @@ fn wakers_that_panic_end_the_locker_and_not_the_process() {
             LossReason::Shutdown
         );
         let error = soon("acquire", other.acquire()).await;
-        let error = error.expect_err("it ended");
+        let error = error.expect_err("the runtime ended");
         assert_eq!(error.kind(), ErrorKind::Shutdown);
         assert!(error.to_string().contains("task panicked"), "{error}");
     });

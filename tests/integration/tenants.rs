@@ -1,4 +1,4 @@
-//! Tenants of one server who mean each other harm.
+//! Hostile tenants of one server.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::LIMIT;
 use crate::rights::{denials, named_for, user};
 
-/// Longer than a push takes, shorter than it takes to find out otherwise.
+/// Longer than a push takes, shorter than finding out without one.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 struct Tenant {
@@ -23,7 +23,7 @@ struct Tenant {
 }
 
 impl Tenant {
-    /// With the rights of a tenant whom others distrust.
+    /// Makes a tenant with the rights for tenants who distrust one another.
     async fn new(server: &RedisServer, admin: &mut Admin, namespace: &'static str) -> Self {
         Self::with(server, admin, namespace, "").await
     }
@@ -37,7 +37,7 @@ impl Tenant {
         let rights = named_for(namespace);
         let rights = rights.iter().map(String::as_str);
         let rights: Vec<_> = rights.chain(more.split_whitespace()).collect();
-        // Of what stands for itself in a URL.
+        // Only characters that need no escape in a URL.
         let name = namespace.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let url = user(server, admin, &name, &rights).await;
         Self {
@@ -52,7 +52,7 @@ impl Tenant {
         LockKey::new(self.namespace, &name).expect("a valid namespace")
     }
 
-    /// The channels of all its lockers.
+    /// Returns the channels of all lockers of the tenant.
     fn channels(&self) -> String {
         Rights::new(self.namespace).channels()[1..].to_owned()
     }
@@ -64,7 +64,7 @@ impl Tenant {
     }
 }
 
-/// What a tenant does: it holds one lock, and another that somebody waits for.
+/// A tenant's activity: it holds one lock, and another one that has a waiter.
 struct Business {
     locker: Locker,
     held: Lease,
@@ -89,36 +89,36 @@ impl Business {
             let all = channels(admin, &pattern).await;
             all.iter().filter(|one| !before.contains(one)).count() == 2
         };
-        eventually(LIMIT, "both to subscribe", listens).await;
+        eventually(LIMIT, "both lockers subscribe", listens).await;
         let in_line = async || {
             let seen = locker.inspect(names[1]).await.expect("an answer");
             seen.waiting == 1
         };
-        eventually(LIMIT, "the place in line", in_line).await;
+        eventually(LIMIT, "the waiter is in line", in_line).await;
         Self {
-            held: held.expect("it is free"),
-            contended: contended.expect("it is free"),
+            held: held.expect("a free lock"),
+            contended: contended.expect("a free lock"),
             locker,
             waits,
         }
     }
 
-    /// Checks that nothing was lost and nobody was fooled, and that real pushes still come at once. Returns
-    /// the lease of the one who waited.
+    /// Checks that no lease was lost, no message was believed, and real pushes still arrive at once. Returns
+    /// the waiter's lease.
     async fn goes_on(self) -> Lease {
         assert!(self.held.is_valid() && self.contended.is_valid());
-        assert!(!self.waits.is_finished(), "it was handed nothing");
-        self.held.renew().await.expect("it is held");
+        assert!(!self.waits.is_finished(), "the waiter was handed no lock");
+        self.held.renew().await.expect("a held lock");
         let (last, begin) = (self.contended.token(), Instant::now());
-        self.contended.release().await.expect("it is held");
-        let next = self.waits.await.expect("it does not panic");
-        let next = next.expect("it is handed the lock");
+        self.contended.release().await.expect("a held lock");
+        let next = self.waits.await.expect("no panic");
+        let next = next.expect("the waiter is handed the lock");
         assert!(next.token() > last && next.token() < FencingToken::MAX);
         let freed = self.locker.force_release(self.held.name().as_str()).await;
         assert!(freed.expect("an answer").is_some());
         assert_eq!(self.held.lost().await.reason, LossReason::Revoked);
         let took = begin.elapsed();
-        assert!(took < AT_ONCE, "it was told after {took:?}");
+        assert!(took < AT_ONCE, "the holder was notified after {took:?}");
         assert!(next.is_valid());
         next
     }
@@ -127,7 +127,7 @@ impl Business {
 async fn channels(admin: &mut Admin, pattern: &str) -> Vec<String> {
     match admin.command(&["PUBSUB", "CHANNELS", pattern]).await {
         Resp::Array(channels) => channels.iter().filter_map(Resp::as_string).collect(),
-        other => panic!("{other:?} are no channels"),
+        other => panic!("expected channels, got {other:?}"),
     }
 }
 
@@ -146,22 +146,23 @@ fn is_refused(answer: &Resp) -> bool {
         .any(|part| text.contains(part))
 }
 
-/// Catches rights that reach over the border of a namespace.
+/// Catches rights that reach beyond a namespace.
 #[tokio::test]
 async fn two_tenants_cannot_reach_each_other() {
-    // The name of one is the beginning of the other's.
+    // The name of one is a prefix of the other's.
     cannot_reach_each_other("red", "re", "").await;
 }
 
-/// Catches advice that takes a namespace for a part of another: `~{a:b:*` is of the lock `b:payroll` of `a`.
+/// Catches advice that takes one namespace for a part of another: `~{a:b:*` also covers the lock `b:payroll`
+/// of `a`.
 #[tokio::test]
 async fn tenants_cannot_reach_each_other_whatever_is_in_their_namespaces() {
     cannot_reach_each_other("a", "a:b", "").await;
     cannot_reach_each_other("st*r", "stir", "").await;
 }
 
-/// Tenants with the rights to hear of changes can do no more to each other's locks. Another test shows which names
-/// they see.
+/// Catches a right to hear of changes that lets tenants reach each other's locks. Another test shows which
+/// names they see.
 #[tokio::test]
 async fn two_tenants_who_may_track_cannot_reach_each_other() {
     cannot_reach_each_other("red", "re", Rights::TRACKING).await;
@@ -252,23 +253,23 @@ async fn cannot_reach_each_other(one: &'static str, other: &'static str, more: &
             let answer = attack.command(&words).await;
             assert!(is_refused(&answer), "{command}: {answer:?}");
         }
-        // The library itself, with the other's namespace.
+        // The library itself, with the other tenant's namespace.
         let pretends = Locker::builder().namespace(victim.namespace);
         let pretends = pretends.connect(&hostile.url).await;
-        let pretends = pretends.expect("it may connect, since it may ask for the time");
+        let pretends = pretends.expect("the user may connect, since it may ask for the time");
         let tried = pretends.lock("held").expect("valid").try_acquire().await;
         assert_eq!(tried.expect_err("refused").kind(), ErrorKind::Auth);
         let freed = pretends.force_release("held").await;
         assert_eq!(freed.expect_err("refused").kind(), ErrorKind::Auth);
         let lease = business.goes_on().await;
-        lease.release().await.expect("it is held");
+        lease.release().await.expect("a held lock");
     }
 }
 
-/// A key's name shows what is locked, of whatever tenant. States what the right to `CLIENT TRACKING` lets through,
-/// and that nothing is let through without it.
+/// Documents what the right to `CLIENT TRACKING` reveals: the names of keys, and so of locks, of all tenants.
+/// Without the right nothing is revealed.
 #[tokio::test]
-async fn who_may_track_sees_the_names_of_all_keys_and_who_may_not_sees_none() {
+async fn tracking_reveals_the_names_of_all_keys_and_no_right_reveals_none() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let red = Tenant::new(&server, &mut admin, "red").await;
@@ -277,27 +278,29 @@ async fn who_may_track_sees_the_names_of_all_keys_and_who_may_not_sees_none() {
         let hostile = Tenant::with(&server, &mut admin, namespace, more).await;
         let mut spy = TcpStream::connect(("127.0.0.1", server.port()))
             .await
-            .expect("it is there");
+            .expect("the server is up");
         let ask = format!(
             "HELLO 3 AUTH {} s3cret\r\nCLIENT TRACKING ON BCAST\r\n",
             hostile.namespace
         );
-        spy.write_all(ask.as_bytes()).await.expect("it is there");
+        spy.write_all(ask.as_bytes())
+            .await
+            .expect("the server is up");
         let answer = if permitted { "+OK" } else { "-NOPERM" };
         assert!(hears(&mut spy, answer).await, "{namespace}: {answer}");
         let locker = red.locker().await;
         let lease = locker.lock("payroll").expect("valid").acquire().await;
         lease
-            .expect("it is free")
+            .expect("a free lock")
             .release()
             .await
-            .expect("it is held");
+            .expect("a held lock");
         assert_eq!(
             hears(&mut spy, "{red:payroll}").await,
             permitted,
             "{namespace}"
         );
-        // It can have the other's connections hear of changes, too.
+        // A tenant with the right can also redirect tracking to the other's connections.
         let mut attack = connection(&server, &hostile.user).await;
         let victim = connections_of(&mut admin, "red").await[0].clone();
         let answer = attack
@@ -307,12 +310,15 @@ async fn who_may_track_sees_the_names_of_all_keys_and_who_may_not_sees_none() {
     }
 }
 
-/// True if a connection hears this text within a second.
+/// Returns true if a connection receives this text within a second.
 async fn hears(connection: &mut TcpStream, text: &str) -> bool {
     let mut heard = Vec::new();
     let hearing = async {
         while !String::from_utf8_lossy(&heard).contains(text) {
-            connection.read_buf(&mut heard).await.expect("it is there");
+            connection
+                .read_buf(&mut heard)
+                .await
+                .expect("the server is up");
         }
     };
     tokio::time::timeout(Duration::from_secs(1), hearing)
@@ -320,7 +326,7 @@ async fn hears(connection: &mut TcpStream, text: &str) -> bool {
         .is_ok()
 }
 
-/// The ids of a user's connections.
+/// Returns the IDs of a user's connections.
 async fn connections_of(admin: &mut Admin, user: &str) -> Vec<String> {
     let list = admin.string(&["CLIENT", "LIST"]).await.unwrap_or_default();
     let own = list
@@ -330,22 +336,25 @@ async fn connections_of(admin: &mut Admin, user: &str) -> Vec<String> {
     ids.map(str::to_owned).collect()
 }
 
-/// Catches advice for tenants who distrust one another that has the locker do what it may not.
+/// Catches a locker for distrusting tenants that uses a command outside the advised rights.
 #[tokio::test]
-async fn a_locker_that_does_not_track_asks_for_no_right_to_it() {
+async fn a_locker_without_tracking_needs_no_right_to_it() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let red = Tenant::new(&server, &mut admin, "red").await;
     let builder = Locker::builder().namespace("red").tracking(false);
-    let locker = builder.connect(&red.url).await.expect("it may connect");
+    let locker = builder
+        .connect(&red.url)
+        .await
+        .expect("the user may connect");
     let lease = locker.lock("payroll").expect("valid").acquire().await;
     let subscribed = async || !channels(&mut admin, &red.channels()).await.is_empty();
-    eventually(LIMIT, "it to subscribe", subscribed).await;
+    eventually(LIMIT, "the locker subscribes", subscribed).await;
     lease
-        .expect("it is free")
+        .expect("a free lock")
         .release()
         .await
-        .expect("it is held");
+        .expect("a held lock");
     assert!(locker.findings().is_empty(), "{:?}", locker.findings());
     let denied = denials(&mut admin).await;
     assert!(!denied.contains_key("client|tracking"), "{denied:?}");
@@ -353,7 +362,7 @@ async fn a_locker_that_does_not_track_asks_for_no_right_to_it() {
 
 /// Catches messages that can be forged from overheard ones.
 #[tokio::test]
-async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
+async fn a_forger_who_reads_no_key_changes_nothing() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let red = Tenant::new(&server, &mut admin, "red").await;
@@ -377,7 +386,7 @@ async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
         overheard.push(message);
     }
 
-    // Each message again on every channel, unchanged and changed in many ways.
+    // Sends each message again on every channel, unchanged and changed in many ways.
     let business = Business::start(&red, &mut admin, ["held too", "contended too"]).await;
     let channels = channels(&mut forger, "*").await;
     let mut messages = BTreeSet::new();
@@ -404,14 +413,14 @@ async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
             assert!(heard >= 1, "{channel}");
         }
     }
-    // Pushes keep their order: when a later one has been heard, so have the forged ones.
+    // Pushes keep their order: once a later one has arrived, the forged ones have, too.
     let other = business.goes_on().await;
     assert!(granted.is_valid());
-    granted.release().await.expect("it is held");
-    other.release().await.expect("it is held");
+    granted.release().await.expect("a held lock");
+    other.release().await.expect("a held lock");
 }
 
 fn millis_now() -> u128 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("it is after 1970").as_millis()
+    now.expect("the time is after 1970").as_millis()
 }

@@ -1,4 +1,4 @@
-//! `rediss://`: all connections go by TLS, and what is wrong with one is said, in time.
+//! `rediss://`: all connections use TLS, and errors name the fault in time.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use leasehold_tests::{
 };
 use tokio::net::TcpListener;
 
-use crate::{LIMIT, lock_key};
+use crate::{LIMIT, in_line, lock_key};
 
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
 
-/// Within this a bad connection is refused; the time-out of a silent one is 6 s.
+/// The time within which a bad connection is refused; the timeout of a silent one is 6 s.
 const SOON: Duration = Duration::from_millis(3_500);
 
 fn url(server: &RedisServer, ca: &Path) -> String {
@@ -33,12 +33,11 @@ fn with_pair(url: &str, pair: &Pair) -> String {
     )
 }
 
-/// The URL is refused soon, with an error of this kind that begins with the server and says this.
+/// Checks that the URL is refused soon, with an error of this kind that begins with the server and contains
+/// this text.
 async fn refused(url: &str, kind: ErrorKind, says: &str) {
     let watch = Stopwatch::start();
-    let error = Locker::connect(url)
-        .await
-        .expect_err("it is not to be taken");
+    let error = Locker::connect(url).await.expect_err("the URL is refused");
     assert!(
         watch.elapsed() < SOON,
         "after {:?}: {error}",
@@ -53,42 +52,57 @@ async fn refused(url: &str, kind: ErrorKind, says: &str) {
     );
 }
 
-/// Catches a connection, of those for commands, for pushes and for changes, that goes in the clear: there
-/// is no other port than that for TLS.
+/// Catches an unencrypted connection among those for commands, pushes and tracking: the server has only a TLS
+/// port.
 #[tokio::test]
-async fn locks_pushes_and_tracking_go_by_tls() {
+async fn locks_pushes_and_tracking_use_tls() {
     let ca = Authority::new("ours");
     let pair = ca.server(&LOCAL);
     let server = ca.start(&pair, false).await;
     let mut admin = Admin::connect(&server).await;
     let url = url(&server, &ca.file);
     let (one, other) = (Locker::connect(&url).await, Locker::connect(&url).await);
-    let (one, other) = (one.expect("it is trusted"), other.expect("it is trusted"));
+    let (one, other) = (
+        one.expect("the certificate is trusted"),
+        other.expect("the certificate is trusted"),
+    );
     admin.ok(&["CONFIG", "SET", "port", "0"]).await;
-    let lease = one.lock("x").expect("valid").acquire().await.expect("free");
+    let lease = one
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("a free lock");
     let lock = other.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let waits = async || one.inspect("x").await.expect("an answer").waiting == 1;
-    eventually(LIMIT, "the other to wait", waits).await;
+    in_line(&one, "x").await;
     let hears = async || admin.hearing_lockers().await == 2;
-    eventually(LIMIT, "both to hear", hears).await;
+    eventually(LIMIT, "both are subscribed", hears).await;
     let watch = Stopwatch::start();
-    lease.release().await.expect("held");
-    let lease = waiting.await.expect("no panic").expect("granted");
+    lease.release().await.expect("a held lock");
+    let lease = waiting
+        .await
+        .expect("no panic")
+        .expect("the lock is granted");
     assert!(
         watch.elapsed() < Duration::from_millis(900),
-        "it was pushed: {:?}",
+        "the grant was not pushed: {:?}",
         watch.elapsed()
     );
     let mut events = other.events();
     let tracked = async || admin.info("clients", "tracking_clients").await.as_deref() == Some("2");
-    eventually(LIMIT, "both to track", tracked).await;
-    // The key is read a moment after it was taken.
+    eventually(LIMIT, "both track", tracked).await;
+    // The key is read a moment after the lock was taken.
     let deleted = async || {
         admin.command(&["DEL", &lock_key("x")]).await;
         !lease.is_valid()
     };
-    eventually(Duration::from_secs(5), "the loss to be heard of", deleted).await;
+    eventually(
+        Duration::from_secs(5),
+        "the holder hears of the loss",
+        deleted,
+    )
+    .await;
     let lost = |event: &LeaseEvent| {
         matches!(
             event,
@@ -101,10 +115,10 @@ async fn locks_pushes_and_tracking_go_by_tls() {
     next_event(&mut events, LIMIT, lost).await;
 }
 
-/// Catches an error that says that something went wrong, and not what: each of these is one of the user's
-/// set-up, and looks like any other closed connection.
+/// Catches an error that does not name the fault: each case is a mistake in the user's setup and looks like
+/// any closed connection.
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_is_said_to_be_so() {
+async fn an_untrusted_certificate_is_named_as_the_fault() {
     let (ca, stranger) = (Authority::new("ours"), Authority::new("a stranger"));
     let tls = ErrorKind::Tls;
     let cases = [
@@ -139,21 +153,24 @@ async fn a_certificate_that_is_not_trusted_is_said_to_be_so() {
         "a CA that this system does not trust; give that CA's file as ca",
     )
     .await;
-    // The controls: a name that is given is the one that counts, and one that is its own CA is taken.
+    // Controls: a given server name is the one that counts, and a self-signed certificate that is
+    // its own CA is accepted.
     let pair = ca.server(&["redis.internal"]);
     let server = ca.start(&pair, false).await;
     let named = format!("{}&serverName=redis.internal", url(&server, &ca.file));
-    Locker::connect(named).await.expect("it is of that name");
+    Locker::connect(named)
+        .await
+        .expect("the certificate has that name");
     let own = ca.self_signed();
     let server = ca.start(&own, false).await;
     Locker::connect(url(&server, &own.certificate))
         .await
-        .expect("it is trusted");
+        .expect("the certificate is trusted");
 }
 
-/// Catches a refusal that comes after the handshake and is taken for a link that broke.
+/// Catches a refusal that comes after the handshake and is taken for a broken connection.
 #[tokio::test]
-async fn a_server_that_asks_for_a_certificate_gets_it_or_says_why_not() {
+async fn a_demanded_client_certificate_is_sent_or_its_fault_named() {
     let (ca, stranger) = (Authority::new("ours"), Authority::new("a stranger"));
     for versions in ["TLSv1.3", "TLSv1.2"] {
         let pair = ca.server(&LOCAL);
@@ -176,7 +193,7 @@ async fn a_server_that_asks_for_a_certificate_gets_it_or_says_why_not() {
         Locker::connect(with_pair(&url, &client))
             .await
             .expect("both are trusted");
-        let read = |path| fs::read(path).expect("it is there");
+        let read = |path| fs::read(path).expect("the file exists");
         let tls = Tls::new()
             .ca_pem(read(&ca.file))
             .client_pem(read(&client.certificate), read(&client.key));
@@ -188,15 +205,15 @@ async fn a_server_that_asks_for_a_certificate_gets_it_or_says_why_not() {
             .expect("valid")
             .acquire()
             .await
-            .expect("it is free");
+            .expect("a free lock");
         assert!(lease.is_valid());
         assert!(!format!("{tls:?}").contains("PRIVATE"), "{tls:?}");
     }
 }
 
-/// Catches a mistake in a file that is found out by a server, or not at all.
+/// Catches a mistake in a file that only a server reports, or none.
 #[tokio::test]
-async fn files_are_checked_before_anybody_is_asked() {
+async fn files_are_checked_before_connecting() {
     let ca = Authority::new("ours");
     let (client, other) = (ca.client(), ca.self_signed());
     let file = |name: &str, text: &str| {
@@ -249,11 +266,11 @@ async fn files_are_checked_before_anybody_is_asked() {
             "the server name \"a b\" is neither a DNS name nor an IP address",
         ),
     ];
-    // Nobody is there who could be asked.
+    // No server listens there.
     for (parameters, says) in cases {
         let url = format!("rediss://127.0.0.1:1?{parameters}");
         refused(&url, ErrorKind::Config, says).await;
-        let lazy = Locker::connect_lazily(&url).expect_err("it is not to be taken");
+        let lazy = Locker::connect_lazily(&url).expect_err("the URL is refused");
         assert!(
             lazy.is_config() && lazy.to_string().contains(says),
             "{lazy}"
@@ -267,9 +284,9 @@ async fn files_are_checked_before_anybody_is_asked() {
     .await;
 }
 
-/// Catches what most clients take for a slow server, or for one that breaks off.
+/// Catches an error like that of a slow server, or of one that breaks off.
 #[tokio::test]
-async fn tls_to_a_plain_port_and_the_reverse_are_said_to_be_so() {
+async fn tls_to_a_plain_port_and_the_reverse_are_named() {
     let ca = Authority::new("ours");
     let server = ca.start(&ca.server(&LOCAL), false).await;
     let plain = format!("redis://127.0.0.1:{}", server.tls_port());
@@ -295,26 +312,26 @@ async fn tls_to_a_plain_port_and_the_reverse_are_said_to_be_so() {
     refused(&secret, ErrorKind::Config, says).await;
 }
 
-/// The controls: a server that is silent, and one of something else, are not said to be of TLS.
+/// Controls: a silent server, and a server of another protocol, are not blamed on TLS.
 #[tokio::test]
-async fn what_is_wrong_otherwise_is_not_blamed_on_tls() {
+async fn other_faults_are_not_blamed_on_tls() {
     let ca = Authority::new("ours");
     let silent = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port is free");
-    let at = silent.local_addr().expect("it is bound");
+    let at = silent.local_addr().expect("the socket is bound");
     let secret = format!("rediss://{at}?ca={}", ca.file.display());
     let (plain, secret) = tokio::join!(
         Locker::connect(format!("redis://{at}")),
         Locker::connect(secret)
     );
     for connected in [plain, secret] {
-        let error = connected.expect_err("nobody answers");
+        let error = connected.expect_err("no server answers");
         assert!(error.is_timeout(), "{error:?}");
     }
     let web = FakeServer::start(|_| "HTTP/1.1 400 Bad Request\r\n\r\n".to_owned()).await;
     let error = Locker::connect(web.url())
         .await
-        .expect_err("it is no Redis");
+        .expect_err("the server is no Redis");
     assert_ne!(error.kind(), ErrorKind::Config, "{error:?}");
 }

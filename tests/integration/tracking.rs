@@ -1,4 +1,4 @@
-//! A holder hears at once that somebody else has changed its lock.
+//! A holder hears at once when another client has changed its lock.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, within};
 use crate::rights::{named_for, statistic, user};
 use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
 
-/// On a machine that does nothing else it takes a few milliseconds; the next renewal is 8 s away.
+/// On an idle machine it takes a few milliseconds; the next renewal is 8 s away.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// A lock of 30 s by the defaults, once the server says what is changed.
+/// Acquires a default lock of 30 s and waits until the server tracks its key.
 async fn tracked(server: &RedisServer, locker: &Locker) -> Lease {
     let lease = locker.lock("x").expect("valid").acquire().await;
     let mut admin = Admin::connect(server).await;
     let read = async || keys(&mut admin).await == 1;
-    eventually(LIMIT, "the key to be read", read).await;
-    lease.expect("it is free")
+    eventually(LIMIT, "the key is read", read).await;
+    lease.expect("a free lock")
 }
 
-/// How many keys the server remembers to say it of.
+/// Returns how many keys the server tracks.
 async fn keys(admin: &mut Admin) -> u64 {
     let keys = admin.info("stats", "tracking_total_keys").await;
     keys.and_then(|keys| keys.parse().ok())
         .expect("the server counts them")
 }
 
-/// How often a key was read for that.
+/// Returns how often a key was read to be tracked.
 async fn reads(admin: &mut Admin) -> u64 {
     statistic(admin, "client|caching", "calls").await
 }
@@ -42,9 +42,9 @@ async fn lost_at_once(lease: &Lease, reason: LossReason, what: &str) {
     println!("{what}: lost after {:.1?}", begin.elapsed());
 }
 
-/// Catches a loss that waits for the next renewal.
+/// Catches a loss that is only reported at the next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_takes_a_lock_away_is_heard_at_once() {
+async fn every_loss_is_reported_at_once() {
     let key = &lock_key("x");
     let ways: [(&[&str], LossReason); 7] = [
         (&["DEL", key], LossReason::Deleted),
@@ -60,7 +60,7 @@ async fn whatever_takes_a_lock_away_is_heard_at_once() {
         let mut admin = Admin::connect(&server).await;
         let lease = tracked(&server, &connect(&server).await).await;
         if command[0] == "LPUSH" {
-            // In one step, or it would be found gone.
+            // In one transaction; otherwise the key would be found missing.
             let (delete, push) = (["DEL", key], command);
             admin.ok(&["MULTI"]).await;
             admin.command(&delete).await;
@@ -73,9 +73,9 @@ async fn whatever_takes_a_lock_away_is_heard_at_once() {
     }
 }
 
-/// Catches a holder that believes in a lock which the server gives to others, or the other way round.
+/// Catches a holder that believes in a lock that the server gives to others, or the reverse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_is_to_expire_soon_is_kept_or_lost() {
+async fn a_shortened_lock_is_kept_or_lost() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let lease = tracked(&server, &connect(&server).await).await;
@@ -85,8 +85,8 @@ async fn a_lock_that_is_to_expire_soon_is_kept_or_lost() {
     assert_eq!(lease.is_valid(), is_there);
 }
 
-/// A forced release is published before the key changes. Catches a holder that hears of the change alone, asks, and
-/// reports that its lock was deleted or superseded.
+/// Catches a holder that hears only of the change after a forced release, asks, and reports its lock as
+/// deleted or superseded. The release is published before the key changes.
 #[tokio::test]
 async fn the_reason_of_a_forced_release_comes_before_the_change() {
     let server = RedisServer::start().await;
@@ -99,20 +99,20 @@ async fn the_reason_of_a_forced_release_comes_before_the_change() {
     let key = lock_key("x");
     let mut inspected = Admin::connect(&server).await;
     let queued = async || !inspected.keys("*}:line").await.is_empty();
-    eventually(LIMIT, "the waiter to be queued", queued).await;
+    eventually(LIMIT, "the waiter is in line", queued).await;
     let id = listener.int(&["CLIENT", "ID"]).await.to_string();
     listener.command(&["PSUBSCRIBE", "leasehold:*"]).await;
     reader
         .ok(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id])
         .await;
     reader.int(&["EXISTS", &key]).await;
-    manager.force_release("x").await.expect("it is held");
+    manager.force_release("x").await.expect("a held lock");
     let (mut reason, mut change) = (None, None);
     for number in 1.. {
         let message = within(LIMIT, listener.next_value()).await;
-        let message = message.expect("in time").expect("it is connected");
+        let message = message.expect("in time").expect("the client is connected");
         let Resp::Array(parts) = message else {
-            panic!("{message:?} is not a message")
+            panic!("expected a message, got {message:?}")
         };
         match parts.last() {
             Some(Resp::Array(_)) => change = Some(number),
@@ -130,18 +130,18 @@ async fn the_reason_of_a_forced_release_comes_before_the_change() {
         }
     }
     assert!(reason < change, "{reason:?} and {change:?}");
-    assert!(waiter.await.expect("it ends").is_ok());
+    assert!(waiter.await.expect("the call ends").is_ok());
     assert_eq!(lease.lost().await.reason, LossReason::Revoked);
 }
 
-/// The negative control: whoever does not ask for it learns at the next renewal.
+/// The negative control: without tracking the holder learns of the loss at the next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_tracking_a_loss_waits_for_the_next_renewal() {
+async fn without_tracking_the_next_renewal_reports_a_loss() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect_with(Locker::builder().tracking(false), &server.url()).await;
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     tokio::time::sleep(millis(200)).await;
     admin.command(&["DEL", &lock_key("x")]).await;
     assert_eq!(within(AT_ONCE, lease.lost()).await, None);
@@ -152,7 +152,7 @@ async fn without_tracking_a_loss_waits_for_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_eviction_is_heard_at_once() {
+async fn an_eviction_is_reported_at_once() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let lease = tracked(&server, &connect(&server).await).await;
@@ -169,14 +169,14 @@ async fn an_eviction_is_heard_at_once() {
         if admin.int(&["EXISTS", &lock_key("x")]).await == 0 {
             break;
         }
-        assert!(number < 10_000, "it is never evicted");
+        assert!(number < 10_000, "the key is never evicted");
     }
     lost_at_once(&lease, LossReason::Deleted, "evicted").await;
 }
 
-/// Catches a connection that was replaced, of either kind, on which nothing is said any more.
+/// Catches a replaced connection, of either kind, that no longer tracks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_new_connection_it_is_heard_again() {
+async fn a_new_connection_tracks_again() {
     for kind in ["normal", "pubsub"] {
         let server = RedisServer::start().await;
         let mut admin = Admin::connect(&server).await;
@@ -187,17 +187,17 @@ async fn after_a_new_connection_it_is_heard_again() {
             .command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
             .await;
         let anew = async || statistic(&mut admin, "client|tracking", "calls").await > turned_on;
-        eventually(LIMIT, "it to be turned on again", anew).await;
+        eventually(LIMIT, "tracking is turned on again", anew).await;
         let before = reads(&mut admin).await;
         let read = async || reads(&mut admin).await > before && keys(&mut admin).await == 1;
-        eventually(LIMIT, "the key to be read again", read).await;
+        eventually(LIMIT, "the key is read again", read).await;
         admin.command(&["DEL", &lock_key("x")]).await;
         lost_at_once(&lease, LossReason::Deleted, kind).await;
         assert_eq!(locker.findings(), []);
     }
 }
 
-/// Catches a read that is paid for by those who have no use for it.
+/// Catches a read for leases that do not need it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_leases_and_short_tenures_read_nothing() {
     let server = RedisServer::start().await;
@@ -207,25 +207,25 @@ async fn short_leases_and_short_tenures_read_nothing() {
         .await
         .release()
         .await
-        .expect("held");
+        .expect("a held lock");
     let before = reads(&mut admin).await;
     let short = locker.lock("short").expect("valid").ttl(millis(900));
-    let lease = short.acquire().await.expect("it is free");
+    let lease = short.acquire().await.expect("a free lock");
     let lock = locker.lock("x").expect("valid");
     for _ in 0..200 {
-        let lease = lock.acquire().await.expect("it is free");
-        lease.release().await.expect("it is held");
+        let lease = lock.acquire().await.expect("a free lock");
+        lease.release().await.expect("a held lock");
     }
     tokio::time::sleep(millis(1_000)).await;
     assert!(lease.is_valid(), "it was renewed");
-    // A tenure may be on just when others are read.
+    // A tenure may just be on when others are read.
     let since = reads(&mut admin).await - before;
     assert!(since < 10, "{since} reads");
 }
 
-/// Who waits writes, too, and so does an operator who only looks after the expiry.
+/// Catches a change that ends a lease without need: waiters write, and an operator may only touch the expiry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_that_takes_nothing_ends_nothing() {
+async fn a_harmless_change_ends_no_lease() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let lease = tracked(&server, &connect(&server).await).await;
@@ -236,25 +236,25 @@ async fn a_change_that_takes_nothing_ends_nothing() {
     }
     assert!(lease.is_valid());
     let calls = admin.command_calls("evalsha").await;
-    assert!(calls < 15, "{calls} calls: it looks for every change");
-    lease.release().await.expect("it is held");
-    eventually(LIMIT, "the key to be forgotten", async || {
+    assert!(calls < 15, "{calls} calls: the holder checks every change");
+    lease.release().await.expect("a held lock");
+    eventually(LIMIT, "the key is no longer tracked", async || {
         keys(&mut admin).await == 0
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_the_programs_hears_as_well() {
+async fn a_client_of_the_program_hears_of_changes() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = Locker::with_fred(own_client(&server).await).await;
-    let lease = tracked(&server, &locker.expect("it is connected")).await;
+    let lease = tracked(&server, &locker.expect("the client is connected")).await;
     admin.command(&["FLUSHALL"]).await;
     lost_at_once(&lease, LossReason::Deleted, "FLUSHALL").await;
 }
 
-/// Catches a client whose own use of tracking is changed, or whose replies are mixed up by pushes.
+/// Catches a client whose own tracking is changed, or whose replies are mixed up by pushes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_tracks_or_speaks_resp3_is_left_alone() {
     let server = RedisServer::start().await;
@@ -267,7 +267,7 @@ async fn a_client_that_tracks_or_speaks_resp3_is_left_alone() {
         let client = fred::types::Builder::from_config(config)
             .build()
             .expect("valid settings");
-        client.init().await.expect("it is there");
+        client.init().await.expect("the server is up");
         if version == RespVersion::RESP2 {
             let id: i64 = client.client_id().await.expect("an id");
             let on = client.client_tracking::<(), _, _>(
@@ -279,9 +279,11 @@ async fn a_client_that_tracks_or_speaks_resp3_is_left_alone() {
                 false,
                 false,
             );
-            on.await.expect("it may be turned on");
+            on.await.expect("tracking may be turned on");
         }
-        let locker = Locker::with_fred(client).await.expect("it is connected");
+        let locker = Locker::with_fred(client)
+            .await
+            .expect("the client is connected");
         let _lease = locker.lock("x").expect("valid").acquire().await;
         let reason = untracked(&locker).await;
         assert!(reason.contains(why), "{reason}");
@@ -304,9 +306,9 @@ async fn untracked(locker: &Locker) -> String {
 /// The documented rights of a user whose locker hears of changes at once.
 const TRACKING: [&str; 3] = ["+client|id", "+client|tracking", "+client|caching"];
 
-/// Catches a right that is needed and not documented, and an error where one is missing.
+/// Catches an undocumented right, and an error where one is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_right_to_it_all_goes_on_and_it_is_found() {
+async fn a_missing_tracking_right_is_a_finding_and_no_error() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     for missing in [None].into_iter().chain(TRACKING.map(Some)) {
@@ -331,15 +333,19 @@ async fn without_a_right_to_it_all_goes_on_and_it_is_found() {
         let reason = untracked(&locker).await;
         let right = missing.trim_start_matches('+');
         assert!(reason.contains(right), "{missing}: {reason}");
-        lease.expect("it is free").release().await.expect("held");
+        lease
+            .expect("a free lock")
+            .release()
+            .await
+            .expect("a held lock");
     }
     let text = include_str!("../../docs/book/src/acl.md").replace("\\|", "|");
     assert!(text.contains(&TRACKING.join(" ")), "the page names them");
 }
 
-/// What all of this rests on, as the server does it.
+/// Documents the behavior of the server that tracking relies on.
 #[tokio::test]
-async fn a_server_says_what_others_change_of_what_was_read() {
+async fn a_server_reports_changes_by_others_of_keys_that_were_read() {
     let server = RedisServer::start().await;
     let mut ear = Admin::connect(&server).await;
     let mut reader = Admin::connect(&server).await;
@@ -352,7 +358,7 @@ async fn a_server_says_what_others_change_of_what_was_read() {
     reader.ok(&on).await;
     let mut said = async || {
         let said = tokio::time::timeout(millis(100), ear.next_value()).await;
-        said.ok().map(|said| said.expect("it is connected"))
+        said.ok().map(|said| said.expect("the client is connected"))
     };
     let script = "redis.call('GET', KEYS[1]) redis.call('SET', KEYS[2], 1)";
     let cases: [(&str, &[&str], &[&str], bool); 9] = [
@@ -398,9 +404,9 @@ async fn a_server_says_what_others_change_of_what_was_read() {
         other.command(change).await;
         assert_eq!(said().await.is_some(), is_said, "{what}");
         other.command(&["SET", "k", "3"]).await;
-        assert_eq!(said().await, None, "{what}: it is said once");
+        assert_eq!(said().await, None, "{what}: the change is reported once");
     }
-    // An own write ends it, and what is read without asking for it never begins.
+    // The reader's own write ends the tracking, and a read without CACHING never begins it.
     reader.ok(&["CLIENT", "CACHING", "YES"]).await;
     reader.command(&["EXISTS", "k"]).await;
     reader.ok(&["SET", "k", "4"]).await;

@@ -1,4 +1,4 @@
-//! Who is woken when an answer comes.
+//! The tasks that wake when an answer arrives.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,14 +19,14 @@ struct Counted {
 impl Wake for Counted {
     fn wake(self: Arc<Self>) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
-        // None, if it was woken already and has not run since.
+        // Empty if the task was woken already and has not run since.
         if let Some(task) = self.task.lock().expect("nothing panics with it").take() {
             task.wake();
         }
     }
 }
 
-/// What a future gives, and how often its task was woken for that.
+/// Returns the output of a future, and how often its task was woken for it.
 async fn counting_wakes<F: Future>(future: F) -> (F::Output, usize) {
     let mut future = pin!(future);
     let counted = Arc::new(Counted::default());
@@ -40,32 +40,32 @@ async fn counting_wakes<F: Future>(future: F) -> (F::Output, usize) {
     (output, counted.wakes.load(Ordering::SeqCst))
 }
 
-/// Catches a task that is woken by the answer which it is just taking in: it is queued once more,
-/// and another thread is woken to run it.
+/// Catches a task that is woken by the answer which it is already handling: it would be scheduled once more,
+/// and another thread woken to run it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_woken_once_for_its_round_trip() {
     let server = RedisServer::start().await;
     let lock = connect(&server).await.lock("x").expect("a valid name");
     for _ in 0..20 {
         let (lease, acquiring) = counting_wakes(lock.acquire()).await;
-        let lease = lease.expect("it is free");
+        let lease = lease.expect("a free lock");
         let (renewed, renewing) = counting_wakes(lease.renew()).await;
-        renewed.expect("it is held");
+        renewed.expect("a held lock");
         let (released, releasing) = counting_wakes(lease.release()).await;
-        released.expect("it is held");
+        released.expect("a held lock");
         let wakes = [acquiring, renewing, releasing];
         assert!(wakes.iter().all(|wakes| *wakes <= 1), "{wakes:?}");
     }
 }
 
-/// Catches an answer that wakes the task which polled a call at first, and not the one that does now.
+/// Catches an answer that wakes the task that polled a call first, and not the one that polls it now.
 #[tokio::test]
 async fn a_call_that_moves_to_another_task_is_answered_there() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("a valid name");
-    let lease = lock.acquire().await.expect("it is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let mut waiting = Box::pin({
         let lock = lock.clone();
         async move { lock.acquire().await }
@@ -82,8 +82,8 @@ async fn a_call_that_moves_to_another_task_is_answered_there() {
     first.await;
     let elsewhere = tokio::spawn(waiting);
     tokio::task::yield_now().await;
-    lease.release().await.expect("it is held");
+    lease.release().await.expect("a held lock");
     let lease = tokio::time::timeout(LIMIT, elsewhere).await;
-    let lease = lease.expect("it is woken").expect("it does not panic");
-    drop(lease.expect("it was handed over"));
+    let lease = lease.expect("the task is woken").expect("no panic");
+    drop(lease.expect("the lock was handed over"));
 }

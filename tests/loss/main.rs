@@ -1,11 +1,10 @@
 //! `Lost` is never late (I4): on real servers, whatever happens to them.
 //!
-//! `cargo test -p leasehold-tests --test loss -- --nocapture` prints the lateness of `Lost` in
-//! each case: the moment a reader of the events gets it, less the moment at which the server frees
-//! the lock, so never above 0. An independent client asks the server for the latter, because the
-//! lease's own deadline is a part of what is tested.
-//! The tests run one at a time, so that they do not disturb each other. If the machine stood still just
-//! when the event was due, that time does not count.
+//! `cargo test -p leasehold-tests --test loss -- --nocapture` prints the lateness of `Lost` in each case: the
+//! moment at which a reader of the events gets it, minus the moment at which the server frees the lock. It
+//! must never be above 0. An independent client asks the server for the latter, since the lease's own
+//! deadline is a part of what is tested. The tests run one at a time, so that they do not disturb one
+//! another. If the machine stood still just when the event was due, that time does not count.
 
 mod margin;
 mod short;
@@ -22,12 +21,12 @@ use tokio_stream::StreamExt;
 
 /// Long enough to survive if the machine stands still for two seconds.
 const TTL: Duration = Duration::from_secs(4);
-/// How long a test waits for anything else.
+/// The longest wait of a test for anything else.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long before the deadline `Lost` comes. If the machine stands still earlier than that, it delays nothing.
+/// How long before the deadline `Lost` comes. A pause of the machine before that delays nothing.
 const LEAD: Duration = Duration::from_millis(50);
-/// How much earlier than the server's expiry the deadline is, for clocks that run apart: 1 in 500 of the
-/// time to live, in whole milliseconds.
+/// How much earlier than the server's expiry the deadline is, for clocks that run at different rates: 1 in
+/// 500 of the time to live, in whole milliseconds.
 const MARGIN: Duration = Duration::from_millis(7);
 const KEY: &str = "{leasehold:x}";
 
@@ -44,12 +43,12 @@ struct Held {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// How a lease was lost.
+/// The loss of a lease.
 struct Loss {
     reason: LossReason,
-    /// From the cause to the event.
+    /// The time from the cause to the event.
     after: Duration,
-    /// The event less the server's expiry, in milliseconds: negative is early.
+    /// The time of the event minus the server's expiry, in milliseconds: negative is early.
     lateness: f64,
     at_risk: usize,
 }
@@ -59,28 +58,28 @@ impl Held {
         Self::by(server, &server.url()).await
     }
 
-    /// On a server, reached by this URL, which may be a proxy's.
+    /// Acquires the lock on a server through this URL, which may be a proxy's.
     async fn by(server: &RedisServer, url: &str) -> Self {
         let guard = ONE_AT_A_TIME.lock().await;
         let builder = Locker::builder().command_timeout(Duration::from_millis(300));
         let connected = builder.connect(url).await;
         let lock = connected
-            .expect("the server is there")
+            .expect("the server is up")
             .lock("x")
             .expect("valid")
             .ttl(TTL);
         let mut events = lock.events();
-        let lease = lock.acquire().await.expect("it is free");
+        let lease = lock.acquire().await.expect("a free lock");
         // A first renewal shows that all is well.
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
         next_event(&mut events, LIMIT, renewed).await;
         let mut admin = Admin::connect(server).await;
-        let expiry = expiry(&mut admin, KEY).await.expect("it is held");
+        let expiry = expiry(&mut admin, KEY).await.expect("a held lock");
         // The next renewal is a second away.
         let left = expiry.saturating_sub(wall_clock() + lease.remaining());
         assert!(
             left >= MARGIN,
-            "the lease counts on {left:?} less than the server gives it, and not on {MARGIN:?}"
+            "the deadline is {left:?} before the server's expiry, less than {MARGIN:?}"
         );
         Self {
             lock,
@@ -100,7 +99,7 @@ impl Held {
         loop {
             match within(TTL * 3, self.events.next())
                 .await
-                .expect("the loss is told")
+                .expect("the loss is reported")
                 .expect("the lock still has handles")
             {
                 LeaseEvent::Lost { reason, .. } => {
@@ -131,42 +130,42 @@ impl Held {
                     let renewed = expiry(&mut self.admin, KEY).await;
                     due = renewed.map_or(due, local);
                 }
-                other => panic!("{other:?} came instead of the loss"),
+                other => panic!("expected the loss, got {other:?}"),
             }
         }
     }
 }
 
-/// When the server will free the lock, by its own clock; `None` if nobody has it.
+/// Returns when the server will free the lock, by its own clock; `None` if the lock is free.
 async fn expiry(admin: &mut Admin, key: &str) -> Option<Duration> {
     admin.tenure(key).await.map(|tenure| tenure.expires)
 }
 
-/// The wall clock of this machine, which its servers use too.
+/// Returns the wall clock of this machine, which its servers use too.
 fn wall_clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .expect("it is past 1970")
+        .expect("the time is after 1970")
 }
 
-/// A moment of the wall clock on the monotonic clock.
+/// Converts a time of the wall clock to the monotonic clock.
 fn local(moment: Duration) -> Instant {
     let (now, wall) = (Instant::now(), wall_clock());
     let earlier = now.checked_sub(wall.saturating_sub(moment)).unwrap_or(now);
     earlier + moment.saturating_sub(wall)
 }
 
-/// Puts off when the event is due, by as long as the machine stood still at that time.
+/// Delays the due time of the event by as long as the machine stood still at that time.
 fn put_off(due: Instant, now: Instant) -> Instant {
     let told = due.checked_sub(LEAD).unwrap_or(due);
     due + stalled_between(told, now)
 }
 
-/// The next renewal comes within this time: it is due after a third of the time to live.
+/// The time within which the next renewal comes: it is due after a third of the time to live.
 const NEXT_RENEWAL: Duration = Duration::from_millis(1_600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_del() {
+async fn lost_is_in_time_after_del() {
     let server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
@@ -181,27 +180,27 @@ async fn after_del() {
     assert_eq!(
         admin.int(&["EXISTS", KEY]).await,
         0,
-        "nothing is re-acquired (I5)"
+        "the lock was re-acquired (I5)"
     );
-    let error = held.lease.release().await.expect_err("it is lost");
+    let error = held.lease.release().await.expect_err("a lost lease");
     assert!(error.is_not_held());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_takeover() {
+async fn lost_is_in_time_after_a_takeover() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let rival = Locker::connect(server.url())
         .await
-        .expect("the server is there");
+        .expect("the server is up");
     let mut held = Held::on(&server).await;
     let taken = rival
         .lock("y")
         .expect("valid")
         .acquire()
         .await
-        .expect("it is free");
-    // In one step: who is told of the change would find it deleted in between.
+        .expect("a free lock");
+    // In one step: a holder that hears of the change would otherwise find the key deleted in between.
     let replace = "redis.call('RENAME', KEYS[1], KEYS[2]) return 1";
     let keys = ["{leasehold:y}", KEY];
     admin.int(&["EVAL", replace, "2", keys[0], keys[1]]).await;
@@ -218,20 +217,20 @@ async fn after_a_takeover() {
         .await
         .expect("an answer")
         .holder
-        .expect("it is held");
+        .expect("a held lock");
     assert_eq!(
         seen.token,
         taken.token(),
-        "the former holder did not take it back (I5)"
+        "the former holder took the lock back (I5)"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_foreign_value_in_its_place() {
+async fn lost_is_in_time_after_a_foreign_value_in_its_place() {
     let server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
-    // In one step: a renewal in between would find it deleted.
+    // In one step: a renewal in between would find the key deleted.
     let replace = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'mine')";
     admin.int(&["EVAL", replace, "1", KEY]).await;
     let loss = held.until_lost("a foreign value").await;
@@ -240,43 +239,33 @@ async fn after_a_foreign_value_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_flushall() {
-    let server = RedisServer::start().await;
-    let mut held = Held::on(&server).await;
-    Admin::connect(&server).await.flushall().await;
-    let loss = held.until_lost("FLUSHALL").await;
-    assert_eq!(loss.reason, LossReason::Deleted);
-    assert!(
-        loss.after < NEXT_RENEWAL,
-        "at the next renewal: {:?}",
-        loss.after
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_forced_release() {
+async fn lost_is_in_time_after_a_forced_release() {
     let server = RedisServer::start().await;
     let manager = Locker::connect(server.url())
         .await
-        .expect("the server is there");
+        .expect("the server is up");
     let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
     let hears = async || admin.hearing_lockers().await == 1;
-    eventually(LIMIT, "the subscription to be proved", hears).await;
+    eventually(LIMIT, "the subscription is checked", hears).await;
     let holder = manager
         .force_release("x")
         .await
         .expect("an answer")
-        .expect("it was held");
+        .expect("the lock was held");
     assert_eq!(holder.token, held.lease.token());
     let loss = held.until_lost("a forced release").await;
-    assert_eq!(loss.reason, LossReason::Revoked, "a push tells it at once");
+    assert_eq!(
+        loss.reason,
+        LossReason::Revoked,
+        "a push reports the loss at once"
+    );
     assert!(loss.after < TTL / 6, "{:?}", loss.after);
 }
 
-/// The negative control of the push: without it the loss is as after DEL.
+/// The negative control of the push: without it the loss is noticed as after DEL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_forced_release_that_no_push_tells() {
+async fn lost_is_in_time_after_a_forced_release_without_a_push() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let deaf = ["deaf", "on", "nopass", "~*", "+@all", "resetchannels"];
@@ -285,7 +274,7 @@ async fn after_a_forced_release_that_no_push_tells() {
     let url = format!("redis://deaf:any@127.0.0.1:{}", server.port());
     let rival = Locker::connect(server.url())
         .await
-        .expect("the server is there");
+        .expect("the server is up");
     let mut held = Held::by(&server, &url).await;
     let holder = rival.force_release("x").await.expect("an answer");
     assert_eq!(holder.map(|holder| holder.token), Some(held.lease.token()));
@@ -299,43 +288,43 @@ async fn after_a_forced_release_that_no_push_tells() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_sigstop_of_the_server() {
+async fn lost_is_in_time_after_sigstop_of_the_server() {
     let server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     server.pause();
     let loss = held.until_lost("SIGSTOP").await;
     assert_eq!(loss.reason, LossReason::Expired);
-    assert!(loss.at_risk > 0, "it was told to be at risk before");
+    assert!(loss.at_risk > 0, "no risk was reported before");
     server.resume();
     let again = held.lock.acquire().await.expect("the server is back");
     assert!(again.token() > held.lease.token());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_server_is_killed() {
+async fn lost_is_in_time_after_the_server_is_killed() {
     let mut server = RedisServer::start().await;
     let mut held = Held::on(&server).await;
     server.kill();
     let loss = held.until_lost("SIGKILL").await;
     assert_eq!(loss.reason, LossReason::Expired);
-    assert!(loss.at_risk > 0, "it was told to be at risk before");
+    assert!(loss.at_risk > 0, "no risk was reported before");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_the_connection_is_black_holed() {
+async fn lost_is_in_time_after_the_connection_is_black_holed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let mut held = Held::by(&server, &proxy.url()).await;
     proxy.set_both(Mode::BlackHole);
     let loss = held.until_lost("a black hole").await;
     assert_eq!(loss.reason, LossReason::Expired);
-    assert!(loss.at_risk > 0, "it was told to be at risk before");
+    assert!(loss.at_risk > 0, "no risk was reported before");
     // The old connection stays half-open for ever; only a new one gets through.
     proxy.set_both(Mode::Pass);
     let again = tokio::time::timeout(TTL * 10, held.lock.acquire()).await;
     let again = again
         .expect("the client finds another connection")
-        .expect("it expired");
+        .expect("the lease expired");
     assert!(again.token() > held.lease.token());
 }
 
@@ -362,11 +351,14 @@ async fn work_under_the_lease_is_dropped_at_the_loss() {
     assert_eq!(lost.reason, LossReason::Expired);
     let late = now.saturating_duration_since(put_off(due, now));
     assert_eq!(late, Duration::ZERO, "late");
-    assert!(steps.into_inner() > 10, "it went on until then");
+    assert!(
+        steps.into_inner() > 10,
+        "the work did not go on until the loss"
+    );
 }
 
-/// The negative control: with the driver kept from running, the event does come late, and the
-/// measurement above sees it; the lease itself says invalid in time all the same.
+/// The negative control: if the driver cannot run, the event comes late and the measurement above sees it;
+/// the lease itself still becomes invalid in time.
 #[tokio::test(flavor = "current_thread")]
 async fn a_blocked_runtime_makes_the_event_late_but_not_the_lease() {
     let server = RedisServer::start().await;
@@ -375,8 +367,11 @@ async fn a_blocked_runtime_makes_the_event_late_but_not_the_lease() {
     while Instant::now() < due {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(!held.lease.is_valid(), "it needs no event to be invalid");
+    assert!(
+        !held.lease.is_valid(),
+        "the lease becomes invalid without an event"
+    );
     let lost = |event: &LeaseEvent| matches!(event, LeaseEvent::Lost { .. });
     next_event(&mut held.events, LIMIT, lost).await;
-    assert!(Instant::now() >= due, "so late is late");
+    assert!(Instant::now() >= due, "the event was not late");
 }

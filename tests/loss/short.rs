@@ -1,4 +1,4 @@
-//! The shortest leases: `Lost` comes before the server's own expiry for them too.
+//! The shortest leases: for them, too, `Lost` comes before the server's own expiry.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use leasehold_tests::{Admin, RedisServer};
 
 use crate::{KEY, LIMIT, ONE_AT_A_TIME, expiry, wall_clock};
 
-/// How many leases of each length there are, one after the other.
+/// The number of leases of each length, one after the other.
 const LEASES: usize = 40;
-/// How many may be late: on a busy machine a timer is late now and then.
+/// How many of them may be late: on a busy machine a timer is late now and then.
 const STRAY: usize = 2;
-/// How many series there are at most: with a busy machine one proves nothing.
+/// The largest number of series: on a busy machine a single one proves nothing.
 const SERIES: usize = 5;
 
-/// Catches a `Lost` that is due so shortly before the deadline that a timer of whole milliseconds is late:
-/// with leases of 10 ms most came after the server's expiry.
+/// Catches a `Lost` that is due so shortly before the deadline that a timer with millisecond resolution is
+/// late: with leases of 10 ms most came after the server's expiry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_the_shortest_leases_is_told_before_the_server_frees_them() {
+async fn the_loss_of_the_shortest_leases_comes_before_the_server_frees_them() {
     let _turn = ONE_AT_A_TIME.lock().await;
     let server = RedisServer::start().await;
     let locker = Locker::connect(server.url())
         .await
-        .expect("the server is there");
+        .expect("the server is up");
     let mut admin = Admin::connect(&server).await;
     for millis in [10, 15, 20, 30] {
         let ttl = Duration::from_millis(millis);
@@ -34,18 +34,21 @@ async fn of_the_shortest_leases_is_told_before_the_server_frees_them() {
                 break;
             }
         }
-        assert!(late.len() <= STRAY, "{ttl:?}: told late, by {late:?}");
+        assert!(
+            late.len() <= STRAY,
+            "{ttl:?}: the loss came late by {late:?}"
+        );
     }
 }
 
-/// By how much losses were late; those in time are left out.
+/// Returns how late the late losses were.
 async fn late_losses(locker: &Locker, admin: &mut Admin, ttl: Duration) -> Vec<Duration> {
     let lock = locker.lock("x").expect("valid").ttl(ttl).fixed();
     let (mut measured, mut late) = (0, Vec::new());
     for _ in 0..LEASES * 10 {
         let acquired = lock.acquire_within(LIMIT).await.expect("an answer");
-        let lease = acquired.expect("it is free soon");
-        // It was over before the server could be asked: it does not count.
+        let lease = acquired.expect("the lock is free soon");
+        // The lease was over before the server could be asked, so it does not count.
         let Some(expiry) = expiry(admin, KEY).await else {
             continue;
         };
@@ -57,5 +60,5 @@ async fn late_losses(locker: &Locker, admin: &mut Admin, ttl: Duration) -> Vec<D
             return late;
         }
     }
-    panic!("{measured} of {LEASES} leases of {ttl:?} could be looked at");
+    panic!("only {measured} of {LEASES} leases of {ttl:?} could be measured");
 }

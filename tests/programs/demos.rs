@@ -1,4 +1,4 @@
-//! Each demonstration says at once what it does, and ends well, which it checks itself.
+//! Each demonstration prints at once what it does, and ends well, which it checks itself.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::{LIMIT, program, signal};
 
-/// The demonstrations, each with the beginning of its first line.
+/// The demonstrations, each with the start of its first line.
 const DEMOS: [(&str, &str); 8] = [
     ("failover", "One of three processes leads"),
     ("five_callers", "5 callers ask at once"),
@@ -23,16 +23,17 @@ const DEMOS: [(&str, &str); 8] = [
     ("reward", "5 of one family want a reward."),
 ];
 
-/// Catches: a demonstration that waits for its server before its first line, or that a signal does not end.
+/// Catches a demonstration that waits for its server before its first line, or that a signal does not end.
 #[tokio::test]
-async fn each_says_what_it_does_before_it_waits() {
+async fn each_demonstration_prints_what_it_does_before_it_waits() {
     // The store, and the program that would be started as one, never answer.
     let store = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = store.local_addr().expect("it is bound").port();
+    let port = store.local_addr().expect("the socket is bound").port();
     let folder = tempfile::tempdir().expect("a folder can be made");
     let server = folder.path().join("redis-server");
     fs::write(&server, "#!/bin/sh\nexec /bin/sleep 60\n").expect("a file can be written");
-    fs::set_permissions(&server, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o700))
+        .expect("the file is the test's own");
     for (demo, line) in DEMOS {
         let url = format!("LEASEHOLD_URL=redis://127.0.0.1:{port}").into();
         let path = format!("PATH={}", folder.path().display()).into();
@@ -44,12 +45,12 @@ async fn each_says_what_it_does_before_it_waits() {
     }
 }
 
-/// Runs a demonstration, up to three times: some stories are about time, and fail on a machine that stands still.
+/// Runs a demonstration up to three times: some depend on time, and fail on a machine that stands still.
 fn ends_well(demo: &str, args: &[&str]) {
     for tries in 1.. {
         let mut command = Command::new(program(demo));
         let ran = command.args(args).env_remove("LEASEHOLD_URL").output();
-        let ran = ran.expect("it starts");
+        let ran = ran.expect("the program starts");
         let printed = String::from_utf8_lossy(&ran.stdout);
         let errors = String::from_utf8_lossy(&ran.stderr);
         if ran.status.success() && errors.is_empty() {

@@ -1,4 +1,4 @@
-//! The programs in `examples`, run as their readers run them: the short ones, which are there to be copied, and the
+//! The programs in `examples`, run as their readers run them: the short ones, made to be copied, and the
 //! demonstrations.
 
 mod demos;
@@ -42,5 +42,5 @@ fn start(example: &str, url: &str) -> Child {
 
 fn signal(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.pid()).ok().and_then(Pid::from_raw);
-    kill_process(pid.expect("it is a process"), signal).expect("it runs");
+    kill_process(pid.expect("the child has an ID"), signal).expect("the process runs");
 }

@@ -18,12 +18,14 @@ async fn token_behind(child: &mut Child, prefix: &str) -> u64 {
 }
 
 fn token_in(line: &str, prefix: &str) -> u64 {
-    let rest = line.strip_prefix(prefix).expect("it begins so");
+    let rest = line
+        .strip_prefix(prefix)
+        .expect("the line begins with the prefix");
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
     digits
-        .expect("there is a first")
+        .expect("the line has a next word")
         .parse()
-        .expect("it is a token")
+        .expect("the word is a token")
 }
 
 async fn until_waiting(locker: &Locker, name: &str) {
@@ -38,17 +40,17 @@ async fn until_waiting(locker: &Locker, name: &str) {
     .await;
 }
 
-/// Catches: Ctrl-C that leaves the lock to its time to live, of 10 s.
+/// Catches a Ctrl-C that leaves the lock to expire after its 10 s.
 #[tokio::test]
 async fn lock_is_held_by_one_and_free_at_ctrl_c() {
     let server = RedisServer::start().await;
-    let locker = Locker::connect(server.url()).await.expect("it answers");
+    let locker = Locker::connect(server.url()).await.expect("an answer");
     let mut first = start("lock", &server.url());
     let one = token_behind(&mut first, "held with token ").await;
     let mut second = start("lock", &server.url());
     until_waiting(&locker, "orders/42").await;
     signal(&first, Signal::INT);
-    assert!(!first.wait_exit(LIMIT).await, "it was interrupted");
+    assert!(!first.wait_exit(LIMIT).await, "the program was interrupted");
     let holder = eventually(LIMIT / 6, "the handoff", async || {
         let seen = locker
             .inspect("orders/42")
@@ -66,13 +68,13 @@ async fn lock_is_held_by_one_and_free_at_ctrl_c() {
 }
 
 #[tokio::test]
-async fn events_tells_of_a_loss_and_of_the_next_tenure() {
+async fn events_prints_a_loss_and_the_next_tenure() {
     let server = RedisServer::start().await;
-    let operator = Locker::connect(server.url()).await.expect("it answers");
+    let operator = Locker::connect(server.url()).await.expect("an answer");
     let mut child = start("events", &server.url());
     let held = "lock \"example\": the lease with token ";
     let first = token_behind(&mut child, held).await;
-    operator.force_release("example").await.expect("it answers");
+    operator.force_release("example").await.expect("an answer");
     child.wait_line("work must stop", LIMIT).await;
     let second = loop {
         let line = child.wait_line(held, LIMIT).await;
@@ -83,20 +85,20 @@ async fn events_tells_of_a_loss_and_of_the_next_tenure() {
     assert!(second > first, "{second} after {first}");
     signal(&child, Signal::INT);
     assert!(child.wait_exit(LIMIT).await);
-    let left = operator.inspect("example").await.expect("it answers");
+    let left = operator.inspect("example").await.expect("an answer");
     assert!(left.holder.is_none(), "{left:?}");
 }
 
 #[tokio::test]
 async fn leader_leads_one_at_a_time() {
     let server = RedisServer::start().await;
-    let operator = Locker::connect(server.url()).await.expect("it answers");
+    let operator = Locker::connect(server.url()).await.expect("an answer");
     let mut one = start("leader", &server.url());
     let first = token_behind(&mut one, "leading with token ").await;
     let mut other = start("leader", &server.url());
     until_waiting(&operator, "leader").await;
     // The former leader goes to the end of the line.
-    operator.force_release("leader").await.expect("it answers");
+    operator.force_release("leader").await.expect("an answer");
     one.wait_line("no longer leading", LIMIT).await;
     let second = token_behind(&mut other, "leading with token ").await;
     until_waiting(&operator, "leader").await;
@@ -155,7 +157,7 @@ async fn quorum_outlives_one_server_of_three() {
     outlives(&mut child, "1 of 3 servers", || servers[0].kill()).await;
 }
 
-/// Checks that the lease is at risk, renewed nevertheless, and not lost.
+/// Checks that the lease is at risk, still renewed, and not lost.
 async fn outlives(child: &mut Child, missing: &str, fail: impl FnOnce()) {
     token_behind(child, "lock \"orders/42\": the lease with token ").await;
     fail();
@@ -183,15 +185,15 @@ async fn adapter_hands_the_lock_over() {
     let first = token_behind(&mut child, "the first locker holds it with token ").await;
     let line = child.wait_line("the second has it ", LIMIT).await;
     let second = line.rsplit(' ').next().expect("a token").parse();
-    assert!(first < second.expect("it is a number"), "{line}");
+    assert!(first < second.expect("the token is a number"), "{line}");
     assert!(child.wait_exit(LIMIT).await);
 }
 
-/// Catches: an error that names no server or shows the password, or an exit code of 0.
+/// Catches an error that names no server or shows the password, and an exit code of 0.
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn a_missing_server_is_named() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = free.local_addr().expect("it is bound").to_string();
+    let address = free.local_addr().expect("the socket is bound").to_string();
     drop(free);
     let fails = |example: &str, url: &str, why: &str| {
         let mut command = Command::new(program(example));
@@ -199,7 +201,7 @@ fn a_server_that_is_not_there_is_named() {
             "quorum" => command.args([url, "redis://127.0.0.1:1", "redis://127.0.0.1:2"]),
             _ => command.env("LEASEHOLD_URL", url),
         };
-        let ran = command.output().expect("it starts");
+        let ran = command.output().expect("the program starts");
         let printed = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(1), "{example}: {printed}");
         assert!(printed.contains(why), "{example}: {printed}");
@@ -224,17 +226,17 @@ fn a_server_that_is_not_there_is_named() {
     );
 }
 
-/// Catches: an example that is too long, needs a helper, or is in one language alone.
+/// Catches an example that is too long, needs a helper, or exists in one language only.
 #[test]
-fn they_are_short_and_the_same_in_both_languages() {
+fn the_examples_are_short_and_exist_in_both_languages() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let read = |folder: &Path, kind: &str| -> BTreeMap<_, _> {
-        let files = fs::read_dir(folder).expect("it is there");
-        let files = files.map(|file| file.expect("it can be read").path());
+        let files = fs::read_dir(folder).expect("the folder exists");
+        let files = files.map(|file| file.expect("the folder can be read").path());
         let files = files.filter(|file| file.extension().is_some_and(|own| own == kind));
         let named = |file: std::path::PathBuf| {
-            let name = file.file_stem().expect("it has a name").to_owned();
-            (name, fs::read_to_string(file).expect("it is text"))
+            let name = file.file_stem().expect("a file has a name").to_owned();
+            (name, fs::read_to_string(file).expect("the file is text"))
         };
         files.map(named).collect()
     };

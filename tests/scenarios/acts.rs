@@ -1,4 +1,4 @@
-//! What the steps do.
+//! The acts of the steps.
 
 use std::future::pending;
 use std::time::Duration;
@@ -85,11 +85,11 @@ impl World {
             Act::End { call, r#as, result } => self.end(call, r#as.as_ref(), *result).await,
             Act::Pending { calls } => self.pending(calls).await,
             Act::Abort { call } => self.abort(call).await,
-            _ => unreachable!("it went elsewhere"),
+            _ => unreachable!("the act has another handler"),
         }
     }
 
-    /// Does something with leases.
+    /// Acts on leases.
     async fn have(&mut self, act: &Act) -> Met {
         match act {
             Act::Release { lease } => self.release(lease).await,
@@ -106,7 +106,7 @@ impl World {
             } => {
                 if let Some(count) = hold_count {
                     let leases = self.lease(lease)?.hold_count();
-                    expect("how many share the tenure", &leases, count)?;
+                    expect("the number of leases of the tenure", &leases, count)?;
                 }
                 self.look(lease, *valid, *remaining)
             }
@@ -128,7 +128,7 @@ impl World {
                 }
                 Ok(())
             }
-            _ => unreachable!("it went elsewhere"),
+            _ => unreachable!("the act has another handler"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The scenarios as they stand in the files: see `tests/vectors/README.md`.
+//! The format of the scenario files: see `tests/vectors/README.md`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Where the files are that every host reads.
+/// Returns the folder of the files that every host reads.
 pub(crate) fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors")
 }
@@ -20,7 +20,7 @@ pub(crate) struct Scenario {
     _shows: String,
     #[serde(default = "every_store")]
     pub(crate) stores: Vec<StoreKind>,
-    /// For each step, in milliseconds.
+    /// The limit of each step, in milliseconds.
     #[serde(default = "limit")]
     pub(crate) limit: u64,
     pub(crate) lockers: BTreeMap<String, LockerSpec>,
@@ -33,14 +33,14 @@ pub(crate) struct Scenario {
 pub(crate) enum StoreKind {
     Redis,
     Memory,
-    /// Three stores in memory, of which a majority decides.
+    /// Three in-memory stores, of which a majority decides.
     Quorum,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct LockerSpec {
-    /// At this server of a quorum alone, from 1.
+    /// The server of a quorum that this locker uses alone, counted from 1.
     pub(crate) server: Option<usize>,
     pub(crate) namespace: Option<String>,
     pub(crate) owner: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) struct LockSpec {
     pub(crate) dense_tokens: bool,
 }
 
-/// What is done, and whether it is to fail.
+/// An act, and the failure that it should have.
 #[derive(Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub(crate) struct Step {
@@ -78,7 +78,7 @@ pub(crate) struct Step {
 pub(crate) struct Failure {
     /// The error's code.
     pub(crate) error: String,
-    /// What is in its message.
+    /// Texts that its message contains.
     #[serde(default)]
     pub(crate) says: Vec<String>,
 }
@@ -87,7 +87,7 @@ impl TryFrom<Map<String, Value>> for Step {
     type Error = serde_json::Error;
 
     fn try_from(mut step: Map<String, Value>) -> Result<Self, Self::Error> {
-        // Acts that cannot fail do not know these fields, and refuse them.
+        // Acts that cannot fail do not have these fields, and refuse them.
         const MAY_FAIL: [&str; 11] = [
             "tryAcquire",
             "acquireWithin",
@@ -269,7 +269,7 @@ pub(crate) enum Outcome {
     Busy,
 }
 
-/// A field that may be left out, or be `null`.
+/// A field that may be missing or `null`.
 #[derive(Default)]
 pub(crate) enum Given<T> {
     #[default]
@@ -306,14 +306,17 @@ pub(crate) struct EventSpec {
 }
 
 impl Scenario {
-    /// Every scenario that is to pass, or the one that `SCENARIO` names.
+    /// Returns every scenario that should pass, or the one that `SCENARIO` names.
     pub(crate) fn all() -> Vec<(String, Self)> {
         let folder = vectors().join("scenarios");
-        let files = fs::read_dir(&folder).expect("the vectors are there");
+        let files = fs::read_dir(&folder).expect("the vectors exist");
         let mut all: Vec<_> = files
             .map(|file| file.expect("the folder can be read").path())
             .map(|path| {
-                let name = path.file_name().expect("it has a name").to_string_lossy();
+                let name = path
+                    .file_name()
+                    .expect("a file has a name")
+                    .to_string_lossy();
                 let name = name
                     .strip_suffix(".json")
                     .expect("only scenarios are there");
@@ -327,13 +330,13 @@ impl Scenario {
         all
     }
 
-    /// Refuses what this interpreter does not know.
+    /// Parses a scenario. Refuses what this interpreter does not support.
     pub(crate) fn read(value: Value) -> Result<Self, String> {
         let scenario: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
         let only = |kind| scenario.stores.iter().all(|store| *store == kind);
         let commands = |step: &Step| matches!(step.act, Act::Redis { .. });
         if scenario.steps.iter().any(commands) && !only(StoreKind::Redis) {
-            return Err("a store in memory takes no commands".into());
+            return Err("an in-memory store takes no commands".into());
         }
         let cuts = |step: &Step| matches!(step.act, Act::CutOff { .. });
         let alone = |locker: &LockerSpec| locker.server.is_some();

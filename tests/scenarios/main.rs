@@ -22,11 +22,11 @@ const AT_ONCE: usize = 4;
 
 /// If the machine stands still for this long, short leases are lost, and a scenario may fail for that.
 const STILL: Duration = Duration::from_millis(100);
-/// How often a scenario is run at the most, until the machine did not stand still.
+/// How often a scenario runs at most, until the machine did not stand still.
 const ATTEMPTS: usize = 4;
 
-/// Runs a scenario that is to fail at this step, or nowhere. If it came otherwise while the machine stood
-/// still, it is run again.
+/// Runs a scenario that should fail at this step, or nowhere. Runs it again if the result differs and the
+/// machine stood still.
 async fn outcome(scenario: &Scenario, store: StoreKind, step: Option<u64>) -> Option<Failed> {
     for _ in 1..ATTEMPTS {
         let watch = Stopwatch::start();
@@ -41,7 +41,7 @@ async fn outcome(scenario: &Scenario, store: StoreKind, step: Option<u64>) -> Op
 
 async fn all_pass_on(store: StoreKind) {
     let scenarios = Scenario::all();
-    assert!(!scenarios.is_empty(), "there are none");
+    assert!(!scenarios.is_empty(), "there are no scenarios");
     let of_store = scenarios
         .iter()
         .filter(|(_, scenario)| scenario.stores.contains(&store));
@@ -76,11 +76,11 @@ async fn all_scenarios_pass_on_a_quorum() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_scenarios_fail_where_they_are_wrong() {
     let Value::Array(scenarios) = read_json(&vectors().join("wrong_scenarios.json")) else {
-        panic!("it is a list");
+        panic!("the file has a list");
     };
     for mut value in scenarios {
         let fields = value.as_object_mut().expect("scenarios are objects");
-        let name = fields.remove("name").expect("it has a name");
+        let name = fields.remove("name").expect("a scenario has a name");
         let fails = fields.remove("fails").and_then(|step| step.as_u64());
         let scenario = match Scenario::read(value) {
             Err(why) => {
@@ -91,7 +91,7 @@ async fn wrong_scenarios_fail_where_they_are_wrong() {
         };
         for store in &scenario.stores {
             let failed = outcome(&scenario, *store, fails).await;
-            let failed = failed.expect("it is wrong");
+            let failed = failed.expect("the scenario fails");
             let step = u64::try_from(failed.step).ok();
             assert_eq!(step, fails, "{name} on {store:?}: {}", failed.why);
             assert_ne!(step, Some(0), "{name} is not refused: {}", failed.why);
@@ -101,13 +101,15 @@ async fn wrong_scenarios_fail_where_they_are_wrong() {
 
 /// Catches a step that one host knows and another does not: each is compared with the description.
 #[test]
-fn the_steps_are_those_that_are_described() {
-    let text = fs::read_to_string(vectors().join("README.md")).expect("it is there");
-    let (_, steps) = text.split_once("\n## Steps\n").expect("it has them");
-    let (steps, _) = steps.split_once("\n## ").expect("there is more");
+fn the_steps_match_their_description() {
+    let text = fs::read_to_string(vectors().join("README.md")).expect("the description exists");
+    let (_, steps) = text
+        .split_once("\n## Steps\n")
+        .expect("it has a section Steps");
+    let (steps, _) = steps.split_once("\n## ").expect("another section follows");
     let rows = steps.lines().filter_map(|line| line.strip_prefix("| `"));
     let mut described: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
-    // The error of serde for an unknown step lists all that it knows.
+    // The error of serde for an unknown step lists all known ones.
     let step = json!({ "do": "" });
     let error = serde_json::from_value::<format::Act>(step)
         .err()

@@ -1,4 +1,4 @@
-//! Steps that inspect, list, free by force and shut down.
+//! Steps that inspect, list, force a release and shut down.
 
 use futures::TryStreamExt;
 use leasehold::{FencingToken, HolderInfo, Name};
@@ -8,7 +8,7 @@ use crate::acts::{Met, within};
 use crate::format::{Act, Given, HolderSpec};
 use crate::world::{World, expect};
 
-/// Whether the numbers are these; those that are not named do not matter.
+/// Checks that the numbers match; those that are not named do not matter.
 fn has(stats: &Value, expected: &Value) -> Result<(), String> {
     let Value::Object(fields) = expected else {
         return expect("the number", stats, expected);
@@ -65,7 +65,7 @@ impl World {
                 self.lockers.get(locker)?.shutdown().await;
                 Ok(())
             }
-            _ => unreachable!("it went elsewhere"),
+            _ => unreachable!("the act has another handler"),
         }
     }
 
@@ -79,7 +79,7 @@ impl World {
             line,
         } = act
         else {
-            unreachable!("it is an inspection");
+            unreachable!("the act is an inspection");
         };
         let until = self.waiting();
         loop {
@@ -122,8 +122,8 @@ impl World {
         let (is, expected) = match (is, expected) {
             (_, Given::LeftOut) | (None, Given::Nothing) => return Ok(()),
             (Some(is), Given::Is(expected)) => (is, expected),
-            (Some(is), Given::Nothing) => return Err(format!("it is held: {is:?}")),
-            (None, Given::Is(_)) => return Err("it is free".into()),
+            (Some(is), Given::Nothing) => return Err(format!("the lock is held: {is:?}")),
+            (None, Given::Is(_)) => return Err("the lock is free".into()),
         };
         if let Some(lease) = &expected.token {
             expect(
@@ -137,7 +137,7 @@ impl World {
         }
         if let Some(reclaimable) = expected.reclaimable {
             expect(
-                "whether it is reclaimable",
+                "whether the owner is reclaimable",
                 &is.owner.is_reclaimable(),
                 &reclaimable,
             )?;

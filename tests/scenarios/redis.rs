@@ -1,4 +1,4 @@
-//! The server, by commands of the scenario's own.
+//! The scenario's own commands to the server.
 
 use leasehold_tests::Resp;
 use serde_json::Value;
@@ -21,7 +21,9 @@ impl World {
             if subscribed == count {
                 break;
             }
-            until.again(format!("{subscribed} are subscribed")).await?;
+            until
+                .again(format!("{subscribed} lockers are subscribed"))
+                .await?;
         }
         Ok(())
     }
@@ -53,7 +55,7 @@ impl World {
     }
 }
 
-/// Succeeds with any reply but an error.
+/// Accepts any reply except an error.
 fn accepted(reply: &Resp) -> Result<(), String> {
     match reply {
         Resp::Error(error) => Err(format!("the server refused: {error}")),
@@ -61,7 +63,7 @@ fn accepted(reply: &Resp) -> Result<(), String> {
     }
 }
 
-/// Whether it is the reply that the scenario gives.
+/// Checks that this is the reply that the scenario gives.
 fn is(kept: &mut Kept, reply: &Resp, expected: &Value) -> Result<(), String> {
     let mismatch = || format!("the reply is {reply:?}, not {expected}");
     let met = match (expected, reply) {

@@ -16,7 +16,7 @@ impl World {
                 let reader = match (lock, locker) {
                     (Some(lock), None) => self.locks.get(lock)?.events(),
                     (None, Some(locker)) => self.lockers.get(locker)?.events(),
-                    _ => return Err("events are of a lock or of a locker".to_owned().into()),
+                    _ => return Err("events need a lock or a locker".to_owned().into()),
                 };
                 self.readers.add(r#as, reader);
                 Ok(())
@@ -44,7 +44,7 @@ impl World {
                 }
                 Ok(())
             }
-            _ => unreachable!("it is about a stream"),
+            _ => unreachable!("the act is about a stream"),
         }
     }
 
@@ -56,16 +56,17 @@ impl World {
     ) -> Result<(), String> {
         for expected in expected {
             let event = self.next_event(reader, &expected.r#type).await?;
-            let event = event.ok_or_else(|| format!("no {:?} came: it ended", expected.r#type))?;
+            let event =
+                event.ok_or_else(|| format!("the stream ended without {:?}", expected.r#type))?;
             self.is_event(&event, expected)?;
         }
         if ends && let Some(event) = self.next_event(reader, "").await? {
-            return Err(format!("it does not end: {event}"));
+            return Err(format!("the stream does not end: {event}"));
         }
         Ok(())
     }
 
-    /// The next event, as JSON. Those that may come at any time are left out, unless one is expected.
+    /// Returns the next event as JSON. Events that may come at any time are left out unless one is expected.
     async fn next_event(&mut self, reader: &str, expected: &str) -> Result<Option<Value>, String> {
         let events = self.readers.get_mut(reader)?;
         let next = async {

@@ -1,11 +1,11 @@
-//! Texts with items in them, such as `<token first>`.
+//! Texts with placeholders, such as `<token first>`.
 
 use std::collections::HashMap;
 
-/// What texts may refer to.
+/// The values that texts may refer to.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// The tokens of all leases that there were, by the lease's name in the scenario.
+    /// The tokens of all leases so far, by the lease's name in the scenario.
     pub(crate) tokens: HashMap<String, u64>,
     texts: HashMap<String, String>,
 }
@@ -18,7 +18,7 @@ impl Kept {
             .ok_or_else(|| format!("there was no lease {lease:?}"))
     }
 
-    /// The text with every item replaced.
+    /// Returns the text with every placeholder replaced.
     pub(crate) fn fill(&self, pattern: &str) -> Result<String, String> {
         let mut text = String::new();
         for piece in pieces(pattern)? {
@@ -30,7 +30,7 @@ impl Kept {
         Ok(text)
     }
 
-    /// Whether the text is as the pattern says; keeps what it says to keep.
+    /// Checks that the text matches the pattern, and keeps the parts that the pattern names.
     pub(crate) fn matches(&mut self, pattern: &str, text: &str) -> Result<(), String> {
         let mismatch = || format!("{text:?} is not {pattern:?}");
         let mut rest = text;
@@ -49,7 +49,8 @@ impl Kept {
         }
     }
 
-    /// How much of the text the piece matches, and under which name to keep that; `None` if it does not match.
+    /// Returns how much of the text the piece matches, and the name under which to keep that; `None` if it
+    /// does not match.
     fn measure<'a>(&self, piece: &Piece<'a>, text: &str) -> Result<Measured<'a>, String> {
         let literal = |literal: &str| text.starts_with(literal).then_some(literal.len());
         let item = match piece {
@@ -68,7 +69,9 @@ impl Kept {
             Some((length, name)) => (length, Some(name)),
             None => (length, None),
         };
-        let length: usize = length.parse().map_err(|_| format!("<{item}> is no item"))?;
+        let length: usize = length
+            .parse()
+            .map_err(|_| format!("<{item}> is no placeholder"))?;
         let text = text.get(..length).unwrap_or("");
         let digits = run(text, is_digit);
         Ok((digits.filter(|digits| *digits == length), name))
@@ -106,7 +109,7 @@ fn pieces(pattern: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// How many such characters the text begins with; `None` if it begins with another.
+/// Returns how many such characters the text begins with; `None` if it begins with another.
 fn run(text: &str, is: impl Fn(char) -> bool) -> Option<usize> {
     let length = text.find(|character| !is(character)).unwrap_or(text.len());
     (length > 0).then_some(length)

@@ -13,7 +13,7 @@ use crate::text::Kept;
 
 const MEMORY: &str = "memory://";
 
-/// Why a step is not met.
+/// The reason why a step is not met.
 #[derive(Debug)]
 pub(crate) enum Unmet {
     /// A call failed, which may be what the step expects.
@@ -33,14 +33,14 @@ impl From<Error> for Unmet {
     }
 }
 
-/// The step that failed, from 1, and why.
+/// The step that failed, counted from 1, and the reason.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) step: usize,
     pub(crate) why: String,
 }
 
-/// All that the steps of one scenario made so far, by the names that they gave it.
+/// All that the steps of one scenario made so far, by the scenario's names.
 pub(crate) struct World {
     /// The URL of its server, or of each server of a quorum.
     urls: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) limit: Duration,
     pub(crate) lockers: Named<Locker>,
     pub(crate) locks: Named<Lock>,
-    /// `None` for one that was released.
+    /// `None` for a released lease.
     pub(crate) leases: Named<Option<Lease>>,
     pub(crate) calls: Named<JoinHandle<Result<Option<Lease>, Error>>>,
     pub(crate) readers: Named<LeaseEvents>,
@@ -120,16 +120,16 @@ impl World {
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), Unmet> {
-        // The acts have the same limit themselves, and a better message: so this one is a little longer.
+        // The acts have the same limit themselves and a better message, so this limit is slightly longer.
         let limit = self.limit + Duration::from_secs(2);
         let met = tokio::time::timeout(limit, self.act(&step.act)).await;
-        let met = met.unwrap_or_else(|_| Err(format!("it takes more than {limit:?}").into()));
+        let met = met.unwrap_or_else(|_| Err(format!("the step takes more than {limit:?}").into()));
         match (met, &step.failure) {
             (met, None) => met,
             (Err(Unmet::Refused(error)), Some(failure)) => Ok(refusal(&error, failure)?),
             (Err(wrong), Some(_)) => Err(wrong),
             (Ok(()), Some(Failure { error, .. })) => {
-                Err(format!("it did not fail: {error}").into())
+                Err(format!("the step did not fail: {error}").into())
             }
         }
     }
@@ -169,14 +169,14 @@ impl World {
         }
     }
 
-    /// The name of a server's store in memory.
+    /// Returns the name of a server's in-memory store.
     pub(crate) fn store(&self, server: usize) -> Result<&str, String> {
         let url = self.urls.get(server.wrapping_sub(1));
         let name = url.and_then(|url| url.strip_prefix(MEMORY));
         name.ok_or_else(|| format!("there is no server {server} in memory"))
     }
 
-    /// A bad option shows when the lock is acquired.
+    /// Returns a lock of this specification. A bad option causes an error only at the acquisition.
     pub(crate) fn lock(&self, spec: &LockSpec) -> Result<Lock, Unmet> {
         let mut lock = self.lockers.get(&spec.locker)?.lock(&spec.name)?;
         if let Some(ttl) = spec.ttl {
@@ -197,15 +197,15 @@ impl World {
         Ok(lock)
     }
 
-    /// Keeps what a step acquired.
+    /// Keeps a lease that a step acquired.
     pub(crate) fn keep(&mut self, name: Option<&String>, lease: Lease) {
-        // Also if it has no name: it is to be held to the end of the scenario.
+        // A lease without a name is kept, too: it must be held to the end of the scenario.
         let name = name.map_or_else(|| unique_name("lease"), String::clone);
         self.kept.tokens.insert(name.clone(), lease.token().get());
         self.leases.add(&name, Some(lease));
     }
 
-    /// A lease that was not released.
+    /// Returns a lease that was not released.
     pub(crate) fn lease(&self, name: &str) -> Result<&Lease, String> {
         let lease = self.leases.get(name)?.as_ref();
         lease.ok_or_else(|| format!("the lease {name:?} was released"))
@@ -216,11 +216,11 @@ impl World {
     }
 }
 
-/// The limit of a step that is tried again until it is met.
+/// The limit of a step that is retried until it is met.
 pub(crate) struct Waiting(Instant);
 
 impl Waiting {
-    /// Waits a little before the next try; fails with the mismatch once the limit is over.
+    /// Waits a little before the next attempt. Fails with the mismatch once the limit is over.
     pub(crate) async fn again(&self, mismatch: String) -> Result<(), String> {
         if Instant::now() >= self.0 {
             return Err(mismatch);
@@ -264,7 +264,7 @@ impl<T> Named<T> {
     }
 }
 
-/// Fails with both values, if they differ.
+/// Fails with both values if they differ.
 pub(crate) fn expect<T>(what: impl Display, is: &T, expected: &T) -> Result<(), String>
 where
     T: PartialEq + Debug + ?Sized,
@@ -284,6 +284,6 @@ fn refusal(error: &Error, Failure { error: code, says }: &Failure) -> Result<(),
     )?;
     match says.iter().find(|text| !message.contains(text.as_str())) {
         None => Ok(()),
-        Some(text) => Err(format!("{message:?} does not say {text:?}")),
+        Some(text) => Err(format!("{message:?} does not contain {text:?}")),
     }
 }

@@ -1,4 +1,4 @@
-//! A server that says of everything that it lasts for longer than it does.
+//! A server that reports later expiries than it keeps.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::world::World;
 
 impl Plan {
-    /// An answer as this run's server tells it.
+    /// Returns an answer as this run's server reports it.
     pub(crate) fn told(&self, mut reply: Result<Reply, Error>) -> Result<Reply, Error> {
         match &mut reply {
             Ok(Reply::Held(held)) => self.boast(&mut held.expires),
@@ -29,7 +29,7 @@ impl Plan {
 }
 
 impl World {
-    /// A push to a host as this run's server tells it.
+    /// Returns a push to a host as this run's server sends it.
     pub(crate) fn pushed(&self, host: usize, push: Push) -> Push {
         let mut leases = self.hosts[host].book.attempts.keys();
         let mut of = || leases.find(|lease| push.open(**lease).is_some());

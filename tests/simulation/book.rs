@@ -1,4 +1,4 @@
-//! What one host's program knows: its locks, its calls, its leases.
+//! The state of one host's program: its locks, its calls and its leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,22 +15,23 @@ pub(crate) struct Tenure {
     pub(crate) token: FencingToken,
     pub(crate) deadline: Timestamp,
     pub(crate) leases: u32,
-    /// When the deadline was told.
+    /// When the program was told the deadline.
     pub(crate) since: Timestamp,
     /// The longest time that its program ever asked for.
     pub(crate) longest: Duration,
 }
 
-/// Who contends for a lock: a re-entrant handle, or one acquisition through another one.
+/// The state of one contender for a lock: a re-entrant handle, or a single acquisition through another
+/// handle.
 #[derive(Debug)]
 pub(crate) struct LockState {
-    /// As the engine knows it.
+    /// The lock's ID in the engine.
     pub(crate) handle: LockId,
     pub(crate) spec: Arc<LockSpec>,
     pub(crate) held: Option<Tenure>,
-    /// Given up by the program, and not yet confirmed.
+    /// A tenure that the program has given up, and whose end is not confirmed yet.
     pub(crate) releasing: Option<Tenure>,
-    /// The acquisition that is under way, or was the last.
+    /// The acquisition in progress, or the latest one.
     pub(crate) attempt: Option<LeaseId>,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Handle {
 /// An acquisition.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Attempt {
-    /// Whose: a key of [`Book::locks`].
+    /// The contender: a key of [`Book::locks`].
     pub(crate) lock: LockId,
     /// The last moment at which any of its callers wanted the lock.
     pub(crate) wanted: Timestamp,
@@ -71,35 +72,35 @@ pub(crate) struct Pending {
     pub(crate) since: Timestamp,
 }
 
-/// The moment at which a host looks.
+/// The moment at which a host acts.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) now: Timestamp,
-    /// The host was paused until now, and could not do anything earlier.
+    /// True if the host was paused until now and could not act earlier.
     pub(crate) excused: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) host: usize,
-    /// The longest that a call may take which does not wait for a lock.
+    /// The longest that a call may take if it does not wait for a lock.
     pub(crate) limit: Duration,
     pub(crate) handles: BTreeMap<LockId, Handle>,
-    /// By the handle if that is re-entrant, else by a number of each acquisition's own.
+    /// The contenders, by handle if the handle is re-entrant, otherwise by a number of the acquisition's own.
     pub(crate) locks: BTreeMap<LockId, LockState>,
     pub(crate) calls: BTreeMap<CallId, Pending>,
     pub(crate) attempts: BTreeMap<LeaseId, Attempt>,
     pub(crate) ended: BTreeSet<LeaseId>,
-    /// Those whose release the server had not confirmed when they expired.
+    /// Leases whose release the server had not confirmed when they expired.
     pub(crate) unconfirmed: BTreeSet<LeaseId>,
-    /// Acquisitions that nobody wants any more, and that did not succeed.
+    /// Unsuccessful acquisitions that no caller wants any more.
     pub(crate) left: Vec<(LockKey, LeaseId)>,
     pub(crate) shutdown: bool,
-    /// When it was told last that the clocks drift.
+    /// When the engine last reported that the clocks drift.
     pub(crate) noticed: Option<Timestamp>,
 }
 
-/// What the program does.
+/// The acts of the program.
 impl Book {
     pub(crate) fn new(host: usize, limit: Duration) -> Self {
         Self {
@@ -113,7 +114,7 @@ impl Book {
         self.calls.insert(id, Pending { call, since });
     }
 
-    /// The calls that a program may give up.
+    /// Returns the calls that the program may cancel.
     pub(crate) fn cancellable(&self) -> Vec<(CallId, Option<(LockId, LeaseId)>)> {
         let handle = |lock| self.locks.get(&lock).map(|lock| lock.handle);
         let lock = |(id, pending): (&CallId, &Pending)| match pending.call {
@@ -132,7 +133,8 @@ impl Book {
         }
     }
 
-    /// A call that is over did not get its lock; if it was the last, nobody wants it.
+    /// Notes that a call ended without its lock. If it was the last caller, no caller wants the lock any
+    /// more.
     pub(crate) fn leaves(&mut self, call: Call) {
         let Call::Acquire { lock: id, .. } = call else {
             return;
@@ -150,13 +152,13 @@ impl Book {
             .extend(lease.map(|lease| (lock.spec.key.clone(), lease)));
     }
 
-    /// Who contends with this lease id.
+    /// Returns the contender that uses this lease ID.
     pub(crate) fn contender(&self, lease: LeaseId) -> Option<LockId> {
         self.attempts.get(&lease).map(|attempt| attempt.lock)
     }
 
-    /// The acquisition that a server knows by this id. Each member of a quorum has an id of its own for
-    /// it, of which half is the same.
+    /// Returns the acquisition that a server knows by this ID. Each member of a quorum has its own ID for it;
+    /// half of the ID is common to all.
     pub(crate) fn whole(&self, lease: LeaseId) -> Option<LeaseId> {
         let from = LeaseId(lease.0 >> 64 << 64);
         let mut from = self.attempts.range(from..).map(|(lease, _)| *lease);
@@ -167,7 +169,7 @@ impl Book {
         self.calls.contains_key(&call)
     }
 
-    /// The locks that a call waits for, with what they are.
+    /// Returns the locks that a call waits for, with their specifications.
     pub(crate) fn waiting(&self) -> Vec<(LockId, &LockSpec)> {
         let waits = |call: &Call| match call {
             Call::Acquire { lock, wait, .. } if *wait != Wait::Never => Some(*lock),
@@ -185,7 +187,7 @@ impl Book {
         self.calls.len()
     }
 
-    /// One lease of a held lock is given up.
+    /// Gives up one lease of a held lock.
     pub(crate) fn release(&mut self, lock: LockId) -> Option<LeaseId> {
         let lock = self.locks.get_mut(&lock)?;
         let tenure = lock.held.as_mut()?;
@@ -197,7 +199,7 @@ impl Book {
         Some(lease)
     }
 
-    /// The program asks for another time to live of what it holds.
+    /// Notes that the program asks for another time to live of a held lock.
     pub(crate) fn asks_for(&mut self, lock: LockId, ttl: Option<Duration>) {
         let lock = self.locks.get_mut(&lock);
         if let Some(tenure) = lock.and_then(|lock| lock.held.as_mut()) {
@@ -210,9 +212,9 @@ impl Book {
         self.locks.iter().filter_map(held).collect()
     }
 
-    /// A caller wants a lock: it begins an acquisition, or joins the one that is under way.
+    /// Notes that a caller wants a lock: it begins an acquisition, or joins the one in progress.
     pub(crate) fn acquire(&mut self, id: LockId, lease: LeaseId, wait: Wait, now: Timestamp) {
-        // The engine looks at what is over before it takes in the new call.
+        // The engine ends expired calls before it takes in the new one.
         let of = |pending: &Pending| match pending.call {
             Call::Acquire { lock, wait, .. } if lock == id => match wait {
                 Wait::Until(until) => until > now,
@@ -228,7 +230,7 @@ impl Book {
             Wait::Until(until) => until,
             Wait::Never | Wait::Forever => Timestamp::NEVER,
         };
-        // Those that it joins may just have ended, as the engine sees it: then it begins one.
+        // The calls to join may just have ended, as the engine sees it. Then this call begins an acquisition.
         let wanted = if joins { Timestamp::NEVER } else { until };
         self.attempts.insert(lease, Attempt { lock: id, wanted });
         let current = *lock.attempt.get_or_insert(lease);
@@ -238,7 +240,7 @@ impl Book {
         }
     }
 
-    /// Calls that are late because the host was paused are not to blame.
+    /// Restarts the time of pending calls: a pause of the host makes them late, and that is allowed.
     pub(crate) fn excuse(&mut self, now: Timestamp) {
         for pending in self.calls.values_mut() {
             pending.since = now;

@@ -1,4 +1,4 @@
-//! What must be true, and what was seen of it.
+//! The promises that are checked, and the counts of what was seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::sabotage::Sabotage;
 use crate::stats::{Stats, Violation};
 use crate::world::World;
 
-/// One token that the server gave out, or by which a quorum's lease was told to have begun.
+/// A token that a server granted, or the token of a quorum's lease whose beginning was reported.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Granted {
     pub(crate) lease: LeaseId,
     pub(crate) token: FencingToken,
     at: Moment,
-    /// When an operator, a loss of data or its owner's next incarnation took the lock away.
+    /// When an operator, a loss of data or the owner's next incarnation took the lock away.
     disturbed: Option<Moment>,
-    /// It was taken away already when its holder was told.
+    /// True if the lock had been taken away already when its holder was told.
     pub(crate) is_late: bool,
 }
 
-/// A lease that its program may act under.
+/// A lease under which its program may act.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Valid {
     pub(crate) host: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Valid {
     pub(crate) token: FencingToken,
 }
 
-/// What the lock's key says: whose it is, and its token.
+/// The holder and the token that the lock's key has.
 pub(crate) type Stored = Option<(LeaseId, FencingToken)>;
 
 #[derive(Debug, Default)]
@@ -49,31 +49,31 @@ pub(crate) struct Checks {
     pub(crate) now: Moment,
     pub(crate) violation: Option<Violation>,
     pub(crate) stats: Stats,
-    /// In the order in which they began.
+    /// The leases of each lock, in the order in which they began.
     granted: BTreeMap<LockKey, Vec<Granted>>,
     pub(crate) lines: Lines,
-    /// When acquisitions first asked again that knew whose the lock was.
+    /// When each acquisition that knew the lock's holder first asked again.
     pub(crate) answered: BTreeMap<LeaseId, Moment>,
-    /// Acquisitions of hosts that crashed.
+    /// Acquisitions of crashed hosts.
     pub(crate) dead: BTreeSet<LeaseId>,
-    /// Those that were executed, by another server than the one that was asked, after they were given
-    /// up: its clock decides.
+    /// Acquisitions that were given up, and that another server than the one asked then executed: its clock
+    /// decides.
     pub(crate) stray: BTreeSet<LeaseId>,
-    /// Those that a server takes for subscribed.
+    /// Clients that a server counts as subscribed.
     pub(crate) listeners: BTreeSet<(usize, ClientId)>,
-    /// The server's clock is slewed by more than anybody was told.
+    /// True if the server's clock is slewed beyond the drift margin.
     pub(crate) slewed: bool,
-    /// And still gets faster.
+    /// True if the clock still gets faster.
     pub(crate) slews_faster: bool,
-    /// When those who wait asked.
+    /// When each waiter asked.
     pub(crate) asked: BTreeMap<LeaseId, Moment>,
     pub(crate) lingering: Vec<Lingering>,
-    /// A quorum's leases that were taken away at some server.
+    /// A quorum's leases that some server took away.
     pub(crate) seized: BTreeMap<HalfId, Seized>,
 }
 
 impl Checks {
-    /// Keeps the first violation; the run ends with it.
+    /// Keeps the first violation, which ends the run.
     pub(crate) fn ensure(
         &mut self,
         promise: &'static str,
@@ -94,12 +94,12 @@ impl Checks {
         self.stats.saw(self.now, what);
     }
 
-    /// Whether its host cannot be asked to give it back.
+    /// True if the lease's host cannot be asked to give it back.
     pub(crate) fn is_orphan(&self, lease: LeaseId) -> bool {
         self.dead.contains(&lease) || self.stray.contains(&lease)
     }
 
-    /// All that began, in order.
+    /// Returns all leases of a lock in the order in which they began.
     pub(crate) fn all_granted(&self, key: &LockKey) -> &[Granted] {
         self.granted.get(key).map(Vec::as_slice).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Checks {
         granted.find(|granted| granted.token == token)
     }
 
-    /// Somebody who may do so took the lock away from its holder.
+    /// Notes that someone who may do so took the lock away from its holder.
     pub(crate) fn disturb(&mut self, key: &LockKey, stored: Stored) {
         let now = self.now;
         let Some((_, token)) = stored else { return };
@@ -119,7 +119,8 @@ impl Checks {
         }
     }
 
-    /// It was taken away, at one of a quorum's servers perhaps, or such a server may have forgotten it.
+    /// True if the lease was taken away, perhaps at one of a quorum's servers only, or if such a server may
+    /// have forgotten it.
     pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
         let granted = self.granted(key, token);
         let is_seized = |granted: &Granted| self.seized.contains_key(&granted.lease.half());
@@ -127,7 +128,7 @@ impl Checks {
             || self.stats.count("a server forgot") > 0
     }
 
-    /// I1: two leases that are both valid now by their own deadlines.
+    /// Checks I1 for two leases that are both valid now by their own deadlines.
     pub(crate) fn both_valid(&mut self, key: &LockKey, one: Valid, other: Valid) {
         let (old, new) = if one.token < other.token {
             (one, other)
@@ -148,7 +149,7 @@ impl Checks {
         });
     }
 
-    /// The server executed a command in time.
+    /// Checks a command that the server executed in time.
     pub(crate) fn executed(&mut self, step: &Step) {
         let (before, after) = (step.before, step.after);
         match (step.command, step.reply) {
@@ -160,10 +161,10 @@ impl Checks {
                     holder == acquire.claim.lease
                 });
                 self.ensure("I1", !after.is_some_and(own), || {
-                    format!("{lease} has the lock and was told otherwise")
+                    format!("{lease} has the lock, and its reply says otherwise")
                 });
                 self.ensure("I1", before.is_none() || after == before, || {
-                    format!("{lease} freed {before:?} by asking")
+                    format!("{lease} asked and freed {before:?}")
                 });
             }
             (Command::Renew(Renew { lease, .. }), _) => {
@@ -217,7 +218,7 @@ impl Checks {
                 .zip(asked)
                 .is_some_and(|(began, asked)| began <= asked);
             self.ensure("I1", older, || {
-                format!("{lease}, which knew at {asked:?} whose it was, took {before:?}, which began at {began:?}")
+                format!("{lease}, which knew the holder at {asked:?}, took {before:?}, which began at {began:?}")
             });
             self.disturb(&acquire.key, before);
             self.saw("reclaimed");
@@ -250,19 +251,19 @@ impl Checks {
         self.granted.entry(key.clone()).or_default().push(granted);
     }
 
-    /// I6: a command had an effect when the host had given it up.
+    /// Checks I6: a command must have no effect once its host has given it up.
     pub(crate) fn in_time(&mut self, command: &Command, now: Timestamp, bound: Timestamp) {
         self.ensure("I6", now <= bound, || {
             let late = now.since(bound);
-            format!("{late:?} after it was given up the server executed {command:?}")
+            format!("the server executed {command:?} {late:?} after it was given up")
         });
     }
 }
 
-/// Of all hosts together.
+/// Checks of all hosts together.
 impl World {
-    /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
-    /// that is somebody's step.
+    /// Checks I1 for one host's leases against all others. Only the beginning of a lease can break it, and
+    /// that is some host's step.
     pub(crate) fn check_exclusion(&mut self, host: usize) {
         let mut of_key = BTreeMap::<_, Vec<_>>::new();
         let lingering = self.lingering();
@@ -318,20 +319,20 @@ impl World {
         })
     }
 
-    /// I5: what is sent for leases that are over; I6: or for queries that nobody waits for.
+    /// Checks I5: nothing is sent for leases that are over. Checks I6: no query is sent without a caller.
     pub(crate) fn check_sent(&mut self, host: usize, op: &Op) {
         let command = &op.command;
-        // Too late by any clock: it does nothing but tell the time of the server that has the keys.
+        // This operation is too late by any clock. It only returns the time of the server that has the keys.
         let probes = op.not_after == ServerTime::from_micros(0);
         if probes && self.is_cluster() && matches!(command, Command::Inspect(_)) {
             return self.checks.saw("a server's clock was asked for");
         }
         if let Command::ForceRelease(_) | Command::Inspect(_) | Command::List(_) = command {
-            // A quorum's members that are slow are still asked when the others have answered.
+            // Slow members of a quorum are still asked after the others have answered.
             let mut calls = self.hosts[host].book.calls.values();
             let wanted = self.plan.is_quorum() || calls.any(|pending| pending.call == Call::Query);
             return self.checks.ensure("I6", wanted, || {
-                format!("nobody waits for what host {host} sends: {command:?}")
+                format!("host {host} sends a command without a caller: {command:?}")
             });
         }
         let Command::Acquire(acquire) = command else {

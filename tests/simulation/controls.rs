@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::sabotage::Sabotage;
 use crate::world::World;
 
-/// A test of each, for one kind of store.
+/// Writes one test per sabotage for one kind of store.
 macro_rules! controls {
     ($plan:ident, $($name:ident: $sabotage:ident breaks $promise:literal,)*) => {
         mod $plan {
@@ -64,7 +64,7 @@ controls! {
     an_owner_that_takes_what_is_not_its_own_is_caught: ReclaimsAnyTenure breaks "I1",
 }
 
-/// The checks see a promise broken, within some runs.
+/// Runs seeds until the checks report the broken promise. Panics if none does.
 fn must_be_caught(plan: fn(&mut Random, Sabotage) -> Plan, sabotage: Sabotage, promise: &str) {
     let violations = (0..4_000).filter_map(|seed| World::run(plan, seed, sabotage, false).err());
     let mut others = Vec::new();
@@ -74,5 +74,5 @@ fn must_be_caught(plan: fn(&mut Random, Sabotage) -> Plan, sabotage: Sabotage, p
         }
         others.push(violation);
     }
-    panic!("{sabotage:?} went unnoticed; instead: {others:#?}");
+    panic!("the checks missed {sabotage:?} and reported instead: {others:#?}");
 }

@@ -1,15 +1,17 @@
-//! How those who wait are served once nothing goes wrong any more.
+//! How the waiters are served once nothing goes wrong any more.
 //!
-//! The bounds, from the engine's `line.rs`. A waiter asks again at its heartbeat at the latest:
-//! half of its time to live, within 1 s and 5 s, after the last answer; with no jitter, as that
-//! only shortens it. So when a lock is over, by a release or by its expiry, the first in line who
-//! is alive has it, and knows it, one heartbeat and a round trip later even if no push ever comes
-//! and nobody else asks: its own next ask is either granted the free lock or finds that it was
-//! handed the lock already. Whoever is before it and dead counts as alive for one window (12/5
-//! heartbeats, so 12 s) after its last ask, and if it is handed the lock in that time keeps it
-//! for another window, or for half of one if nobody listens: all the dead together, however many,
-//! cost no more than two windows, since those who are handed nothing within the first are passed
-//! over. A holder who is dead costs the rest of its time to live.
+//! The bounds follow from the engine's `line.rs`:
+//! 1. A waiter asks again one heartbeat after the last answer at the latest. The heartbeat is half of its
+//!    time to live, between 1 s and 5 s; the bound ignores jitter, which only shortens it.
+//! 2. Say a lock becomes free, by a release or by its expiry. The first live waiter knows that it has the
+//!    lock one heartbeat and a round trip later, even if no push comes and no one else asks: its own next
+//!    request is granted the lock, or finds that the lock was handed over to it.
+//! 3. A dead waiter before it counts as alive for one window (12/5 heartbeats, so at most 12 s) after its
+//!    last request. If it is handed the lock in that time, it keeps it for another window, or for half of one
+//!    if no client listens.
+//! 4. All dead waiters together cost at most two windows, since those that are handed nothing within the
+//!    first are skipped.
+//! 5. A dead holder costs the rest of its time to live.
 
 use std::time::Duration;
 
@@ -21,41 +23,40 @@ use crate::line::{Step, lease_of_claim};
 use crate::plan::Pushes;
 use crate::world::{Happening, World};
 
-/// What the network, late timers and the auditor's own pace may add.
+/// The time that the network, late timers and the auditor's own interval may add.
 const SLACK: Moment = 300 * MILLI;
 
-/// How long answers that were delayed while things went wrong may still be under way, and how
-/// long retries may be backed off.
+/// How long answers that were delayed during faults may be in flight, and how long retries may back off.
 const SETTLE: Moment = 9 * SECOND;
 const SETTLE_OF_QUORUM: Moment = 10 * SECOND;
 
-/// How soon whoever hears knows that it was handed the lock, in calm runs: a push, or asking once
-/// what was asked already.
+/// How soon a subscribed waiter knows of a handover in calm runs: by a push, or by asking once its earlier
+/// request is answered.
 pub(crate) const AT_ONCE: Moment = 15 * MILLI;
 
-/// How often it is looked how far a run's end is.
+/// The interval at which the end of a run checks its progress.
 pub(crate) const PACE: Moment = 20 * MILLI;
 
-/// A lock that nobody uses while somebody wants it.
+/// A free lock that someone wants.
 #[derive(Debug)]
 pub(crate) struct Idle {
     since: Moment,
     granted: Option<LeaseId>,
-    /// Of those who wanted it meanwhile, the longest.
+    /// The longest heartbeat of those who wanted the lock meanwhile.
     heartbeat: Duration,
 }
 
-/// Whose a lock in the store is.
+/// The holder of a lock in the store.
 enum Whose {
-    /// Its program has it, or gave it up and says so.
+    /// The program holds the lock, or has given it up and its release is not confirmed.
     User,
-    /// Handed to somebody who was not told yet, and who wants it or not.
+    /// The lock was handed to a lease that does not know yet. True if that lease still wants it.
     Unaware(bool),
     Dead,
 }
 
 impl World {
-    /// Nobody asks anew and holders let go soon: everybody who waits must be served.
+    /// Starts no new calls and lets holders release soon: every waiter must be served.
     pub(crate) fn drain(&mut self) {
         let waiting = self.hosts.iter().map(|host| host.book.waiting().len());
         let waiting = Moment::try_from(waiting.sum::<usize>()).unwrap_or(0);
@@ -70,7 +71,7 @@ impl World {
         }
         let served = !self.anybody_waits();
         self.checks.ensure("liveness", served, || {
-            "somebody waits in vain though everything works".to_owned()
+            "a waiter is not served though everything works".to_owned()
         });
         if waiting > 0 {
             self.checks.saw(if self.plan.pushes == Pushes::Lost {
@@ -81,8 +82,8 @@ impl World {
         }
     }
 
-    /// How long it may take until so many are served. Each of those who wait at a quorum may have to
-    /// wait for its heartbeat, 5 s at the most, if nobody is told of anything.
+    /// Returns the longest time until this many waiters are served. At a quorum each waiter may have to wait
+    /// for its heartbeat, at most 5 s, if no push arrives.
     fn longest_drain(&self, waiting: Moment) -> Moment {
         let (ttl, window) = (self.plan.longest_lease(), self.plan.longest_window());
         let (settle, dead, each) = if self.plan.is_quorum() {
@@ -111,8 +112,8 @@ impl World {
         }
     }
 
-    /// No lock lies idle for longer than a heartbeat while somebody who is alive waits for it, and
-    /// no grant to somebody alive is wasted.
+    /// Checks that no lock is free for longer than a heartbeat while a live waiter wants it, and that no live
+    /// waiter misses its grant.
     pub(crate) fn audit(&mut self) {
         if self.failed() || self.calm_since.is_none_or(|since| self.now < since) {
             return;
@@ -142,8 +143,8 @@ impl World {
             granted,
             heartbeat,
         });
-        // It was handed on by somebody who did not want it, and the next has a heartbeat's time; or others
-        // had it since the last audit.
+        // The lock was handed on by someone who did not want it, so the next waiter has a heartbeat's time;
+        // or others had it since the last audit.
         if idle.granted != granted {
             (idle.since, idle.heartbeat) = (now, heartbeat);
         }
@@ -152,7 +153,7 @@ impl World {
         let long = Duration::from_nanos(now - idle.since);
         let bound = idle.heartbeat + Duration::from_nanos(SLACK);
         self.checks.ensure("liveness", long <= bound, || {
-            format!("{key:?} is idle for {long:?} and wanted; it was handed to {granted:?}")
+            format!("{key:?} has waiters and is free for {long:?}; it was handed to {granted:?}")
         });
     }
 
@@ -164,7 +165,7 @@ impl World {
             let wasted = matches!(self.whose(lease), Whose::Unaware(true))
                 && !self.checks.is_disturbed(key, token);
             self.checks.ensure("I7", !wasted, || {
-                format!("{lease} was handed the lock, with {token}, and never learnt of it")
+                format!("{lease} was handed the lock, with {token}, and never learned of it")
             });
         }
         if let Some(offer) = stored.filter(|(lease, _)| self.is_wanted(*lease)) {
@@ -197,15 +198,16 @@ impl World {
     }
 }
 
-/// Who leaves, leaves at once.
+/// Leaving the line takes effect at once.
 impl World {
-    /// Whoever was just given up must be gone from the server soon, if nothing goes wrong.
+    /// Checks that a lease that was just given up is soon gone from the server, if nothing goes wrong.
     pub(crate) fn watch_leaving(&mut self, host: usize) {
         if !self.plan.is_prompt() {
             return;
         }
         for (key, lease) in std::mem::take(&mut self.hosts[host].book.left) {
-            // What was sent before it and it itself, with the answers that it may have to wait for.
+            // The time for earlier requests, for the request itself, and for the answers that it may have to
+            // wait for.
             let at = self.now + 60 * MILLI;
             self.schedule(at, Happening::Gone(key, lease));
         }
@@ -224,7 +226,7 @@ impl World {
         self.checks.saw("left at once");
     }
 
-    /// When the server's own line says that this lease came, in microseconds.
+    /// Returns when this lease arrived by the server's own line, in microseconds.
     pub(crate) fn arrival(&self, server: usize, key: &LockKey, lease: LeaseId) -> Option<u64> {
         let store = &self.servers[server].store;
         let (line, _) = store.line_value(self.time_of(server), key)?;
@@ -234,7 +236,7 @@ impl World {
     }
 }
 
-/// Who is handed the lock knows it at once.
+/// A waiter learns of a handover at once.
 impl World {
     pub(crate) fn watch_handover(&mut self, step: &Step) {
         let handed = |(lease, _): &Offer| step.asker() != Some(*lease);
@@ -246,9 +248,9 @@ impl World {
         }
     }
 
-    /// Where no push is lost, no heartbeat is needed to learn of a grant: it comes after the
-    /// subscription, or whoever is told of the subscription asks then. A gap between the two shows
-    /// here.
+    /// Checks that no heartbeat is needed to learn of a grant where no push is lost. Either the push comes
+    /// after the subscription, or the waiter asks when it is told of the subscription. A gap between the two
+    /// shows here.
     pub(crate) fn check_taken_up(&mut self, key: &LockKey, offer: Offer) {
         let (lease, token) = offer;
         if self.stored(key) != Some(offer) || !self.is_wanted(lease) {
@@ -256,19 +258,19 @@ impl World {
         }
         let mut hosts = self.hosts.iter();
         let host = hosts.find(|host| host.book.attempts.contains_key(&lease));
-        let reported = host.and_then(|host| host.ears[0].reported);
+        let reported = host.and_then(|host| host.subscriptions[0].reported);
         let due = reported.unwrap_or(self.now) + AT_ONCE;
         if due > self.now {
             let key = key.clone();
             return self.schedule(due, Happening::TakenUp(key, offer));
         }
         self.checks.ensure("I7", false, || {
-            format!("{lease} was handed the lock, with {token}, hears, and does not know of it")
+            format!("{lease} was handed the lock, with {token}, is subscribed, and does not know")
         });
     }
 }
 
-/// How often a waiter asks, at the least.
+/// Returns the longest time between two requests of a waiter.
 pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))
 }
@@ -277,5 +279,5 @@ pub(crate) fn nanos(duration: Duration) -> Moment {
     Moment::try_from(duration.as_nanos()).unwrap_or(Moment::MAX)
 }
 
-/// Somebody was handed a lock and has not learnt of it yet.
+/// A lock that was handed over to a lease that does not know of it yet.
 pub(crate) type Offer = (LeaseId, FencingToken);

@@ -1,4 +1,4 @@
-//! How a run ends: everything works again, everybody gives everything up, and nothing remains.
+//! The end of a run: everything works again, every program gives everything up, and nothing remains.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::line::lease_of_claim;
 use crate::sabotage::Sabotage;
 use crate::world::World;
 
-/// How long the engines may take to come to rest once everything works again: the longest stall
-/// of a connection and a command's time, with some retries; those of a quorum go to several servers.
+/// How long the engines may take to come to rest once everything works again: the longest stall of a
+/// connection, a command's timeout and some retries. A quorum's retries go to several servers.
 const REST: Moment = 16 * SECOND;
 const REST_OF_QUORUM: Moment = 20 * SECOND;
 
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Everything works again.
+    /// Ends all faults.
     fn repair(&mut self) {
         self.trace(|_| "everything works again".to_owned());
         self.plan.faults = Faults::default();
@@ -93,17 +93,18 @@ impl World {
         self.hosts.iter().all(|host| host.engine.is_idle()) && !self.anything_on_its_way()
     }
 
-    /// How long what nobody wants any more may stay.
+    /// Returns how long an entry that no one wants may stay.
     fn longest(&self) -> Moment {
         nanos(self.plan.longest_lease().max(self.plan.longest_window()))
     }
 
-    /// A renewal for less than was promised before asks for what is left, with twice the margin.
+    /// Returns the time that a shorter renewal may add: it asks for what is left of the earlier promise, plus
+    /// twice the margin.
     fn promised(&self) -> Moment {
         self.longest() / 1_000_000 * 2 * u64::from(self.plan.drift_margin)
     }
 
-    /// Where each name may be: at the server that has its keys, or at each member of a quorum.
+    /// Returns where each name may be: at the server that has its keys, or at each member of a quorum.
     fn places(&self) -> Vec<(usize, LockKey)> {
         let mut places = Vec::new();
         for key in self.plan.keys() {
@@ -113,10 +114,10 @@ impl World {
         places
     }
 
-    /// No engine holds or wants anything: what the store still has, nobody knows of. It may be
-    /// there only if its release was not confirmed before the lease was over anyway, or a failover
-    /// made it live longer than anybody could know. The members of a quorum may have what could not be
-    /// given back in time, unless nothing went wrong.
+    /// Checks that the store has nothing once no engine holds or wants anything. An entry may remain only if
+    /// its release was not confirmed before the lease was over anyway, or if a failover extended it beyond
+    /// what any host could know. Members of a quorum may keep what could not be given back in time, unless
+    /// nothing went wrong.
     fn check_ghosts(&mut self) {
         if self.behind() > 0 || self.plan.is_quorum() && !self.plan.calm {
             return;
@@ -125,7 +126,7 @@ impl World {
             let waits = self.live(server, &key);
             let known = waits.iter().all(|lease| self.checks.is_orphan(*lease));
             self.checks.ensure("I6", known, || {
-                format!("nobody waits, and the line at server {server} has {waits:?}")
+                format!("the line at server {server} has {waits:?} without any waiting call")
             });
             let stored = self.stored_at(server, &key);
             let Some((lease, _)) = stored else { continue };
@@ -135,17 +136,19 @@ impl World {
             let known = self.checks.is_orphan(lease)
                 || hosts.any(|host| host.book.unconfirmed.contains(&lease));
             self.checks.ensure("I6", known, || {
-                format!("nobody holds a lock, and server {server} has {stored:?} of host {owner:?}")
+                format!(
+                    "no program holds a lock, and server {server} has {stored:?} of host {owner:?}"
+                )
             });
         }
     }
 
-    /// Whoever counts as alive in the line, and would be handed the lock.
+    /// Returns the waiters that count as alive in the line and may be handed the lock.
     fn live(&self, server: usize, key: &LockKey) -> Vec<LeaseId> {
         let now = self.time_of(server);
         let line = self.servers[server].store.line_value(now, key);
         let members = line.map(|(members, _)| members).unwrap_or_default();
-        // The engine's clock, by which it stopped to give up its place, may be a little fast.
+        // The engine's clock, by which it stopped giving up its place, may be slightly fast.
         let alive = |until: ServerTime| until > now + Duration::from_millis(50);
         let alive = members.iter().filter(|(_, _, until)| alive(*until));
         alive
@@ -166,7 +169,7 @@ impl World {
                 self.shut_down(host);
                 let pending = self.hosts[host].book.pending();
                 self.checks.ensure("calls", pending == 0, || {
-                    format!("host {host} had nothing to end, and its shutdown waits")
+                    format!("host {host} has nothing to end, and its shutdown is still pending")
                 });
             }
         }

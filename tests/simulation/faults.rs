@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults of a run.
 
 use leasehold_engine::engine::{Input, ServerId};
 use leasehold_engine::{Error, ErrorKind};
@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::sabotage::Sabotage;
 use crate::world::{Happening, World};
 
-/// Chances of faults, in per cent of what they may happen to; 0 turns one off.
+/// Chances of faults, in percent of the events that they may affect; 0 turns a fault off.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) slow: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Faults {
     pub(crate) lost_requests: u64,
     pub(crate) lost_replies: u64,
     pub(crate) refusals: u64,
-    /// Of one host's link to one server, at times and at sending.
+    /// Cuts of one host's link to one server: at any time, and while sending.
     pub(crate) cuts: u64,
     pub(crate) cuts_at_sending: u64,
     pub(crate) black_holes: u64,
@@ -28,32 +28,32 @@ pub(crate) struct Faults {
     pub(crate) broken_subscriptions: u64,
     pub(crate) deletions: u64,
     pub(crate) flushes: u64,
-    /// Another server takes over, whose clock is behind.
+    /// Another server takes over, with a clock that is behind.
     pub(crate) failovers: u64,
     /// Batches that reach the server twice.
     pub(crate) repeats: u64,
-    /// Slots of a cluster that go to another server.
+    /// Slots of a cluster that move to another server.
     pub(crate) moves: u64,
-    /// A quorum's member cannot be reached by anybody for a while.
+    /// A quorum's member that no client can reach for a while.
     pub(crate) outages: u64,
-    /// A member does nothing for a while, and then all that came meanwhile.
+    /// A member that stops for a while and then executes all that arrived meanwhile.
     pub(crate) freezes: u64,
-    /// A member forgets what it had, or goes back to what it had before.
+    /// A member that forgets its data, or returns to older data.
     pub(crate) losses: u64,
-    /// One that comes back empty begins with a clock that is behind, which is set while it may not vote.
+    /// A member that comes back empty with a clock that is behind; the clock is set while it may not vote.
     pub(crate) late_clocks: u64,
     pub(crate) bad_link: Option<BadLink>,
 }
 
-/// A link to one server that is bad for as long as things go wrong.
+/// A link to one server that is bad while faults last.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct BadLink {
-    /// Whose; that of all hosts, if `None`.
+    /// The host; all hosts if `None`.
     host: Option<usize>,
     server: usize,
-    /// How much longer each way takes.
+    /// The delay that this link adds each way.
     slower: Moment,
-    /// Requests come through, and nothing comes back.
+    /// True if requests arrive and no reply comes back.
     one_sided: bool,
 }
 
@@ -75,7 +75,7 @@ impl Faults {
         faults.cuts_at_sending = faults.cuts;
         match sabotage {
             Sabotage::TokensFallBack => faults.flushes = 5,
-            // Nothing but slow pushes.
+            // Slow pushes are the only fault.
             _ if sabotage.holds_long() => {
                 faults = Self {
                     slow_pushes: 100,
@@ -102,7 +102,7 @@ impl Faults {
         } else {
             0
         };
-        // By a bad link one host gets no more of the members than it needs, and others get the last one.
+        // With bad links, one host gets just the members that it needs, and others get the last one.
         let bad_links = if must_forget { 100 } else { 30 };
         let faults = Self::some(random, 2);
         let mut some = |percent| if random.chance(50) { percent } else { 0 };
@@ -122,7 +122,7 @@ impl Faults {
         }
     }
 
-    /// Some of what may happen to any server. As many faults as one has are shared by several.
+    /// Draws the faults that may affect any server. A number of servers that fail together share them.
     fn some(random: &mut Random, share: u64) -> Self {
         let cutting = if random.chance(30) { 6 } else { 1 };
         let mut some = |percent: u64| {
@@ -160,18 +160,18 @@ impl Faults {
         self.bad_link.filter(is)
     }
 
-    /// How much longer each way of this link takes.
+    /// Returns the delay that this link adds each way.
     pub(crate) fn slower(&self, host: usize, server: usize) -> Moment {
         self.bad_link(host, server).map_or(0, |bad| bad.slower)
     }
 
-    /// Whether nothing comes back on this link.
+    /// True if no reply comes back on this link.
     pub(crate) fn is_one_sided(&self, host: usize, server: usize) -> bool {
         self.bad_link(host, server).is_some_and(|bad| bad.one_sided)
     }
 }
 
-/// How often something may go wrong.
+/// The interval at which something may go wrong.
 const TROUBLE: Moment = 40 * MILLI;
 
 impl World {
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-/// Hosts.
+/// Faults of hosts.
 impl World {
     fn trouble_host(&mut self, faults: &Faults, host: usize) {
         self.read_some(host);
@@ -214,9 +214,9 @@ impl World {
         for server in 0..self.servers.len() {
             self.trouble_link(faults, host, server);
         }
-        for ear in 0..self.hosts[host].ears.len() {
+        for subscription in 0..self.hosts[host].subscriptions.len() {
             if self.random.chance(faults.broken_subscriptions) && self.random.chance(40) {
-                self.break_ear(host, ear);
+                self.break_subscription(host, subscription);
             }
         }
         if self.random.chance(faults.crashes) && self.random.chance(40) {
@@ -232,14 +232,17 @@ impl World {
         host.readers.read_some(checks, (&host.engine, now), most);
     }
 
-    /// A client is gone, without a word; another begins in its place. What is on its way may
-    /// still arrive, and its subscriptions may linger.
+    /// Replaces a client without notice. Its requests may still arrive, and its subscriptions may linger.
     fn crash(&mut self, host: usize) {
         self.trace(|_| format!("host {host} crashes"));
         let Self { checks, hosts, .. } = self;
         checks.dead.extend(hosts[host].book.attempts.keys());
         let client = hosts[host].client;
-        let heard: Vec<_> = hosts[host].ears.iter().map(|ear| ear.server).collect();
+        let heard: Vec<_> = hosts[host]
+            .subscriptions
+            .iter()
+            .map(|subscription| subscription.server)
+            .collect();
         for server in 0..self.servers.len() {
             let connection = self.hosts[host].links[server].connection;
             if self.random.chance(50) {
@@ -286,7 +289,7 @@ impl World {
         state.resumed = self.now;
         state.book.excuse(local);
         let inbox = std::mem::take(&mut state.inbox);
-        // Whether a driver looks at its timer or at its connection first is not said.
+        // Drivers may look at the timer or at the connection first.
         if self.random.chance(50) {
             self.tick(host);
         }
@@ -297,7 +300,7 @@ impl World {
     }
 }
 
-/// Connections.
+/// Faults of connections.
 impl World {
     fn trouble_link(&mut self, faults: &Faults, host: usize, server: usize) {
         let connection = self.hosts[host].links[server].connection;
@@ -313,7 +316,7 @@ impl World {
         }
     }
 
-    /// A connection is lost. What was on its way is lost too, or still comes through, later.
+    /// Breaks a connection. Messages in flight are lost, or still arrive later.
     pub(crate) fn cut(&mut self, host: usize, server: usize, connection: u64) {
         let link = &self.hosts[host].links[server];
         if !link.up || link.connection != connection {
@@ -334,7 +337,7 @@ impl World {
         link.up = false;
         link.connection += 1;
         let told = self.random.chance(85) || self.servers[server].out_until > self.now;
-        self.trace(|_| format!("host {host}: the connection to {server} is cut, told: {told}"));
+        self.trace(|_| format!("host {host}: the connection to {server} is cut, notified: {told}"));
         let long = self.random.chance(15);
         let down = if !told {
             0
@@ -362,15 +365,15 @@ impl World {
     pub(crate) fn cut_all(&mut self, server: usize) {
         for host in 0..self.hosts.len() {
             self.cut(host, server, self.hosts[host].links[server].connection);
-            for ear in 0..self.hosts[host].ears.len() {
-                if self.hosts[host].ears[ear].server == server {
-                    self.break_ear(host, ear);
+            for subscription in 0..self.hosts[host].subscriptions.len() {
+                if self.hosts[host].subscriptions[subscription].server == server {
+                    self.break_subscription(host, subscription);
                 }
             }
         }
     }
 
-    /// The engine takes a connection for dead; a quorum's host may replace it.
+    /// The engine considers a connection dead; a quorum's host may replace it.
     pub(crate) fn suspect(&mut self, host: usize, server: ServerId) {
         let server = self.index_of(host, server);
         let Some(server) = server.filter(|_| self.plan.is_quorum()) else {
@@ -418,13 +421,15 @@ impl World {
     }
 }
 
-/// Servers.
+/// Faults of servers.
 impl World {
-    /// Another server takes over, with the same data and a clock that is behind. What was under
-    /// way to the old one is lost.
+    /// Lets another server take over, with the same data and a clock that is behind. Requests to the old one
+    /// are lost.
     pub(crate) fn fail_over(&mut self, server: usize) {
         let step = self.random.below(400_000);
-        self.trace(|_| format!("another one for server {server}, its clock is {step} µs behind"));
+        self.trace(|_| {
+            format!("another server replaces server {server}; its clock is {step} µs behind")
+        });
         self.forget_arrivals(server);
         let state = &mut self.servers[server];
         state.frozen = false;
@@ -440,7 +445,7 @@ impl World {
         self.checks.saw("failed over");
     }
 
-    /// An operator deletes a lock's key.
+    /// Deletes a lock's key, as an operator may.
     fn delete(&mut self) {
         let keys = self.plan.keys();
         let which = usize::from(self.random.chance(50)).min(keys.len() - 1);
@@ -453,7 +458,7 @@ impl World {
         self.checks.saw("deleted");
     }
 
-    /// The store loses its data; its clock may have gone on meanwhile, but not back.
+    /// Deletes the data of a server. Its clock may have gone on meanwhile, never back.
     fn flush(&mut self, server: usize) {
         for key in self.plan.keys() {
             if self.server_of(&key) == server {

@@ -1,4 +1,4 @@
-//! What a handoff costs: counted in runs in which nothing goes wrong.
+//! The cost of a handoff, counted in runs without faults.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::random::Random;
 use crate::sabotage::Sabotage;
 use crate::world::World;
 
-/// Whatever the number of those who wait, one handoff is at most three commands at the server (it
-/// is two: the release, and the renewal by which the next takes the lock up), and of the engines
-/// only these two are given anything. A stampede, or polling, would show here.
+/// A handoff is at most three commands at the server, however many waiters there are, and only two engines
+/// get an input. It takes two commands: the release, and the renewal by which the next holder takes the lock
+/// up. Catches a stampede and polling.
 #[test]
 fn a_handoff_costs_three_commands_at_most_and_wakes_one_engine() {
     for seed in 0..300 {
@@ -24,7 +24,7 @@ fn a_handoff_costs_three_commands_at_most_and_wakes_one_engine() {
             world.advance(world.now + later);
             world.acquire_now(host, Wait::Forever);
         }
-        // By then everybody has a place, has subscribed and has asked once more.
+        // By then every host has a place, has subscribed and has asked once more.
         world.advance(world.now + 1_500 * MILLI);
         for handoff in 1..hosts {
             let holder = one_holder(&world, seed);
@@ -52,7 +52,7 @@ fn a_handoff_costs_three_commands_at_most_and_wakes_one_engine() {
     }
 }
 
-/// Up to 20 hosts that want one lock, of 30 seconds so that no heartbeat comes in between.
+/// Returns a run of up to 20 hosts that want one lock, of 30 seconds so that no heartbeat interferes.
 fn crowd(seed: u64) -> World {
     let mut random = Random::new(seed);
     let mut plan = Plan::single(&mut random, Sabotage::None);

@@ -10,7 +10,7 @@ use leasehold_engine::time::Timestamp;
 use crate::book::{Book, Look};
 use crate::clock::{HostClock, Moment};
 use crate::plan::Plan;
-use crate::pushes::Ear;
+use crate::pushes::Subscription;
 use crate::random::Random;
 use crate::readers::Readers;
 use crate::servers::Routes;
@@ -18,50 +18,50 @@ use crate::servers::Routes;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) client: ClientId,
-    /// Which process it is: counted on by crashes.
+    /// The number of the process; each crash increments it.
     pub(crate) life: u64,
     pub(crate) engine: Engine,
     /// When the engine wants to be told the time.
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) clock: HostClock,
     pub(crate) book: Book,
-    /// The servers in the order in which it lists them.
+    /// The servers in the host's own order.
     pub(crate) list: Vec<usize>,
-    /// To each server.
+    /// The link to each server.
     pub(crate) links: Vec<Link>,
-    /// Which server has what, as far as it was told.
+    /// The server of each slot, as far as the host was told.
     pub(crate) routes: Routes,
-    /// Whether it has ever been connected to a server of its cluster.
+    /// True once the host has been connected to a server of its cluster.
     pub(crate) found: bool,
-    /// One for all servers, or one for each member of a quorum.
-    pub(crate) ears: Vec<Ear>,
-    /// The keys that it has read, and hears of when they change.
+    /// One subscription for all servers, or one for each member of a quorum.
+    pub(crate) subscriptions: Vec<Subscription>,
+    /// The keys that the host has read; it hears of their changes.
     pub(crate) watched: BTreeSet<LockKey>,
     pub(crate) readers: Readers,
-    /// How many inputs it was given.
+    /// The number of inputs that the engine received.
     pub(crate) fed: u64,
-    /// How late it is told the time.
+    /// How late the engine is told the time.
     pub(crate) lateness: Moment,
     pub(crate) paused: bool,
     pub(crate) resumed: Moment,
-    /// What came while it was paused.
+    /// The inputs that arrived during the pause.
     pub(crate) inbox: VecDeque<Input>,
 }
 
-/// A host's connection to a server. What is sent on one arrives in order, as do the replies.
+/// A host's connection to a server. Requests on one connection arrive in order, and so do the replies.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
-    /// Which one: counted from 1, and counted on when it is replaced.
+    /// The number of the connection, from 1; each replacement increments it.
     pub(crate) connection: u64,
     pub(crate) up: bool,
-    /// Whether the engine was told that there is none.
+    /// True if the engine was told that there is no connection.
     pub(crate) told_down: bool,
-    /// How often it changed, and how often the engine was told so.
+    /// How often the connection changed, and how often the engine was told so.
     pub(crate) changes: u64,
     pub(crate) told: u64,
     pub(crate) last_arrival: Moment,
     pub(crate) last_reply: Moment,
-    /// Nothing comes through until then, in either direction, and nobody is told.
+    /// Until then nothing arrives in either direction, without notice.
     pub(crate) black_hole: Moment,
 }
 
@@ -69,17 +69,17 @@ pub(crate) struct Link {
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) host: usize,
-    /// Where it goes, and whom the engine meant.
+    /// The server that the batch goes to, and the one that the engine meant.
     pub(crate) server: usize,
     pub(crate) asked: ServerId,
-    /// It came to a server first that has the keys no more.
+    /// True if the batch first came to a server that no longer has the keys.
     pub(crate) redirected: bool,
     pub(crate) connection: u64,
     /// How often the engine had been told of another connection.
     pub(crate) told: u64,
     pub(crate) request: RequestId,
     pub(crate) batch: Vec<Op>,
-    /// When, by the host's clock, it gives each of them up.
+    /// When the host gives each operation up, by its own clock.
     pub(crate) bounds: Vec<Timestamp>,
     pub(crate) give_up: Timestamp,
 }
@@ -87,8 +87,8 @@ pub(crate) struct Sent {
 pub(crate) type SharedSent = Arc<Sent>;
 
 impl Sent {
-    /// Each operation, with when it is given up. The server refuses all of them past the earliest time
-    /// of any.
+    /// Returns each operation with the time at which it is given up. The server refuses all of them after the
+    /// earliest bound of any.
     pub(crate) fn ops(&self) -> impl Iterator<Item = (Op, Timestamp)> + '_ {
         let earliest = self.batch.iter().map(|op| op.not_after).min();
         let alone = move |op: &Op| Op {
@@ -104,7 +104,7 @@ impl Sent {
 
 impl Host {
     pub(crate) fn new(plan: &Plan, random: &mut Random, id: usize) -> Self {
-        let client = ClientId(random.next());
+        let client = ClientId(random.number());
         let engine = plan.engine(client);
         Self {
             client,
@@ -118,7 +118,7 @@ impl Host {
             links: plan.clocks.iter().map(|_| Link::default()).collect(),
             routes: Routes::default(),
             found: false,
-            ears: plan.ears(),
+            subscriptions: plan.subscriptions(),
             watched: BTreeSet::new(),
             fed: 0,
             lateness: plan.lateness(random),
@@ -128,7 +128,7 @@ impl Host {
         }
     }
 
-    /// The process dies, and another begins on the same machine.
+    /// Starts another process on the same machine in place of the one that died.
     pub(crate) fn restarted(&mut self, plan: &Plan, random: &mut Random) {
         let old = std::mem::replace(self, Self::new(plan, random, self.book.host));
         (self.clock, self.lateness, self.list) = (old.clock, old.lateness, old.list);
@@ -142,7 +142,7 @@ impl Host {
         }
     }
 
-    /// When it is to be told the time next.
+    /// Returns when the engine is told the time next.
     pub(crate) fn wake(&self) -> Option<Moment> {
         let at = self.wake_at.filter(|_| !self.paused)?;
         Some(self.clock.when(at).saturating_add(self.lateness))

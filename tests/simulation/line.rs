@@ -1,10 +1,11 @@
-//! Who is first (I7), judged by what the server executed and not by what its own line says.
+//! The order of waiters (I7), judged by the commands that the server executed and not by its own line.
 //!
-//! The promise: of those who wait for a name and stay alive, nobody is granted it before somebody
-//! whose first waiting ask was executed earlier. To stay alive is to have asks executed no further
-//! apart than the claim's window. A reclaim is no grant in this sense: it takes the lock from its
-//! own owner's former self. Whoever was silent for longer may have lost its place, and then stands
-//! where it asked again.
+//! The promise has these parts:
+//! 1. Among the live waiters of a name, none is granted it before one whose first waiting request was
+//!    executed earlier.
+//! 2. A waiter is alive while its requests are executed no further apart than the claim's window.
+//! 3. A reclaim does not count as a grant: it takes the lock from its own owner's earlier incarnation.
+//! 4. A waiter that was silent for longer may have lost its place, and then stands where it asked again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use leasehold_engine::{Error, FencingToken};
 
 use crate::checks::{Checks, Stored};
 
-/// One command that the server executed in time, and what it changed.
+/// A command that the server executed in time, and its effect.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) server: usize,
@@ -26,17 +27,17 @@ pub(crate) struct Step<'a> {
     /// When the lock expires now.
     pub(crate) expires: Option<ServerTime>,
     pub(crate) reply: &'a Result<Reply, Error>,
-    /// Whether the one who asks had a place in the server's line, and has it still.
+    /// True if the asking lease had a place in the server's line and still has it.
     pub(crate) kept_place: bool,
 }
 
 impl Step<'_> {
-    /// Who has the lock since this step and had it not before it.
+    /// Returns the lease that this step gave the lock.
     pub(crate) fn granted(&self) -> Option<(LeaseId, FencingToken)> {
         self.after.filter(|after| self.before != Some(*after))
     }
 
-    /// Whose command it is, if it is about a lease.
+    /// Returns the lease that the command is about, if any.
     pub(crate) fn asker(&self) -> Option<LeaseId> {
         match self.command {
             Command::Acquire(acquire) => Some(acquire.claim.lease),
@@ -45,7 +46,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the reply says who has the lock, and no push does.
+    /// True if the reply, and no push, names the new holder.
     pub(crate) fn hands_over(&self) -> bool {
         matches!(self.reply, Ok(Reply::HandedOver { .. }))
     }
@@ -55,7 +56,7 @@ impl Step<'_> {
     }
 }
 
-/// Whose claim it is, as the store has it: the lease is behind three times, of 11, 5 and 11 digits.
+/// Returns the lease of a stored claim. It stands behind three times, of 11, 5 and 11 digits.
 pub(crate) fn lease_of_claim(claim: &str) -> Option<LeaseId> {
     claim.get(27..59)?.parse().ok()
 }
@@ -63,13 +64,13 @@ pub(crate) fn lease_of_claim(claim: &str) -> Option<LeaseId> {
 #[derive(Debug)]
 struct Waiting {
     claim: Claim,
-    /// In milliseconds of the clock of the server that has the name.
+    /// How long the waiter counts as alive, in milliseconds of the clock of the server that has the name.
     live_until: u64,
-    /// It was never silent for longer than its window.
+    /// True if the waiter was never silent for longer than its window.
     steady: bool,
 }
 
-/// In the order of the first asks.
+/// The waiters of each lock in the order of their first requests.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(BTreeMap<LockKey, Vec<Waiting>>);
 
@@ -79,12 +80,13 @@ impl Lines {
         line.position(|waiting| waiting.claim.lease == lease)
     }
 
-    /// The store lost its data.
+    /// Removes a line, because the store lost its data.
     pub(crate) fn forget(&mut self, key: &LockKey) {
         self.0.remove(key);
     }
 
-    /// Another server has it now, and one clock said this when the other one said that.
+    /// Moves times to the clock of another server that has the line now: it said `now` when the old one said
+    /// `then`.
     pub(crate) fn shift(&mut self, key: &LockKey, then: u64, now: u64) {
         for waiting in self.0.get_mut(key).into_iter().flatten() {
             waiting.live_until = (waiting.live_until + now).saturating_sub(then);
@@ -93,7 +95,7 @@ impl Lines {
 }
 
 impl Checks {
-    /// Follows the line, and checks who was granted the lock.
+    /// Follows the line, and checks each grant.
     pub(crate) fn follow_line(&mut self, step: &Step) {
         let Some(key) = step.command.key() else {
             return;
@@ -135,7 +137,7 @@ impl Checks {
         self.lines.0.insert(key.clone(), line);
     }
 
-    /// The asker's place in the line, counted from 0.
+    /// Returns the asker's place in the line, counted from 0.
     fn take_place(&mut self, line: &mut Vec<Waiting>, step: &Step, claim: &Claim) -> usize {
         let place = line
             .iter()
@@ -149,7 +151,7 @@ impl Checks {
         if let Some(place) = place {
             let steady = line[place].steady;
             self.ensure("I7", step.kept_place || !steady, || {
-                format!("the place of {}, who is alive, was gone", claim.lease)
+                format!("{} is alive and lost its place", claim.lease)
             });
             if step.kept_place {
                 line[place] = waiting;
@@ -175,12 +177,12 @@ impl Checks {
         }
     }
 
-    /// A release says itself that another lease of its own client has the lock, and nobody else is told.
+    /// Checks that a release names the next holder only to a client that owns that lease.
     fn check_reply(&mut self, step: &Step, next: &Claim) {
         let (Command::Release(release), Ok(Reply::HandedOver { lease, grant })) =
             (step.command, step.reply)
         else {
-            return self.ensure("I7", false, || format!("{step:?} hands nothing over"));
+            return self.ensure("I7", false, || format!("{step:?} hands no lock over"));
         };
         self.ensure("I7", release.claim.client == next.client, || {
             format!(
@@ -197,14 +199,14 @@ impl Checks {
         });
     }
 
-    /// The lock was handed to somebody who did not ask just now: he must wait for it and be alive,
-    /// and if he is dead after all he holds the others up for his window, or for half of it if
-    /// nobody listens for him. Who is of the client that released it has his whole time, as it is told.
+    /// Checks a lock that was handed to a lease that did not ask just now. The lease must be a live waiter.
+    /// If it is dead after all, it delays the others for its window, or for half of it if no client listens
+    /// for it. A lease of the releasing client has its whole time to live, as the reply tells that client.
     fn check_handover(&mut self, step: &Step, lease: LeaseId, waiting: Option<&Waiting>) {
         let now = step.time.millis();
         let alive = waiting.is_some_and(|waiting| waiting.live_until >= now);
         self.ensure("I7", alive, || {
-            format!("the lock was handed to {lease}, which does not wait: {waiting:?}")
+            format!("the lock was handed to {lease}, which is no live waiter: {waiting:?}")
         });
         let client = waiting.map(|waiting| waiting.claim.client);
         let heard = client.is_some_and(|client| self.listeners.contains(&(step.server, client)));
@@ -220,7 +222,7 @@ impl Checks {
         let expires = step.expires.map_or(0, ServerTime::millis);
         let kept = u128::from(expires.saturating_sub(now)) <= most.as_millis();
         self.ensure("I7", kept, || {
-            format!("{lease} may keep the others waiting from {now} to {expires}, and not {most:?}")
+            format!("{lease} delays the others from {now} to {expires}, longer than {most:?}")
         });
         self.saw(if step.hands_over() {
             "handed over in the reply"

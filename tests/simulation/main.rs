@@ -1,22 +1,25 @@
-//! A seeded simulation: engines on hosts with clocks of their own, over in-memory servers with clocks
-//! of their own, and a network that delays, loses, cuts and reconnects, with programs that do anything
-//! at any time. The servers are one that is alone, those of a cluster, or the three to seven members of a
-//! quorum. Each step is checked against what `leasehold` promises (I1, I2 and I4 to I8 of the design), that
-//! nobody starves, and that each operation goes to the server that has its keys, as far as can be known.
+//! A seeded simulation of engines on hosts, over in-memory servers and a faulty network.
 //!
-//! That dropping an acquisition is safe at any moment is part of it: programs cancel at random, and
-//! at the end of each run, and neither a lock nor a place in line may remain of what was given up.
-//! In calm runs, where nothing but clients fails, it must be gone at once, and nobody may wait for
-//! longer than `drain` says, even if no push ever comes.
+//! Each host and each server has its own clock. The network delays, loses, cuts and reconnects, and the
+//! programs do anything at any time. The servers are a lone server, the nodes of a cluster, or the three to
+//! seven members of a quorum. Each step is checked against the promises of `leasehold` (I1, I2 and I4 to I8
+//! of the design). No waiter may starve, and each operation must go to the server that has its keys, as far
+//! as that can be known.
 //!
-//! The members of a quorum freeze and act late, are out of reach, lose their data, or go back to older
-//! data; but fewer than a majority within the time that a lease may live. Such a member may begin with a
-//! clock that is hours behind, and that is set while it may not vote. There no two hosts may have a valid
-//! lease of one name at one true moment (I1), tokens grow in the order in which leases begin (I2), and in
-//! calm runs nobody is overtaken in line (I7).
+//! Dropping an acquisition must be safe at any moment. So programs cancel at random and at the end of each
+//! run, and what was given up may leave neither a lock nor a place in line. In calm runs, where only clients
+//! fail, it must be gone at once, and no waiter may wait for longer than `drain` says, even if no push ever
+//! arrives.
 //!
-//! A run follows from its seed alone. A failure prints it; `LEASEHOLD_SEED=123` then runs that one
-//! with a trace, and `LEASEHOLD_SEEDS=100000` runs that many; sooner with `--release`.
+//! The members of a quorum freeze and act late, are out of reach, lose their data or return to older data,
+//! but fewer than a majority within the time that a lease may live. Such a member may begin with a clock that
+//! is hours behind and that is set while it may not vote. For a quorum this is checked:
+//! 1. No two hosts have a valid lease of one name at one true moment (I1).
+//! 2. Tokens grow in the order in which leases begin (I2).
+//! 3. In calm runs no waiter is overtaken in line (I7).
+//!
+//! A run follows from its seed alone, which a failure prints. `LEASEHOLD_SEED=123` runs that seed with a
+//! trace; `LEASEHOLD_SEEDS=100000` runs that many, faster with `--release`.
 
 mod boasts;
 mod book;
@@ -51,7 +54,7 @@ use random::Random;
 use sabotage::Sabotage;
 use world::World;
 
-/// Each of these must happen in some run of each kind, or the simulation does not see what it should.
+/// Events that must happen in some run of each kind; otherwise the simulation misses what it should see.
 const SEEN: [&str; 22] = [
     "acquired",
     "renewed",
@@ -77,7 +80,7 @@ const SEEN: [&str; 22] = [
     "a line was served to its end",
 ];
 
-/// The same of one server and of clusters.
+/// Events that must happen in some run of a lone server or a cluster.
 const SEEN_AT_SERVERS: [&str; 27] = [
     "executed twice",
     "granted",
@@ -108,7 +111,7 @@ const SEEN_AT_SERVERS: [&str; 27] = [
     "heard of a change in vain",
 ];
 
-/// The same of clusters.
+/// Events that must happen in some run of a cluster.
 const SEEN_AT_CLUSTERS: [&str; 6] = [
     "asked a cluster",
     "asked for a slot that it could not name",
@@ -118,7 +121,7 @@ const SEEN_AT_CLUSTERS: [&str; 6] = [
     "sent on to another server",
 ];
 
-/// The same of quorums.
+/// Events that must happen in some run of a quorum.
 const SEEN_AT_QUORUMS: [&str; 25] = [
     "granted by all",
     "granted by most",
@@ -174,7 +177,7 @@ fn keeps_every_promise(most: u64, plan: fn(&mut Random, Sabotage) -> Plan, seen:
 }
 
 #[test]
-fn a_seed_says_it_all() {
+fn a_run_follows_from_its_seed() {
     for seed in 0..5 {
         for plan in [Plan::single, Plan::cluster, Plan::quorum] {
             let run = || World::run(plan, seed, Sabotage::None, false);

@@ -13,7 +13,7 @@ use crate::line::Step;
 use crate::sabotage::Sabotage;
 use crate::world::{Happening, Process, World};
 
-/// To a server.
+/// Requests on their way to a server.
 impl World {
     pub(crate) fn send(
         &mut self,
@@ -37,10 +37,11 @@ impl World {
         let known = asked == self.name_of(host, server);
         let link = &self.hosts[host].links[server];
         let (connection, told) = (link.connection, link.told);
-        // What was due before it was told may still be asked for: the server's time alone.
+        // Requests that were due before the host was told, and requests for the server's time alone, may
+        // still leave.
         let nowhere = link.told_down && known && !batch.is_empty();
         self.checks.ensure("progress", !nowhere, || {
-            format!("host {host} sends nowhere")
+            format!("host {host} sends although it has no connection")
         });
         let sent = Sent {
             host,
@@ -65,11 +66,11 @@ impl World {
         let (lost, refused) = (faults.lost_requests, faults.refusals);
         let behind = self.servers[server].behind > 0;
         let link = &mut self.hosts[host].links[server];
-        // A server's clock says nothing of another one's, so a host must not be taken for one that
-        // knows of a failover.
+        // A server's clock says nothing of another server's, so this host must not count as one that knows of
+        // a failover.
         let unaware = behind && link.changes != link.told;
         if !known && !link.up {
-            let error = Error::new(ErrorKind::Unavailable, "no connection leads there");
+            let error = Error::new(ErrorKind::Unavailable, "no connection to the server");
             let input = Input::Reply {
                 server: sent.asked,
                 request: sent.request,
@@ -88,7 +89,7 @@ impl World {
             } else {
                 ErrorKind::ReadOnly
             };
-            let error = Error::new(kind, "the server does not serve just now");
+            let error = Error::new(kind, "the server is out of service");
             return self.reply_at(arrival + delay, &sent, Err(error));
         }
         self.schedule(arrival, Happening::Arrival(sent.clone()));
@@ -103,7 +104,7 @@ impl World {
         }
     }
 
-    /// How long it takes from a host to a server, or back.
+    /// Returns how long a message takes from a host to a server, or back.
     pub(crate) fn way(&mut self, host: usize, server: usize) -> Moment {
         let slower = self.plan.faults.slower(host, server);
         if slower > 0 {
@@ -131,8 +132,8 @@ impl World {
         self.random.between(20_000, 3 * MILLI)
     }
 
-    /// Nothing comes back; the driver says so when the engine has given up, or somewhat earlier. Of a
-    /// quorum's member it may say nothing at all.
+    /// Loses a reply. The driver reports an error when the engine has given up, or slightly earlier. For a
+    /// quorum's member it may report nothing at all.
     pub(crate) fn no_reply(&mut self, sent: &SharedSent) {
         self.checks.saw("message lost");
         let give_up = self.hosts[sent.host].clock.when(sent.give_up);
@@ -148,7 +149,7 @@ impl World {
         let input = Input::Reply {
             server: sent.asked,
             request: sent.request,
-            result: Err(Error::new(kind, "no answer came")),
+            result: Err(Error::new(kind, "no reply arrived")),
         };
         self.deliver_at(at, sent.host, None, input);
     }
@@ -177,7 +178,7 @@ impl World {
     }
 }
 
-/// At a server.
+/// Requests at a server.
 impl World {
     pub(crate) fn arrive(&mut self, sent: SharedSent) {
         if self.servers[sent.server].frozen {
@@ -197,14 +198,14 @@ impl World {
         }
     }
 
-    /// Executes a batch, all at one moment.
+    /// Executes a batch at one moment.
     fn serve(&mut self, sent: &SharedSent, was_frozen: bool) {
         let (host, server) = (sent.host, sent.server);
         let time = self.time_of(server);
         let current = self.hosts[host].links[server].connection == sent.connection;
         let key = sent.batch.first().and_then(|op| op.command.key());
         if let Some(key) = key.filter(|key| !self.serves(server, key)) {
-            // A client that has another connection by now asks nobody again.
+            // A client that has another connection by now does not ask another server.
             if current {
                 self.redirect(sent, self.server_of(key));
             }
@@ -259,9 +260,9 @@ impl World {
         }
     }
 
-    /// A batch comes once more, as from a client or a proxy that repeats what was not answered; its
-    /// answer goes nowhere. An acquisition that nobody wants any more would take a free lock, or a
-    /// place in line, for nobody: that is known, and not looked for here.
+    /// Executes a batch once more, as if a client or a proxy repeated an unanswered one; its reply is
+    /// dropped. An acquisition that no one wants any more would take a free lock or a place in line for no
+    /// one. That is a known limit, so it is not checked here.
     pub(crate) fn arrive_again(&mut self, sent: &SharedSent) {
         let (host, server) = (sent.host, sent.server);
         self.trace(|_| {
@@ -290,7 +291,7 @@ impl World {
         }
     }
 
-    /// Executes one operation, and looks what it did.
+    /// Executes one operation and checks its effect.
     fn execute(&mut self, sent: &Sent, op: &Op, bound: Timestamp) -> Result<Reply, Error> {
         let (host, server) = (sent.host, sent.server);
         let time = self.time_of(server);
@@ -345,12 +346,12 @@ impl World {
         reply
     }
 
-    /// I6: nothing is done once the host has given it up. A release frees what is its own lease's,
-    /// however late: nobody counts on that any more.
+    /// Checks I6: nothing is done once the host has given it up. A release only frees its own lease, however
+    /// late, since no one relies on that lease any more.
     pub(crate) fn check_in_time(&mut self, sent: &Sent, op: &Op, bound: Timestamp) {
         let now = self.hosts[sent.host].clock.at(self.now);
         if sent.redirected {
-            // By the clock of the server that was asked it may have been in time.
+            // By the clock of the server that was asked first it may have been in time.
             if let Some(lease) = lease_of(&op.command).filter(|_| now > bound) {
                 self.checks.stray.insert(lease);
                 self.checks.saw("acted late by another server's clock");
@@ -360,7 +361,7 @@ impl World {
         }
     }
 
-    /// I5: what was renewed is what the host holds.
+    /// Checks I5: a renewed lease is one that the host holds.
     fn check_renewed(&mut self, host: usize, step: &Step) {
         let (Command::Renew(Renew { lease, .. }), Ok(Reply::Renewed { .. })) =
             (step.command, step.reply)
@@ -384,7 +385,7 @@ impl World {
     }
 }
 
-/// Back to the host.
+/// Replies on their way back to the host.
 impl World {
     pub(crate) fn deliver(&mut self, process: Process, by: Option<SharedSent>, input: Input) {
         let (host, _) = process;
@@ -415,7 +416,8 @@ impl World {
         }
     }
 
-    /// The leases that an answer, still waited for, says are gone. No member of a quorum says so alone.
+    /// Returns the leases that a pending reply reports as gone. A member of a quorum alone cannot report
+    /// that.
     fn refused_renewals(&self, sent: &Sent, input: &Input) -> Vec<LeaseId> {
         let Input::Reply {
             result: Ok(answer), ..
@@ -443,7 +445,7 @@ impl World {
     }
 }
 
-/// Whose command it is, of whatever kind.
+/// Returns the lease of a command of any kind.
 fn lease_of(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Renew(Renew { lease, .. }) => Some(*lease),
@@ -451,7 +453,7 @@ fn lease_of(command: &Command) -> Option<LeaseId> {
     }
 }
 
-/// Whose command it is, if it is one of the line's.
+/// Returns the lease of a command that concerns the line.
 fn asker(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
@@ -460,12 +462,12 @@ fn asker(command: &Command) -> Option<LeaseId> {
     }
 }
 
-/// Releases alone, for which the store does not look at its clock.
+/// True for a batch of releases only; the store does not check its clock for these.
 fn is_timeless(batch: &[Op]) -> bool {
     batch.iter().all(is_release) && !batch.is_empty()
 }
 
-/// With others a release is late as they are. One alone, or with its like, is never late.
+/// True if a release is late together with other operations. A batch of releases alone is never late.
 fn is_late_with_others(batch: &[Op], op: &Op, time: ServerTime) -> bool {
     !is_timeless(batch) && is_release(op) && time > op.not_after
 }

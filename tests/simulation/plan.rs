@@ -1,4 +1,4 @@
-//! What a run is like: drawn from its seed, so that each seed stresses something else.
+//! The plan of a run, drawn from its seed so that each seed stresses different parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use leasehold_engine::{Name, Owner};
 use crate::clock::{HostClock, MILLI, Moment, ServerClock};
 use crate::drain::{heartbeat, nanos};
 use crate::faults::Faults;
-use crate::pushes::Ear;
+use crate::pushes::Subscription;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 
-/// Which servers make up the store.
+/// The servers that make up the store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Topology {
-    /// One.
+    /// A lone server.
     Single,
-    /// The nodes of a cluster, each of which has some of the names.
+    /// The nodes of a cluster; each has some of the names.
     Cluster,
-    /// The members of a quorum, each of which has all names.
+    /// The members of a quorum; each has all names.
     Quorum,
 }
 
-/// What becomes of pushes that nothing else happens to.
+/// The fate of pushes that no fault affects.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Pushes {
     Come,
-    /// They come by way of another server of a group: this one counts nobody who hears.
+    /// They come through another server of a group, so the publishing server counts no subscriber.
     Uncounted,
-    /// None ever comes, and nobody notices.
+    /// No push arrives, without notice.
     Lost,
 }
 
@@ -43,44 +43,44 @@ pub(crate) struct Plan {
     pub(crate) names: Vec<Name>,
     pub(crate) locks_per_host: u64,
     pub(crate) ttls: Vec<Duration>,
-    /// For so long a member of a quorum that forgot does not vote.
+    /// How long a member of a quorum that forgot does not vote.
     pub(crate) longest: Duration,
     pub(crate) counter: Counter,
-    /// How many in a hundred have leases that are not renewed.
+    /// The percentage of lock handles whose leases are not renewed.
     pub(crate) fixed: u64,
-    /// How many in a hundred are re-entrant.
+    /// The percentage of re-entrant handles.
     pub(crate) reentrant: u64,
-    /// How many in a hundred have an owner who takes over what is its own, and how many such owners there
-    /// are. Two hosts with the same one take over from one another.
+    /// The percentage of handles whose owner reclaims its own leases, and the number of such owners. Two
+    /// hosts with the same owner take over from one another.
     pub(crate) reclaimable: u64,
     pub(crate) owners: usize,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
     /// The drift margin of the hosts, in parts per million.
     pub(crate) drift_margin: u32,
-    /// Nothing goes wrong except that clients of one server or a cluster crash, so that everybody must be
-    /// served in time.
+    /// True if the only faults are crashes of clients of a lone server or a cluster, so that every waiter
+    /// must be served in time.
     pub(crate) calm: bool,
     pub(crate) pushes: Pushes,
-    /// The server says of everything that it lasts longer than it does: nobody may count on more than
-    /// was asked for.
+    /// True if the server reports later expiries than it keeps: no host may rely on more than was asked for.
     pub(crate) boasts: bool,
-    /// How often a host hears, in per cent, that a lock may have changed; if ever, also when it has.
+    /// How often, in percent, a host hears that a lock may have changed. If above 0, it also hears of real
+    /// changes.
     pub(crate) changes: u64,
-    /// Whether those who wait at the end are served before everything is given up.
+    /// True if the waiters at the end are served before everything is given up.
     pub(crate) drains: bool,
-    /// How long a slow push is under way at the least and at the most, in milliseconds.
+    /// The shortest and longest delay of a slow push, in milliseconds.
     pub(crate) slow_push: (u64, u64),
-    /// How long the program runs and things go wrong.
+    /// How long the program runs and faults last.
     pub(crate) chaos: Moment,
     /// The mean time between two acts of one host's program.
     pub(crate) pace: Moment,
     pub(crate) faults: Faults,
-    /// Of each server.
+    /// The clock of each server.
     pub(crate) clocks: Vec<ServerClock>,
 }
 
-/// What the plans of one kind of store are like.
+/// The plans of each kind of store.
 impl Plan {
     pub(crate) fn single(random: &mut Random, sabotage: Sabotage) -> Self {
         Self::of_servers(Topology::Single, random, sabotage)
@@ -95,7 +95,7 @@ impl Plan {
         let mut faults = Faults::of_servers(random, sabotage, calm);
         let crowded = random.chance(20);
         let clocks = clocks_of_servers(topology, random, sabotage);
-        // In a cluster so many that each server has some.
+        // A cluster has so many names that each server has some.
         let names = if clocks.len() > 1 {
             names(usize::try_from(random.between(2, 5)).unwrap_or(2))
         } else {
@@ -106,12 +106,12 @@ impl Plan {
             1 => Duration::from_secs(1),
             _ => Duration::from_secs(7 * 24 * 60 * 60),
         };
-        // A deletion takes the last token along, as a loss of data does.
+        // A deletion also removes the last token, as a loss of data does.
         let keeps_data = faults.flushes == 0 && faults.deletions == 0;
         let dense = keeps_data && random.chance(40) || sabotage == Sabotage::TokensFallBack;
         let forgets = retention < Duration::from_secs(60) && !dense;
-        // The new primary's clock may be behind the last token only if it knows that token, and so may
-        // that of the server that a slot goes to.
+        // The new primary's clock may be behind the last token only if it knows that token. The same holds
+        // for a server that a slot moves to.
         if forgets || faults.flushes > 0 || faults.deletions > 0 && random.chance(50) {
             (faults.failovers, faults.moves) = (0, 0);
         } else if faults.failovers + faults.moves > 0 {
@@ -225,11 +225,11 @@ impl Plan {
         }
     }
 
-    /// Of a quorum where nothing goes wrong, except that servers restart one after another; and what is
-    /// acquired is held.
+    /// Returns the plan of a quorum whose servers restart one after another, without other faults. Programs
+    /// hold what they acquire.
     pub(crate) fn rolling(random: &mut Random) -> Self {
         let ttl = Duration::from_secs(4);
-        // Clocks of servers that may forget are not far apart.
+        // Clocks of servers that may forget are close to one another.
         let plan = Self::quorum(random, Sabotage::NoQuarantine);
         Self {
             sabotage: Sabotage::None,
@@ -255,12 +255,12 @@ impl Plan {
         self.topology == Topology::Cluster
     }
 
-    /// Whether each name is at one server, and everybody must be served at once.
+    /// True if each name is at one server and every waiter must be served at once.
     pub(crate) fn is_prompt(&self) -> bool {
         self.calm && !self.is_quorum()
     }
 
-    /// Of so many members one is enough for a majority with the others.
+    /// Returns the size of a majority.
     pub(crate) fn majority(&self) -> usize {
         self.clocks.len() / 2 + 1
     }
@@ -273,7 +273,7 @@ impl Plan {
         clock
     }
 
-    /// The servers as one host lists them: nobody has to list a quorum's in the order of another.
+    /// Returns the servers in one host's order. Hosts need not list a quorum's members in the same order.
     pub(crate) fn list(&self, random: &mut Random) -> Vec<usize> {
         let mut list: Vec<_> = (0..self.clocks.len()).collect();
         if self.is_quorum() {
@@ -285,14 +285,14 @@ impl Plan {
         list
     }
 
-    /// One for all servers, or for each of a quorum.
-    pub(crate) fn ears(&self) -> Vec<Ear> {
+    /// Returns one subscription for all servers, or one for each member of a quorum.
+    pub(crate) fn subscriptions(&self) -> Vec<Subscription> {
         let members = if self.is_quorum() {
             self.clocks.len()
         } else {
             1
         };
-        (0..members).map(Ear::new).collect()
+        (0..members).map(Subscription::new).collect()
     }
 
     pub(crate) fn engine(&self, client: ClientId) -> Engine {
@@ -308,15 +308,15 @@ impl Plan {
         Engine::quorum(settings, self.clocks.len()).expect("an odd number of members")
     }
 
-    /// The longest that a call may take which does not wait for a lock. At a quorum each of its rounds may
-    /// have to wait for a member that is silent.
+    /// The longest that a call may take if it does not wait for a lock. At a quorum each of its rounds may
+    /// have to wait for a silent member.
     pub(crate) fn limit(&self) -> Duration {
         let rounds = if self.is_quorum() { 2 } else { 1 };
         self.patience + (3 * self.timeout + Duration::from_secs(1)) * rounds
     }
 
-    /// How late a host is told the time: less than what the engine allows for at the shortest
-    /// time to live, a twentieth of it.
+    /// Returns how late a host is told the time: less than the engine allows for at the shortest time to
+    /// live, a twentieth of it.
     pub(crate) fn lateness(&self, random: &mut Random) -> Moment {
         let late = random.below(4 * MILLI);
         match self.sabotage {
@@ -352,7 +352,8 @@ impl Plan {
         self.ttls.iter().max().copied().unwrap_or_default()
     }
 
-    /// The longest time that a program asks for: a renewal by hand may want more than its lock has.
+    /// Returns the longest time that a program asks for: a manual renewal may want more than the lock's own
+    /// time to live.
     pub(crate) fn longest_lease(&self) -> Duration {
         match self.topology {
             Topology::Quorum => self.longest,
@@ -360,7 +361,7 @@ impl Plan {
         }
     }
 
-    /// The longest that a quorum's lease lasts, by the slowest clock.
+    /// Returns how long a quorum's lease lasts at most, by the slowest clock.
     pub(crate) fn longest_held(&self) -> Moment {
         nanos(self.longest) / 100 * 101 + 10 * MILLI
     }
@@ -377,7 +378,7 @@ impl Plan {
         heartbeat(self.longest_ttl())
     }
 
-    /// How long a claim counts as alive after it asked.
+    /// Returns how long a claim counts as alive after a request.
     pub(crate) fn longest_window(&self) -> Duration {
         self.longest_heartbeat() * 12 / 5
     }
@@ -388,8 +389,8 @@ impl Plan {
     }
 }
 
-/// The default, twice; what the documentation has for clocks that chrony slews, and almost all that
-/// may be set.
+/// The default, twice; the value that the documentation gives for clocks that chrony slews; and nearly the
+/// largest allowed value.
 const MARGINS: [u32; 4] = [DRIFT_MARGIN, DRIFT_MARGIN, 90_000, 170_000];
 pub(crate) const DRIFT_MARGIN: u32 = 2_000;
 
@@ -400,7 +401,7 @@ fn drift_margin(random: &mut Random, sabotage: Sabotage) -> u32 {
     }
 }
 
-/// Those of a cluster may be as far apart as nobody cares for, and run at rates of their own.
+/// Returns the servers' clocks. Those of a cluster may be any distance apart and run at their own rates.
 fn clocks_of_servers(
     topology: Topology,
     random: &mut Random,
@@ -418,7 +419,7 @@ fn clocks_of_servers(
     )
 }
 
-/// So are those of a quorum, unless members may forget.
+/// Returns the clocks of a quorum: any distance apart unless members may forget.
 fn clocks_of_quorum(random: &mut Random, sabotage: Sabotage, loses: bool) -> Vec<ServerClock> {
     let servers = match random.below(100) {
         0..60 => 3,
@@ -433,7 +434,7 @@ fn clocks_of_quorum(random: &mut Random, sabotage: Sabotage, loses: bool) -> Vec
     clocks(random, sabotage, (servers, apart))
 }
 
-/// Each pair of a server and a host is within the drift margin.
+/// Returns clocks such that each pair of a server and a host is within the drift margin.
 fn clocks(
     random: &mut Random,
     sabotage: Sabotage,

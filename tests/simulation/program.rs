@@ -1,4 +1,4 @@
-//! The programs that use the locks: they do anything, at any time.
+//! The programs that use the locks: they do anything at any time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::book::{Call, Handle, LockState};
 use crate::world::{Happening, World};
 
 impl World {
-    /// One act of a host's program. It does nothing while its host is paused.
+    /// Does one act of a host's program. A paused host does nothing.
     pub(crate) fn act(&mut self, host: usize) {
         if self.now >= self.plan.chaos {
             return;
@@ -83,7 +83,7 @@ impl World {
         id
     }
 
-    /// Who contends through a handle: itself, or somebody new.
+    /// Returns the contender of a handle: the handle itself if it is re-entrant, otherwise a new one.
     fn contender(&mut self, host: usize, handle: LockId, spec: &Arc<LockSpec>) -> LockId {
         self.last_id += 1;
         let id = if spec.reentrant {
@@ -124,7 +124,8 @@ impl World {
         };
         let spec = spec.spec.clone();
         let contender = self.contender(host, handle, &spec);
-        let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
+        let lease =
+            LeaseId(u128::from(self.random.number()) << 64 | u128::from(self.random.number()));
         let now = self.hosts[host].clock.at(self.now);
         let (lock, book) = (contender, &mut self.hosts[host].book);
         book.acquire(lock, lease, wait, now);
@@ -150,7 +151,7 @@ impl World {
     }
 
     fn cancel_call(&mut self, host: usize, call: CallId, of: Option<(LockId, LeaseId)>) {
-        // What the time says comes first, as it does natively: the call may be over by now.
+        // The time comes first, as it does natively: the call may be over by now.
         self.tick(host);
         if !self.hosts[host].book.is_pending(call) {
             return;
@@ -224,7 +225,7 @@ impl World {
 
     fn list(&mut self, host: usize) {
         if self.is_cluster() {
-            // It tells of one server only.
+            // A listing covers one server only.
             return;
         }
         let pattern = Pattern::new("sim", "*").expect("the namespace is short");

@@ -1,5 +1,5 @@
-//! Who reads a host's events: one that keeps up, and one that is slow. Neither may miss a loss (I8),
-//! however many come at once.
+//! The readers of a host's events: one that keeps up, and one that is slow. Neither may miss a loss (I8),
+//! however many arrive at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Readers {
 #[derive(Debug)]
 struct Reader {
     id: ReaderId,
-    /// The losses that it has to be told, in order.
+    /// The losses that it still has to receive, in order.
     owed: VecDeque<(Name, FencingToken)>,
 }
 
@@ -56,7 +56,7 @@ impl Readers {
         }
     }
 
-    /// After all that came of one input.
+    /// Reads everything that one input caused.
     pub(crate) fn keep_up(&mut self, checks: &mut Checks, engine: &Engine, now: Timestamp) {
         let Self { hub, prompt, .. } = self;
         prompt.read(hub, checks, (engine, now), usize::MAX);
@@ -76,7 +76,7 @@ impl Readers {
         slow.read(hub, checks, (engine, now), most);
     }
 
-    /// The slow reader reads what there is.
+    /// Lets the slow reader read all that there is.
     pub(crate) fn catch_up(&mut self, checks: &mut Checks, engine: &Engine, now: Timestamp) {
         self.read_some(checks, (engine, now), usize::MAX);
         let missed = self.slow.owed.len();
@@ -116,11 +116,11 @@ impl Reader {
 const MANY: u64 = 2_000;
 const EARLY: u64 = 20;
 
-/// Catches a bound on losses that knows nothing of how many leases are held: of these, more than
-/// a reader may leave unread, those who keep up were told half; and a reader that is full and drops
-/// losses, whether they came before or after it was.
+/// Catches a bound on losses that ignores the number of held leases: readers that kept up received half of
+/// these losses, which are more than a reader may leave unread. Catches a full reader that drops losses,
+/// whether they came before or after it was full.
 #[test]
-fn everybody_is_told_of_losses_in_masses() {
+fn readers_receive_every_loss_of_a_mass_expiry() {
     let mut all = Stats::default();
     for seed in 0..2 {
         let mut world = quiet(seed);
@@ -130,11 +130,11 @@ fn everybody_is_told_of_losses_in_masses() {
             world.checks.disturb(&key, stored);
             world.servers[0].store.delete(&key);
         }
-        // Renewals find them gone.
+        // Renewals find the locks deleted.
         world.advance(12 * SECOND);
         hold(&mut world, MANY);
         world.hosts[0].links[0].black_hole = u64::MAX;
-        // The timer is so late that all are over by then, though none by its deadline.
+        // The timer is so late that all leases are over when it fires.
         world.hosts[0].lateness = 40 * MILLI;
         world.advance(50 * SECOND);
         let now = world.hosts[0].clock.at(world.now);
@@ -146,10 +146,13 @@ fn everybody_is_told_of_losses_in_masses() {
     }
     assert_eq!(all.count("lost: deleted"), 2 * EARLY);
     assert_eq!(all.count("lost: expired"), 2 * MANY);
-    assert!(all.count("a reader lagged") > 0, "nobody's queue was full");
+    assert!(
+        all.count("a reader lagged") > 0,
+        "no reader's queue was full"
+    );
 }
 
-/// One host, whose program does nothing by itself.
+/// Returns a world with one host, whose program does nothing by itself.
 fn quiet(seed: u64) -> World {
     let mut random = Random::new(seed);
     let mut plan = Plan::single(&mut random, Sabotage::None);
@@ -169,7 +172,7 @@ fn keys(world: &World) -> Vec<LockKey> {
     handles.map(|handle| handle.spec.key.clone()).collect()
 }
 
-/// Acquires so many further locks.
+/// Acquires this many more locks.
 fn hold(world: &mut World, count: u64) {
     let before = world.hosts[0].book.held().len();
     for _ in 0..count {

@@ -12,10 +12,10 @@ use crate::line::lease_of_claim;
 use crate::plan::{Pushes, Topology};
 use crate::world::World;
 
-/// A promise broken on purpose, to see that the checks notice.
+/// A way to break a promise on purpose.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Sabotage {
-    /// None: the promises must hold.
+    /// No sabotage: the promises must hold.
     None,
     /// The server acts however late a command comes.
     NotAfterIgnored,
@@ -23,61 +23,61 @@ pub(crate) enum Sabotage {
     DeadlinesIgnored,
     /// A host's clock runs slower than the drift margin allows for.
     SlowClocks,
-    /// The servers' clocks run faster than that.
+    /// The servers' clocks run faster than the drift margin allows for.
     FastServers,
-    /// Renewals by hand ask the engine for twice as long as the program wants.
+    /// Manual renewals ask the engine for twice as long as the program wants.
     RenewalsForLonger,
-    /// A renewal takes a lock that is gone or somebody else's.
+    /// A renewal takes a lock that is free or another holder's.
     RenewalsTake,
     /// Tokens are counted from 1 again after the store lost its data.
     TokensFallBack,
-    /// The host is told of time half a second late.
+    /// The host is told the time half a second late.
     TicksWithheld,
     /// No release reaches the server, and all are confirmed.
     ReleasesForgotten,
-    /// A release hands the lock to whoever came last.
+    /// A release hands the lock to the last waiter.
     LastFirst,
-    /// The host's notion of the server's clock is 0.9 seconds behind; and no renewal is in time, so
-    /// that it matters. Grants are short, as nobody is counted who hears of them: one that is believed that much longer ends
-    /// after the lock has gone on, where otherwise half of the window would make up for it.
+    /// The host believes that the server's clock is 0.9 seconds behind. For this to matter, no renewal is in
+    /// time, and grants are short because no subscriber is counted. A lease that the host believes that much
+    /// longer ends after the lock went on; with a longer grant, half of the window would make up for it.
     WrongAnchor,
-    /// Who leaves the line is not taken out of it.
+    /// Waiters that leave the line stay in it.
     LeavesForgotten,
-    /// Nothing that a waiter asks reaches the server after its first ask, nor any push a waiter.
+    /// After a waiter's first request nothing that it asks reaches the server, and no push reaches a waiter.
     HeartbeatsForgotten,
-    /// The subscription is reported, and then made.
+    /// The subscription is reported before it is made.
     EarlyBarrier,
-    /// A forced release frees whoever has the lock by then.
+    /// A forced release frees the lock whoever holds it by then.
     ForceReleasesAnybody,
-    /// An owner takes over whatever tenure its owner has by then; of a quorum's members, from anybody.
+    /// An owner takes over any tenure that its owner has by then; at a quorum's members, any holder's.
     ReclaimsAnyTenure,
-    /// The answers of each server of a cluster are said to be another one's.
+    /// The answers of each server of a cluster are attributed to another server.
     AnswersMisnamed,
-    /// The pushes of each of two servers are said to be the other one's, whose clock is 0.9 seconds
-    /// away; and the rest is as in `WrongAnchor`.
+    /// The pushes of each of two servers are attributed to the other one, whose clock is 0.9 seconds away.
+    /// The rest is as in `WrongAnchor`.
     PushesMisnamed,
     /// Programs go on for as long as any server still has their lease.
     LatestDeadline,
-    /// Renewals raise no counter, and say so of none.
+    /// Renewals raise no counter, and report none as raised.
     NothingRaised,
-    /// A server takes what a host asks it for anew for what it gave back before.
+    /// A server takes a new request of a host for one that the host gave back before.
     ReleasesMixedUp,
-    /// A server that forgot says that it did so long ago.
+    /// A server that forgot claims that it did so long ago.
     NoQuarantine,
-    /// The others say of a server that forgot for how long it has been there by its own clock.
+    /// The other servers judge how long a server that forgot has been there by its own clock.
     OneClock,
-    /// What a server forgot it only says to those who connect.
+    /// A server reports a loss of data only to clients that connect.
     NothingChecked,
-    /// A server that begins anew with old data takes itself for the one before.
+    /// A server that restarts with old data takes itself for the earlier process.
     ProcessesMixedUp,
 }
 
 impl Sabotage {
-    /// Whether nothing else may go wrong for it to show, or must.
+    /// Returns whether it only shows without other faults (`true`) or only with them (`false`).
     pub(crate) fn calm(self, topology: Topology) -> Option<bool> {
         match self {
             Self::None => None,
-            // What could not be given back is looked for at a quorum if nothing else went wrong.
+            // At a quorum, votes that could not be given back are checked only if nothing else went wrong.
             Self::ReleasesForgotten => Some(topology == Topology::Quorum),
             Self::LastFirst
             | Self::LeavesForgotten
@@ -87,7 +87,7 @@ impl Sabotage {
         }
     }
 
-    /// Whether servers have to forget for it to show.
+    /// True if it only shows when servers forget.
     pub(crate) fn loses(self) -> bool {
         matches!(
             self,
@@ -95,7 +95,7 @@ impl Sabotage {
         )
     }
 
-    /// Whether it needs programs that hold on to locks, and renewals that come too late.
+    /// True if it needs programs that keep locks, and renewals that come too late.
     pub(crate) fn holds_long(self) -> bool {
         matches!(self, Self::WrongAnchor | Self::PushesMisnamed)
     }
@@ -108,7 +108,7 @@ impl Sabotage {
         }
     }
 
-    /// Which of the times to live it needs.
+    /// Returns the time to live that it needs, by its index.
     pub(crate) fn ttl(self) -> Option<u64> {
         match self {
             Self::WrongAnchor | Self::PushesMisnamed => Some(5),
@@ -118,10 +118,9 @@ impl Sabotage {
     }
 }
 
-/// What a server does wrong.
+/// The sabotage of a server.
 impl World {
-    /// What is answered without the server, and without the checks, in a run that is to do it
-    /// wrong.
+    /// Returns the answer that a sabotaged run gives without the server and without the checks.
     pub(crate) fn withheld(&self, op: &Op) -> Option<Reply> {
         match (self.plan.sabotage, &op.command) {
             (Sabotage::HeartbeatsForgotten, Command::Acquire(acquire)) => {
@@ -141,7 +140,7 @@ impl World {
         }
     }
 
-    /// Executes a command, unless this run is to do it wrong.
+    /// Executes a command, changed if this run is sabotaged.
     pub(crate) fn sabotaged(
         &mut self,
         time: ServerTime,
@@ -175,7 +174,7 @@ impl World {
                 let stored = self.stored_at(server, &release.key).map(|(lease, _)| lease);
                 let same = |lease: &LeaseId| lease.half() == release.claim.lease.half();
                 release.claim.lease = stored.filter(same).unwrap_or(release.claim.lease);
-                // It would save the tenure: it is of the one that was meant.
+                // The token names the tenure that was meant, so it would protect every other one.
                 release.token = None;
             }
             (Sabotage::RenewalsTake, Command::Renew(renew)) if time <= op.not_after => {
@@ -201,7 +200,7 @@ impl World {
         self.does(time, server, op)
     }
 
-    /// Any tenure of its owner; at a quorum anybody's.
+    /// Lets a reclaim take any tenure of its owner; at a quorum, any holder's.
     fn reclaims_any(&self, server: usize, acquire: &mut Acquire) {
         let is_quorum = self.plan.is_quorum();
         let takes = !is_quorum || acquire.claim.owner.is_reclaimable();
@@ -235,7 +234,7 @@ impl World {
         store.execute(time, &[op]).replies.remove(0)
     }
 
-    /// A release, while all but the last in line are away.
+    /// Executes a release while all waiters except the last are away.
     fn last_first(
         &mut self,
         time: ServerTime,

@@ -1,4 +1,4 @@
-//! Which seeds are run: those of a test, or what the environment says.
+//! The seeds of a test: its own number, or the ones that the environment names.
 
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,14 +6,14 @@ use std::thread;
 
 use crate::stats::{Stats, Violation};
 
-/// So often the first thread says how far it is.
+/// The number of seeds between two progress reports of the first thread.
 const PROGRESS: u64 = 10_000;
 
-/// After so many seeds that break a promise a thread looks no further.
+/// A thread stops after this many seeds that break a promise.
 const MOST_BROKEN: usize = 10;
 
-/// Runs so many seeds, or as many as `LEASEHOLD_SEEDS` says, on all cores; how many, and what was
-/// seen. `None` if `LEASEHOLD_SEED` names the one to run, with a trace. Panics with the seeds that
+/// Runs this many seeds, or as many as `LEASEHOLD_SEEDS` says, on all cores. Returns how many, and what they
+/// saw; `None` if `LEASEHOLD_SEED` names a single seed, which runs with a trace. Panics with the seeds that
 /// break a promise.
 pub(crate) fn run_all(
     seeds: u64,
@@ -44,7 +44,7 @@ pub(crate) fn run_all(
     Some((seeds, stats))
 }
 
-/// One thread's share of the seeds: what was seen, and the first seeds that broke a promise.
+/// Runs one thread's share of the seeds. Returns what they saw, and the first seeds that broke a promise.
 fn run_every(
     (first, step): (usize, usize),
     seeds: u64,

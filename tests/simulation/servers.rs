@@ -1,6 +1,7 @@
-//! The servers of the store: one that is alone, those of a cluster, which share the slots and pass them
-//! on to one another while hosts ask, or the members of a quorum, which all have every name. Each has a
-//! clock of its own.
+//! The servers of the store, each with its own clock.
+//!
+//! A store is a lone server; the servers of a cluster, which share the slots and move them while hosts ask;
+//! or the members of a quorum, which all have every name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -22,20 +23,20 @@ pub(crate) struct Server {
     pub(crate) clock: ServerClock,
     /// How much longer its locks live since failovers set its clock back.
     pub(crate) behind: Moment,
-    /// How far it is behind because it began late, in microseconds; that is set right soon.
+    /// How far its clock is behind because it began late, in microseconds; it is set right soon.
     pub(crate) late_by: u64,
-    /// Until when nobody can reach it.
+    /// Until when no client can reach it.
     pub(crate) out_until: Moment,
-    /// It does nothing, and this came meanwhile.
+    /// True while it does nothing; its inbox collects what arrives meanwhile.
     pub(crate) frozen: bool,
     pub(crate) inbox: VecDeque<SharedSent>,
-    /// What it would begin anew with.
+    /// The data that it would restart with.
     pub(crate) saved: Option<MemoryServer>,
     /// When it last forgot something.
     pub(crate) lost: Option<Moment>,
-    /// It is known to have forgotten nothing since.
+    /// True if it is known to have forgotten nothing since.
     pub(crate) is_known: bool,
-    /// Of those that wait for a lock.
+    /// The claims of the waiters.
     pub(crate) claims: BTreeMap<LeaseId, Claim>,
 }
 
@@ -48,10 +49,10 @@ impl Server {
     }
 }
 
-/// How often a client that connects to a server of a cluster learns which has what, in per cent.
+/// How often a client that connects to a server of a cluster learns the slots, in percent.
 const SLOTS_TOLD: u64 = 60;
 
-/// Which server serves which slots, as an engine was told. What was told last holds.
+/// The server of each slot, as an engine was told. The latest report holds.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(Vec<(RangeInclusive<u16>, ServerId)>);
 
@@ -68,14 +69,14 @@ impl Routes {
     }
 }
 
-/// Who is asked for what.
+/// The server that is asked for a name.
 impl World {
     pub(crate) fn is_cluster(&self) -> bool {
         self.plan.is_cluster()
     }
 
-    /// As a host's engine knows it: by the place in its list, counted from 1 in a cluster, of which no
-    /// server has the name of one that is alone.
+    /// Returns the name of a server in a host's engine: its place in the host's list. A cluster counts from
+    /// 1, since none of its servers has the name of a lone server.
     pub(crate) fn name_of(&self, host: usize, server: usize) -> ServerId {
         let mut list = self.hosts[host].list.iter();
         let place = list.position(|listed| *listed == server);
@@ -83,19 +84,19 @@ impl World {
         ServerId(u32::try_from(place).expect("there are few servers"))
     }
 
-    /// Which one an engine means, if it is a certain one.
+    /// Returns the server that an engine means, if it names a certain one.
     pub(crate) fn index_of(&self, host: usize, server: ServerId) -> Option<usize> {
         let place = server.0.checked_sub(u32::from(self.is_cluster()))?;
         let list = &self.hosts[host].list;
         list.get(usize::try_from(place).ok()?).copied()
     }
 
-    /// Whether a server has a lock's keys: each member of a quorum has them all.
+    /// True if a server has a lock's keys: each member of a quorum has them all.
     pub(crate) fn serves(&self, server: usize, key: &LockKey) -> bool {
         self.plan.is_quorum() || self.server_of(key) == server
     }
 
-    /// Which server has a lock's keys.
+    /// Returns the server that has a lock's keys.
     pub(crate) fn server_of(&self, key: &LockKey) -> usize {
         if !self.is_cluster() {
             return 0;
@@ -110,7 +111,7 @@ impl World {
         self.servers[server].clock.at(self.now)
     }
 
-    /// What the clock says of the server that has a lock's keys.
+    /// Returns the time of the server that has a lock's keys.
     pub(crate) fn time_at(&self, key: &LockKey) -> ServerTime {
         self.time_of(self.server_of(key))
     }
@@ -119,7 +120,7 @@ impl World {
         &self.servers[self.server_of(key)].store
     }
 
-    /// Whose a lock is in the store.
+    /// Returns the holder of a lock in the store.
     pub(crate) fn stored(&self, key: &LockKey) -> Stored {
         self.stored_at(self.server_of(key), key)
     }
@@ -131,24 +132,24 @@ impl World {
         Some((tenure.lease, tenure.token))
     }
 
-    /// Whether nobody can know what a quorum's member's clock says.
+    /// True if no host can know the time of this member of a quorum.
     pub(crate) fn is_behind(&self, server: usize) -> bool {
         let server = &self.servers[server];
         self.plan.is_quorum() && (server.behind > 0 || server.late_by > 0)
     }
 
-    /// How much longer locks live since failovers set clocks back, at the most.
+    /// Returns how much longer locks may live since failovers set clocks back.
     pub(crate) fn behind(&self) -> Moment {
         self.servers.iter().map(|server| server.behind).sum()
     }
 
-    /// By which connection a batch leaves, and whether it is the right one as far as the engine can
-    /// know. A client finds the server of a slot that it has not named yet by itself.
+    /// Returns the connection by which a batch leaves. Checks that it is the right one as far as the engine
+    /// can know. A client finds the server of a slot by itself if it has not been named yet.
     pub(crate) fn route(&mut self, host: usize, asked: ServerId, batch: &[Op]) -> usize {
         if !self.is_cluster() {
             let server = self.index_of(host, asked);
             self.checks.ensure("route", server.is_some(), || {
-                format!("host {host} asks {asked:?}, and there is no such server")
+                format!("host {host} asks {asked:?}, which does not exist")
             });
             return server.unwrap_or(0);
         }
@@ -162,7 +163,7 @@ impl World {
         let Some(key) = key else { return 0 };
         let known = self.hosts[host].routes.server(key.slot());
         self.checks.ensure("route", asked == known, || {
-            format!("host {host} asks {asked:?} for what {known:?} has: {batch:?}")
+            format!("host {host} asks {asked:?} for keys of {known:?}: {batch:?}")
         });
         if let Some(server) = self.index_of(host, asked) {
             self.checks.saw("asked a cluster");
@@ -173,7 +174,7 @@ impl World {
     }
 }
 
-/// Whose answer it is said to be, and whose push, unless this run is to name another server.
+/// The names that answers and pushes carry: their server's, unless this run is to name another one.
 impl World {
     pub(crate) fn name_told(&self, host: usize, server: usize) -> ServerId {
         let further = usize::from(self.plan.sabotage == Sabotage::AnswersMisnamed);
@@ -183,17 +184,17 @@ impl World {
     pub(crate) fn pusher(&self, host: usize, server: usize) -> Option<ServerId> {
         match self.plan.sabotage {
             Sabotage::PushesMisnamed => Some(self.name_of(host, (server + 1) % self.servers.len())),
-            // Any of them may pass it on.
+            // Any of them may forward it.
             _ if self.is_cluster() => None,
             _ => Some(self.name_of(host, server)),
         }
     }
 }
 
-/// Slots move.
+/// Slots that move.
 impl World {
-    /// A client has connected to one of the servers: by the first of them it finds the cluster, and each
-    /// may tell it which has what.
+    /// Notes that a client has connected to a server. The first connection finds the cluster, and each may
+    /// tell the client the slots.
     pub(crate) fn cluster_found(&mut self, host: usize) {
         let server = ServerId::ONLY;
         if !std::mem::replace(&mut self.hosts[host].found, true) {
@@ -218,14 +219,14 @@ impl World {
         }
     }
 
-    /// A client looks where a slot is by now.
+    /// Tells a client where a slot is by now.
     pub(crate) fn learn(&mut self, process: Process, slot: u16) {
         if self.process(process.0) == process {
             self.tell_slot(process.0, slot);
         }
     }
 
-    /// A client learns where a slot is when it is sent there, before its answer is told.
+    /// Tells a client where a slot is when it is redirected, before it gets its answer.
     pub(crate) fn learn_from(&mut self, sent: &SharedSent) {
         let key = sent.batch.first().and_then(|op| op.command.key());
         if let Some(slot) = key.map(LockKey::slot) {
@@ -241,7 +242,7 @@ impl World {
         }
     }
 
-    /// A slot goes from one server of the cluster to another, with all that is in it.
+    /// Moves a slot with all its keys from one server of the cluster to another.
     pub(crate) fn move_slot(&mut self) {
         let keys = self.plan.keys();
         let others = u64::try_from(self.servers.len() - 1).unwrap_or(0);
@@ -275,7 +276,7 @@ impl World {
         }
     }
 
-    /// The server that a batch came to has the slot no more; the client asks the one that has.
+    /// Redirects a batch whose slot has moved: the client asks the server that has it.
     pub(crate) fn redirect(&mut self, sent: &SharedSent, server: usize) {
         let host = sent.host;
         self.trace(|_| {

@@ -1,7 +1,7 @@
-//! A server whose clock is slewed by more than the drift margin.
+//! A server whose clock is slewed beyond the drift margin.
 //!
-//! What was promised before anybody could notice may be broken; so it says where the margin is set.
-//! From then on exclusion holds as ever. As long as the clock gets faster, nobody can know by how much.
+//! Promises that were made before any host could notice may be broken, as the documentation of the margin
+//! says. From then on exclusion holds again. While the clock still gets faster, no host can know by how much.
 
 use std::time::Duration;
 
@@ -15,27 +15,26 @@ use crate::sabotage::Sabotage;
 use crate::stats::Stats;
 use crate::world::World;
 
-/// What chrony slews by unless it is told otherwise, and how soon it may be at that.
+/// The rate at which chrony slews by default, and how quickly it may reach that rate.
 const RATE: u64 = 83_333;
 const FROM: u64 = 10 * SECOND;
 const GRADUALLY: (u64, u64) = (100 * MILLI, 10 * SECOND);
 
-/// By then everybody must have noticed: three stretches, while answers are lost.
+/// The time by which every host must have noticed: three stretches, while answers are lost.
 const NOTICED: u64 = 50 * SECOND;
 const END: u64 = 90 * SECOND;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 impl Checks {
-    /// Whether a lease's deadline was told before its host could know that it is too late, or was on
-    /// its way then.
+    /// True if a lease's deadline was told, or was in flight, before its host could know that it is too late.
     pub(crate) fn nobody_could_know(&self, book: &Book, lease: &Tenure) -> bool {
         let before = |at| lease.since <= at + TIMEOUT;
         self.slewed && (self.slews_faster || book.noticed.is_none_or(before))
     }
 }
 
-/// Catches an engine that trusts its margin for ever: two would have the lock again and again.
+/// Catches an engine that always trusts its margin: two hosts would hold the lock again and again.
 #[test]
 fn slewing_is_noticed_and_then_does_no_harm() {
     let mut all = Stats::default();
@@ -44,14 +43,14 @@ fn slewing_is_noticed_and_then_does_no_harm() {
         world.advance(steady);
         world.checks.slews_faster = false;
         for host in &mut world.hosts {
-            // What it noticed before was less.
+            // An earlier notice was of a smaller drift.
             let now = host.clock.at(world.now);
             host.book.noticed = host.book.noticed.map(|_| now);
         }
         world.advance(NOTICED);
         for host in &world.hosts {
             let knows = host.book.noticed.is_some() || host.book.shutdown;
-            assert!(knows, "seed {seed}: a host knows nothing");
+            assert!(knows, "seed {seed}: a host did not notice the drift");
         }
         world.advance(END);
         let result = world.result();
@@ -67,8 +66,8 @@ fn slewing_is_noticed_and_then_does_no_harm() {
     }
 }
 
-/// Two hosts or more that want one lock of four seconds, and whose renewals fail now and then; and when
-/// the clock no longer gets faster.
+/// Returns a world in which two or more hosts want one lock of four seconds and renewals fail now and then,
+/// and the time at which the clock stops getting faster.
 fn slewed(seed: u64) -> (World, u64) {
     let mut random = Random::new(seed);
     let mut plan = Plan::single(&mut random, Sabotage::None);

@@ -1,24 +1,24 @@
-//! What a run leaves: a promise that was not kept, or what was seen.
+//! The result of a run: a broken promise, or the counts of what was seen.
 
 use std::collections::BTreeMap;
 
 use crate::clock::Moment;
 use crate::random::mix;
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
-    /// Which: `I1` to `I8`, or `liveness`, `calls`, `progress` or `route`.
+    /// The promise: `I1` to `I8`, or `liveness`, `calls`, `progress` or `route`.
     pub(crate) promise: &'static str,
     pub(crate) at: Moment,
     pub(crate) message: String,
 }
 
-/// How often what happened: a run in which nothing happens proves nothing.
+/// How often each event happened: a run in which nothing happens proves nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stats {
     counts: BTreeMap<&'static str, u64>,
-    /// A digest of all that happened, and when.
+    /// A digest of all events and their times.
     digest: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What a holder has, in runs in which nothing goes wrong: its whole time to live, and word of a
-//! lock that was taken away.
+//! A holder keeps a lock for its whole time to live and hears when the lock is taken away, in runs without
+//! faults.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::line::Step;
 use crate::plan::Pushes;
 use crate::world::{Happening, World};
 
-/// How much earlier than its holder was told the server gave it a lease.
+/// How much earlier the server granted a lease than its holder was told.
 const ON_ITS_WAY: Duration = Duration::from_millis(10);
 
-/// A lock that was handed over is good for the time to take it up alone, until it is renewed.
+/// A handed-over lock first lasts for the time to take it up only, until it is renewed.
 impl World {
     pub(crate) fn watch_acquired(&mut self, host: usize, lease: LeaseId) {
         if self.plan.is_prompt() {
@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-/// Who is not told by a push asks once it hears.
+/// A holder that no push reaches asks once it is subscribed.
 impl World {
     pub(crate) fn watch_holder(&mut self, step: &Step) {
         let taken = match step.command {
@@ -75,7 +75,7 @@ impl World {
         let mut locks = host.book.locks.values();
         let is_it = |held: &Tenure| (held.lease, held.token) == lost;
         let holds = locks.find(|lock| lock.held.as_ref().is_some_and(is_it));
-        let missed = host.ears[0].reported.is_none_or(|at| at > since);
+        let missed = host.subscriptions[0].reported.is_none_or(|at| at > since);
         let Some(lock) = holds else {
             return self.checks.saw(if missed {
                 "told of what was missed at once"
@@ -83,17 +83,21 @@ impl World {
                 "told of a forced release at once"
             });
         };
-        // A fixed lease is asked for by nobody but its program.
+        // Only its program asks about a fixed lease.
         if missed && lock.spec.fixed {
             return;
         }
-        let due = host.ears[0].reported.unwrap_or(self.now).max(since) + AT_ONCE;
+        let due = host.subscriptions[0]
+            .reported
+            .unwrap_or(self.now)
+            .max(since)
+            + AT_ONCE;
         if due > self.now {
             return self.schedule(due, Happening::TakenAway(lost, since));
         }
         self.checks.ensure("I4", false, || {
             let millis = (self.now - since) / MILLI;
-            format!("{lease} was taken away {millis} ms ago, its holder hears, and does not know")
+            format!("{lease} was taken away {millis} ms ago, its holder is subscribed, and does not know")
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What one host's program is told, and whether that fits what it did.
+//! The checks of what one host's program is told against what it did.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use leasehold_engine::{ErrorKind, FencingToken, LeaseEvent, LossReason};
 use crate::book::{Book, Call, Look, Pending, Tenure};
 use crate::checks::Checks;
 
-/// What the program is told.
+/// The answers and events that the program gets.
 impl Book {
     pub(crate) fn completed(&mut self, checks: &mut Checks, at: Look, id: CallId, answer: &Answer) {
         let host = self.host;
@@ -116,7 +116,7 @@ impl Book {
             LeaseEvent::AtRisk { .. } => {
                 // The time is told first, and then that the program gives the lease up.
                 let given_up = lock.releasing.as_ref().map(|tenure| tenure.token);
-                // A quorum's member may have taken away what was counted on.
+                // A quorum's member may have taken away a vote that was counted on.
                 let held = held.map(|held| {
                     held.deadline = deadline.map_or(held.deadline, |at| held.deadline.min(at));
                 });
@@ -241,7 +241,7 @@ impl Book {
         let excused = |tenure| disturbed(tenure) || expired(tenure);
         let cause = !by_others || tenure.as_ref().is_none_or(excused);
         checks.ensure("I4", cause, || {
-            format!("host {host}: nobody touched the lock, and {event:?}")
+            format!("host {host}: the lock was not touched, and {event:?}")
         });
         checks.ensure("I4", tenure.is_some(), || {
             format!("host {host}: not held, and {event:?}")
@@ -259,11 +259,11 @@ impl Book {
         let over = contenders.all(|lock| lock.held.is_none() && lock.releasing.is_none());
         self.locks.retain(|_, lock| lock.handle != id);
         checks.ensure("calls", closing && over, || {
-            format!("host {host}: {id:?} was closed too early, twice or unasked")
+            format!("host {host}: {id:?} was closed too early, twice or without a request")
         });
     }
 
-    /// What must hold whenever a host has done all that there is to do.
+    /// Checks what must hold whenever a host has nothing left to do.
     pub(crate) fn settled(
         &self,
         checks: &mut Checks,
@@ -281,7 +281,9 @@ impl Book {
             let deadline = lock.held.as_ref().map(|held| held.deadline);
             let watched = deadline.is_none_or(|deadline| now < deadline && wake <= deadline);
             checks.ensure("I4", watched, || {
-                format!("host {host}: {id:?} ends at {deadline:?}, and nobody looks: {wake:?}")
+                format!(
+                    "host {host}: {id:?} ends at {deadline:?}, and no timer is set for it: {wake:?}"
+                )
             });
             if let Some(held) = &lock.held {
                 let left = held.deadline.since(now);

@@ -1,4 +1,4 @@
-//! What hosts hear of changes that others make to locks: soon, late, never, or in vain.
+//! The notices that hosts get when others change locks: soon, late, never, or without a change.
 
 use leasehold_engine::engine::{Input, ServerId};
 use leasehold_engine::protocol::LockKey;
@@ -7,20 +7,20 @@ use crate::clock::MILLI;
 use crate::world::World;
 
 impl World {
-    /// From now on the server says what is changed, in most cases.
+    /// From now on the server reports changes, in most cases.
     pub(crate) fn begin_watch(&mut self, host: usize, server: ServerId) {
         if self.plan.changes > 0 && self.random.chance(90) {
             self.input(host, Input::Watching { server });
         }
     }
 
-    /// A host reads keys.
+    /// Notes that a host reads keys.
     pub(crate) fn watch(&mut self, host: usize, keys: Vec<LockKey>) {
         self.hosts[host].watched.extend(keys);
         self.checks.saw("keys were read");
     }
 
-    /// A key was changed: who has read it hears that once.
+    /// Reports the change of a key once to each host that has read it.
     pub(crate) fn changed(&mut self, key: &LockKey) {
         for host in 0..self.hosts.len() {
             if self.hosts[host].watched.remove(key) && self.random.chance(80) {
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// Somebody hears of a change that is none.
+    /// Reports a change that did not happen.
     pub(crate) fn change_nothing(&mut self) {
         let keys = self.plan.keys();
         for host in 0..self.hosts.len() {

@@ -1,4 +1,4 @@
-//! The run: true time, what happens when, and the hosts that take it in.
+//! The run: true time, the schedule of events, and the hosts that take them in.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,32 @@ use crate::sabotage::Sabotage;
 use crate::servers::Server;
 use crate::stats::{Stats, Violation};
 
-/// More steps, or more outputs of one step, than any run needs.
+/// Bounds beyond any run's needs: the steps of a run, and the outputs of one step.
 const MAX_STEPS: u64 = 200_000;
 const MAX_OUTPUTS: u32 = 5_000;
 
-/// A process: its host, and how often that has crashed.
+/// A process: its host, and how often that host has crashed.
 pub(crate) type Process = (usize, u64);
 
 #[derive(Debug)]
 pub(crate) enum Happening {
     /// A batch reaches a server.
     Arrival(SharedSent),
-    /// The same batch reaches it once more.
+    /// The batch reaches the server once more.
     Again(SharedSent),
-    /// An input reaches a process; if it came by a connection, only while that is the current one.
+    /// An input reaches a process; if it came by a connection, only while that connection is the current one.
     Delivery(Process, Option<SharedSent>, Input),
     /// A host's program does something.
     Act(usize),
     /// A host's pause is over.
     Resume(usize),
-    /// A host's connection to a server is lost, if it is still this one.
+    /// A host's connection to a server breaks, if it is still this one.
     Cut(usize, usize, u64),
-    /// A host's connection to a server is made again, if it is still the one that was lost.
+    /// A host's connection to a server is made again, if it is still the one that broke.
     Restore(usize, usize, u64),
-    /// One of a process's subscriptions is there.
+    /// One of a process's subscriptions is made.
     Listen(Process, usize),
-    /// Something comes on a process's subscription, if that still has this connection.
+    /// A message arrives on a process's subscription, if that still has this connection.
     Heard(Process, (usize, u64), Input),
     /// A server notices that a client's subscription is over.
     Forget(ClientId, usize),
@@ -52,15 +52,15 @@ pub(crate) enum Happening {
     Gone(LockKey, LeaseId),
     /// A lease that was handed the lock must know.
     TakenUp(LockKey, Offer),
-    /// A host's lease must have the lock for its time to live since it was told so.
+    /// A host's lease must have the lock for its time to live from this moment.
     Confirmed(usize, LeaseId, Moment),
-    /// A lease must know that the lock was taken from it then.
+    /// The holder of this lease must know of its loss at this moment.
     TakenAway(Offer, Moment),
-    /// A server that did nothing goes on.
+    /// A frozen server goes on.
     Thaw(usize),
     /// The clock of a server that began late is set right.
     SetForward(usize),
-    /// Something goes wrong, perhaps.
+    /// Something may go wrong.
     Trouble,
 }
 
@@ -70,24 +70,24 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) plan: Plan,
     pub(crate) servers: Vec<Server>,
-    /// The slots that are elsewhere than in the beginning, and where.
+    /// The slots that have moved, and where.
     pub(crate) moved: BTreeMap<u16, usize>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) checks: Checks,
     pub(crate) last_id: u64,
-    /// Since when nothing goes wrong and everybody must be served at once.
+    /// Since when nothing goes wrong and every waiter must be served at once.
     pub(crate) calm_since: Option<Moment>,
     pub(crate) idle: BTreeMap<LockKey, Idle>,
     pub(crate) offers: BTreeMap<LockKey, Offer>,
-    /// How many commands the servers executed.
+    /// The number of commands that the servers executed.
     pub(crate) executed: u64,
-    agenda: BTreeMap<(Moment, u64), Happening>,
+    schedule: BTreeMap<(Moment, u64), Happening>,
     steps: u64,
     tracing: bool,
 }
 
 impl World {
-    /// One run; what it saw, or what was not kept.
+    /// Does one run. Returns what it saw, or the broken promise.
     pub(crate) fn run(
         plan: fn(&mut Random, Sabotage) -> Plan,
         seed: u64,
@@ -120,7 +120,7 @@ impl World {
             idle: BTreeMap::new(),
             offers: BTreeMap::new(),
             executed: 0,
-            agenda: BTreeMap::new(),
+            schedule: BTreeMap::new(),
             steps: 0,
             tracing,
         };
@@ -157,7 +157,7 @@ impl World {
 
     pub(crate) fn schedule(&mut self, at: Moment, happening: Happening) {
         self.last_id += 1;
-        self.agenda
+        self.schedule
             .insert((at.max(self.now), self.last_id), happening);
     }
 
@@ -165,14 +165,14 @@ impl World {
         (host, self.hosts[host].life)
     }
 
-    /// Takes what is on its way by a connection out of the agenda.
+    /// Removes the messages in flight on a connection from the schedule.
     pub(crate) fn take_arrivals(
         &mut self,
         host: usize,
         (server, connection): (usize, u64),
     ) -> Vec<(Moment, SharedSent)> {
         let mut taken = Vec::new();
-        self.agenda.retain(|(at, _), happening| match happening {
+        self.schedule.retain(|(at, _), happening| match happening {
             Happening::Arrival(sent)
                 if (sent.host, sent.server, sent.connection) == (host, server, connection) =>
             {
@@ -184,16 +184,16 @@ impl World {
         taken
     }
 
-    /// What is on its way to a server is lost.
+    /// Loses the messages in flight to a server.
     pub(crate) fn forget_arrivals(&mut self, server: usize) {
-        self.agenda.retain(|_, happening| match happening {
+        self.schedule.retain(|_, happening| match happening {
             Happening::Arrival(sent) | Happening::Again(sent) => sent.server != server,
             _ => true,
         });
     }
 
     pub(crate) fn anything_on_its_way(&self) -> bool {
-        self.agenda
+        self.schedule
             .values()
             .any(|happening| matches!(happening, Happening::Arrival(_) | Happening::Again(_)))
     }
@@ -209,11 +209,11 @@ impl World {
 
     fn next_moment(&self) -> Option<Moment> {
         let wakes = self.hosts.iter().filter_map(Host::wake);
-        let agenda = self.agenda.first_key_value().map(|((at, _), _)| *at);
-        wakes.chain(agenda).min()
+        let schedule = self.schedule.first_key_value().map(|((at, _), _)| *at);
+        wakes.chain(schedule).min()
     }
 
-    /// The next thing that happens.
+    /// Does the next scheduled event.
     fn step(&mut self) {
         let Some(next) = self.next_moment() else {
             return;
@@ -227,7 +227,7 @@ impl World {
         if let Some(host) = self.hosts.iter().position(|host| host.wake() == Some(next)) {
             return self.tick(host);
         }
-        let Some((_, happening)) = self.agenda.pop_first() else {
+        let Some((_, happening)) = self.schedule.pop_first() else {
             return;
         };
         match happening {
@@ -238,8 +238,10 @@ impl World {
             Happening::Resume(host) => self.resume(host),
             Happening::Cut(host, server, connection) => self.cut(host, server, connection),
             Happening::Restore(host, server, connection) => self.restore(host, server, connection),
-            Happening::Listen(process, ear) => self.listen(process, ear),
-            Happening::Heard(process, ear, input) => self.heard(process, ear, input),
+            Happening::Listen(process, subscription) => self.listen(process, subscription),
+            Happening::Heard(process, subscription, input) => {
+                self.heard(process, subscription, input);
+            }
             Happening::Forget(client, server) => self.forget_listener(client, server),
             Happening::Learn(process, slot) => self.learn(process, slot),
             Happening::Gone(key, lease) => self.check_gone(&key, lease),
@@ -253,7 +255,7 @@ impl World {
     }
 }
 
-/// A host takes something in.
+/// The inputs of a host.
 impl World {
     pub(crate) fn tick(&mut self, host: usize) {
         self.feed(host, Input::Tick);
@@ -262,7 +264,7 @@ impl World {
         let wake = host.wake_at;
         self.checks
             .ensure("progress", wake.is_none_or(|wake| wake > now), || {
-                format!("the time was told, and it is wanted again: {wake:?} at {now:?}")
+                format!("the engine got the time {now:?} and asks for the earlier {wake:?}")
             });
     }
 
@@ -297,9 +299,9 @@ impl World {
             self.take(id, look, output);
             outputs += 1;
             if outputs > MAX_OUTPUTS {
-                return self
-                    .checks
-                    .ensure("progress", false, || format!("host {id} never ends"));
+                return self.checks.ensure("progress", false, || {
+                    format!("host {id} never stops producing outputs")
+                });
             }
         }
         let Host {
@@ -316,7 +318,7 @@ impl World {
         self.watch_leaving(id);
     }
 
-    /// What an engine knows from now on.
+    /// Notes what an engine knows from now on.
     fn note(&mut self, id: usize, input: &Input) {
         match input {
             Input::Connected { server } | Input::Disconnected { server, .. } => {
@@ -334,7 +336,7 @@ impl World {
         }
     }
 
-    /// Does what an engine wants.
+    /// Does what an engine's output asks for.
     fn take(&mut self, id: usize, look: Look, output: Output) {
         if let Output::Event {
             lock, lease, event, ..

@@ -1,4 +1,4 @@
-//! Certificates that are made for a test, as files in a folder of their own.
+//! Certificates for tests, as files in a folder of their own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,26 +11,26 @@ use tempfile::TempDir;
 
 use crate::RedisServer;
 
-/// A CA and what it signs.
+/// A CA and the certificates that it signs.
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
-    /// Its own certificate.
+    /// The file of the CA's own certificate.
     pub file: PathBuf,
 }
 
 /// A certificate and its key.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// A file.
+    /// The certificate's file.
     pub certificate: PathBuf,
-    /// Another.
+    /// The key's file.
     pub key: PathBuf,
 }
 
 impl Authority {
-    /// One of this name.
+    /// Makes a CA with this name.
     pub fn new(name: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("leasehold-ca-").tempdir();
         let folder = folder.expect("a folder can be made");
@@ -48,12 +48,12 @@ impl Authority {
         }
     }
 
-    /// A certificate for a server of these names.
+    /// Makes a certificate for a server with these names.
     pub fn server(&self, names: &[&str]) -> Pair {
         self.sign("server", &server_params(names))
     }
 
-    /// A certificate whose time is over.
+    /// Makes an expired certificate.
     pub fn expired(&self) -> Pair {
         let mut params = server_params(&["localhost", "127.0.0.1"]);
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -61,7 +61,7 @@ impl Authority {
         self.sign("expired", &params)
     }
 
-    /// One whose time is still to come.
+    /// Makes a certificate that is not valid yet.
     pub fn not_valid_yet(&self) -> Pair {
         let mut params = server_params(&["localhost", "127.0.0.1"]);
         params.not_before = date_time_ymd(2999, 1, 1);
@@ -69,14 +69,14 @@ impl Authority {
         self.sign("early", &params)
     }
 
-    /// One for a client.
+    /// Makes a certificate for a client.
     pub fn client(&self) -> Pair {
         let mut params = named("client", &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign("client", &params)
     }
 
-    /// One for a server that nobody but itself has signed.
+    /// Makes a self-signed certificate for a server.
     pub fn self_signed(&self) -> Pair {
         let key = KeyPair::generate().expect("a key can be made");
         let params = server_params(&["localhost", "127.0.0.1"]);
@@ -84,8 +84,8 @@ impl Authority {
         self.write("own", &certificate.pem(), &key)
     }
 
-    /// A server with such a certificate, that trusts the clients of this CA, and asks for their
-    /// certificates or does not.
+    /// Starts a server with this certificate that trusts clients of this CA. If `asks`, it requires a client
+    /// certificate.
     pub async fn start(&self, pair: &Pair, asks: bool) -> RedisServer {
         RedisServer::config()
             .tls(&pair.certificate, &pair.key, &self.file, asks)

@@ -25,15 +25,15 @@ pub struct Child {
     lines: mpsc::Receiver<String>,
 }
 
-/// Programs that contend for one lock, half of them in Rust, where that one is, and half in JavaScript, once each has
-/// said that it is ready.
+/// Starts contenders for one lock, half of them in Rust and half in JavaScript, and waits until each is
+/// ready. Without the npm package all are in Rust.
 pub async fn contenders(rust: &Path, args: &[&str], count: usize, limit: Duration) -> Vec<Child> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/contender.mjs");
     let has_node = script
         .with_file_name("../../bindings/node/dist/index.js")
         .exists();
     if !has_node {
-        println!("the npm package is not built: all contenders are of Rust");
+        println!("the npm package is not built: all contenders are in Rust");
     }
     let children = (0..count).map(|at| {
         if has_node && at % 2 == 1 {
@@ -62,11 +62,13 @@ impl Child {
             .unwrap_or_else(|error| panic!("starting {name}: {error}"));
         let stdout = process.stdout.take().expect("standard output is piped");
         let (sender, lines) = mpsc::channel(UNREAD_LIMIT);
-        // The thread ends when the child does, because that closes the pipe.
+        // The thread ends with the child, since that closes the pipe.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(line) {
-                    eprintln!("more than {UNREAD_LIMIT} unread lines of a child: the rest is lost");
+                    eprintln!(
+                        "a child has more than {UNREAD_LIMIT} unread lines: the rest is lost"
+                    );
                     break;
                 }
             }
@@ -78,10 +80,9 @@ impl Child {
         }
     }
 
-    /// The next line that starts with `prefix`; the lines before it are dropped.
+    /// Returns the next line that starts with `prefix`, and drops the lines before it.
     ///
-    /// Panics, with what was read instead, if there is none within `limit` or the child's output
-    /// ends first.
+    /// Panics with the lines that it read if none starts so within `limit`, or if the output ends first.
     pub async fn wait_line(&mut self, prefix: &str, limit: Duration) -> String {
         let end = Instant::now() + limit;
         let mut others = Vec::new();
@@ -90,7 +91,7 @@ impl Child {
                 Ok(Some(line)) if line.starts_with(prefix) => return line,
                 Ok(Some(line)) => others.push(line),
                 Ok(None) => panic!(
-                    "{}: the output ended with no line \"{prefix}…\"; instead: {others:#?}",
+                    "{}: the output ended without a line \"{prefix}…\"; instead: {others:#?}",
                     self.program
                 ),
                 Err(elapsed) => panic!(
@@ -109,32 +110,32 @@ impl Child {
             .unwrap_or_else(|error| panic!("writing to {}: {error}", self.program));
     }
 
-    /// The lines that were printed so far and not read yet.
+    /// Returns the lines that were printed so far and not read yet.
     pub fn unread_lines(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
     }
 
-    /// The process id.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Stops the process (SIGSTOP) and returns once it stands still.
+    /// Stops the process (SIGSTOP) and returns once it has stopped.
     pub fn pause(&self) {
         process::pause(&self.process);
     }
 
-    /// Lets the process run on (SIGCONT).
+    /// Continues the process (SIGCONT).
     pub fn resume(&self) {
         process::resume(&self.process);
     }
 
-    /// Kills the process (SIGKILL) and waits for its end.
+    /// Kills the process (SIGKILL) and waits until it has ended.
     pub fn kill9(&mut self) {
         process::kill(&mut self.process);
     }
 
-    /// Waits until the process ends by itself, and returns whether it succeeded.
+    /// Waits until the process ends by itself. Returns true if it succeeded.
     ///
     /// Panics after `limit`.
     pub async fn wait_exit(&mut self, limit: Duration) -> bool {
@@ -164,14 +165,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_lines_and_the_end() {
+    async fn the_lines_and_exit_status_of_a_child_are_read() {
         let mut child = shell("echo noise; echo token 7; exit 3");
         assert_eq!(child.wait_line("token ", LIMIT).await, "token 7");
         assert!(!child.wait_exit(LIMIT).await);
     }
 
     #[tokio::test]
-    async fn is_written_to() {
+    async fn a_child_reads_what_the_test_writes() {
         let mut child = shell("read word; echo said $word");
         child.write_line("hello");
         assert_eq!(child.wait_line("said", LIMIT).await, "said hello");
@@ -179,9 +180,9 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(
-        expected = "the output ended with no line \"token…\"; instead: [\n    \"noise\""
+        expected = "the output ended without a line \"token…\"; instead: [\n    \"noise\""
     )]
-    async fn tells_what_came_instead() {
+    async fn a_missing_line_panics_with_the_lines_that_came() {
         shell("echo noise").wait_line("token", LIMIT).await;
     }
 
@@ -190,7 +191,7 @@ mod tests {
         let mut child = shell("while :; do echo tick; sleep 0.005; done");
         child.wait_line("tick", LIMIT).await;
         child.pause();
-        // What was in the pipe before still arrives; nothing comes after it.
+        // Output that was in the pipe still arrives; nothing comes after it.
         crate::eventually(LIMIT, "silence", async || {
             child.unread_lines();
             tokio::time::sleep(Duration::from_millis(50)).await;

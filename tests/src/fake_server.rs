@@ -1,4 +1,4 @@
-//! A server that replies whatever the test wants.
+//! A server with canned replies.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Resp;
 
-/// Commands kept for [`FakeServer::commands`]; the later ones are answered but not kept.
+/// How many commands [`FakeServer::commands`] keeps; later ones are answered and not kept.
 const COMMAND_LIMIT: usize = 10_000;
 
 type Answer = dyn Fn(&[String]) -> String + Send + Sync;
@@ -30,7 +30,7 @@ impl Shared {
     }
 }
 
-/// A minimal RESP2 server. It has no commands but those that its closure answers.
+/// A minimal RESP2 server whose only commands are those that its closure answers.
 ///
 /// Dropping it closes its connections.
 pub struct FakeServer {
@@ -40,8 +40,8 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// A server that answers each command, given as its words, with what the closure returns: raw
-    /// RESP2, for example `"+OK\r\n"`. If that is empty it does not reply.
+    /// Starts a server that answers each command, given as its words, with what the closure returns: raw
+    /// RESP2, for example `"+OK\r\n"`. It does not reply if that is empty.
     pub async fn start(answer: impl Fn(&[String]) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -58,9 +58,9 @@ impl FakeServer {
         Self { port, shared, task }
     }
 
-    /// A server that greets like Redis and answers INFO with `text`: for example
-    /// `"# Server\r\nredis_version:6.2.14\r\n"`. It knows no HELLO, so it cannot speak RESP3, and
-    /// no command beyond those that a client sends when it connects.
+    /// Starts a server that greets like Redis and answers INFO with `text`, for example `"#
+    /// Server\r\nredis_version:6.2.14\r\n"`. It rejects HELLO, so it cannot speak RESP3, and every command
+    /// except those that a client sends when it connects.
     pub async fn with_info(text: &str) -> Self {
         let info = format!("${}\r\n{text}\r\n", text.len());
         Self::start(move |command| {
@@ -75,17 +75,17 @@ impl FakeServer {
         .await
     }
 
-    /// `redis://127.0.0.1:port`
+    /// Returns the URL `redis://127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The port it listens on.
+    /// Returns the port that the server listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The commands it got so far, from all connections (the first 10,000).
+    /// Returns the commands that it got so far from all connections (the first 10,000).
     pub fn commands(&self) -> Vec<Vec<String>> {
         self.shared
             .commands
@@ -111,7 +111,7 @@ impl Debug for FakeServer {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // The connections end with the set, and the set with this task.
+    // The set aborts the connections when it is dropped, which happens with this task.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(serve(stream, Arc::clone(&shared)));
@@ -144,7 +144,7 @@ mod tests {
     use crate::Admin;
 
     #[tokio::test]
-    async fn claims_what_it_is_told() {
+    async fn a_fake_server_reports_the_given_info() {
         let server = FakeServer::with_info("# Server\r\nredis_version:6.2.14\r\n").await;
         assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
         let mut admin = Admin::connect_port(server.port()).await;
@@ -161,11 +161,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_it_closes_its_connections() {
+    async fn dropping_a_fake_server_closes_its_connections() {
         let server = FakeServer::start(|_| String::new()).await;
         let mut admin = Admin::connect_port(server.port()).await;
         drop(server);
         let end = tokio::time::timeout(Duration::from_secs(10), admin.next_value()).await;
-        assert!(end.expect("it ends").is_err());
+        assert!(end.expect("the connection ends").is_err());
     }
 }

@@ -1,14 +1,15 @@
-//! Checks that the modules of a room import one another one way.
+//! Checks that the modules of a crate do not import one another in cycles.
 //!
-//! Every path that begins with `crate::`, `super::` or a submodule counts, in a `use` or elsewhere. A module may use
-//! what its ancestors define: they are its own room. What an ancestor only re-exports from a submodule counts as that
-//! submodule's. Tests do not count.
+//! Every path that begins with `crate::`, `super::` or a submodule counts, in a `use` or elsewhere. Items
+//! that an ancestor defines do not count, since a module belongs to its ancestors. Items that an ancestor
+//! re-exports from a submodule count as the submodule's. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The rooms: the sources of a crate, and the module whose submodules are checked; all if it is empty.
+/// The checked parts: the sources of a crate, and the module whose submodules are checked; empty for all
+/// modules.
 const ROOMS: [(&str, &str); 5] = [
     ("bindings/cli/src", ""),
     ("bindings/serve/src", ""),
@@ -17,9 +18,9 @@ const ROOMS: [(&str, &str); 5] = [
     ("core/engine/src", "engine"),
 ];
 
-/// The modules of a crate, such as `lock/tenure`, each with those that it imports from.
+/// The modules of a crate, such as `lock/tenure`, each with the modules that it imports from.
 type Imports = BTreeMap<String, BTreeSet<String>>;
-/// The paths in a module: the module that each leads to, and the name of the item there.
+/// The paths in a module: for each the module that it leads to, and the name of the item there.
 type Paths = BTreeSet<(String, String)>;
 
 fn read(folder: &Path, module: &str, into: &mut BTreeMap<String, String>) {
@@ -73,7 +74,7 @@ fn paths(module: &str, sources: &BTreeMap<String, String>) -> Paths {
     paths
 }
 
-/// Follows the rest of a path from a module, also into braces. Returns what stands behind it.
+/// Follows the rest of a path from a module, also into braces. Returns the text after the path.
 fn resolve<'a>(
     base: &str,
     rest: &'a str,
@@ -128,7 +129,7 @@ fn imports(src: &Path, room: &str) -> Imports {
     imports
 }
 
-/// Returns a way from a module back to itself.
+/// Returns a path of imports from a module back to itself.
 fn cycle(imports: &Imports) -> Option<Vec<&String>> {
     imports.keys().find_map(|start| {
         let (mut seen, mut ways) = (BTreeSet::new(), vec![vec![start]]);
@@ -147,13 +148,13 @@ fn cycle(imports: &Imports) -> Option<Vec<&String>> {
 }
 
 #[test]
-fn modules_import_one_another_one_way() {
+fn modules_do_not_import_one_another_in_cycles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (src, room) in ROOMS {
         let mut imports = imports(&root.join(src), room);
         assert!(imports.len() > 1, "{src} {room}");
         assert_eq!(cycle(&imports), None, "{src} {room}");
-        // The control: the import back is found.
+        // Negative control: an added import in the other direction is found.
         let import = imports
             .iter()
             .find_map(|(module, used)| Some((module, used.first()?)));
@@ -165,7 +166,7 @@ fn modules_import_one_another_one_way() {
     }
 }
 
-/// Catches an import that is overlooked.
+/// Catches an import that the reader of sources misses.
 #[test]
 fn imports_of_every_form_are_found() {
     let sources = [

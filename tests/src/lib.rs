@@ -1,21 +1,21 @@
 //! Servers, proxies and processes for the tests.
 //!
-//! Everything here listens on 127.0.0.1 only, on a port that is free at the moment, and ends with
-//! the value that stands for it. It is test support: whatever goes wrong in it panics with a
-//! message that names the cause. Nothing here goes through `fred` or `leasehold`, so that a test
-//! never has to trust the thing that it tests.
+//! Everything here listens on 127.0.0.1 only, on a port that is free at the moment, and ends when its value
+//! is dropped. On any failure it panics with a message that names the cause. It uses neither `fred` nor
+//! `leasehold`, except [`next_event`], so a test never trusts the code that it tests.
 //!
-//! - [`RedisServer`]: a real `redis-server` that can be paused, killed and restarted
-//! - [`RedisCluster`]: several of them that share the slots, with replicas or without
+//! - [`RedisServer`]: a real `redis-server` that you can pause, killed and restarted
+//! - [`RedisCluster`]: servers that share the slots, with or without replicas
 //! - [`RedisService`]: a primary, replicas and sentinels
 //! - [`Authority`]: a CA, and certificates for servers and clients
-//! - [`Admin`] and [`Monitor`]: a plain connection to look at a server and to meddle with it
-//! - [`Tenure`]: who has a lock, as its key says
+//! - [`Admin`] and [`Monitor`]: a plain connection to inspect and change a server
+//! - [`Tenure`]: the holder of a lock, as stored in its key
 //! - [`Proxy`]: a TCP proxy that loses, delays and cuts
-//! - [`FakeServer`]: answers what the test wants a server to answer
-//! - [`Child`]: a program that can be paused and killed
+//! - [`FakeServer`]: a server with canned replies
+//! - [`Child`]: a program that the test can pause and kill
 //! - [`eventually`], [`next_event`], [`within`] and [`unique_name`]
-//! - [`Stopwatch`]: measures the time in which the machine ran
+//! - [`Random`]: random numbers that follow from a seed
+//! - [`Stopwatch`]: measures time without the pauses of the machine
 
 mod certificates;
 mod child;
@@ -25,6 +25,7 @@ mod imports;
 mod ports;
 mod process;
 mod proxy;
+mod random;
 mod redis_cluster;
 mod redis_server;
 mod redis_service;
@@ -37,6 +38,7 @@ pub use certificates::{Authority, Pair};
 pub use child::{Child, contenders};
 pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
+pub use random::{Random, mix};
 pub use redis_cluster::RedisCluster;
 pub use redis_server::{RedisConfig, RedisServer};
 pub use redis_service::RedisService;

@@ -4,19 +4,19 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The ports tried lie below the ephemeral range of Linux and macOS: so neither an outgoing
-/// connection nor a bind to port 0 takes the port of a server that is down for a moment, and a
-/// client that keeps dialling a dead port never connects to itself.
+/// The ports lie below the ephemeral range of Linux and macOS. So no outgoing connection and no bind to port
+/// 0 takes the port of a server that is down for a moment, and a client that keeps dialing a dead port never
+/// connects to itself.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A loopback port that nobody listens on now and that this process did not hand out recently.
+/// Returns a loopback port that no process listens on now and that this process did not return recently.
 ///
-/// Another process may still take it first: whoever uses the port has to notice and ask again.
+/// Another process may still take it first: the caller has to notice that and ask again.
 pub(crate) fn free_port() -> u16 {
-    // Processes that run side by side start at different places.
+    // Parallel processes start at different places.
     let start = process::id().wrapping_mul(7_919) % COUNT;
     for _ in 0..COUNT {
         let offset = (start + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
@@ -36,7 +36,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn hands_out_different_ports() {
+    fn free_ports_differ() {
         let ports: HashSet<u16> = (0..50).map(|_| super::free_port()).collect();
         assert_eq!(ports.len(), 50);
     }

@@ -22,7 +22,7 @@ pub enum Direction {
     Down,
 }
 
-/// What a [`Proxy`] does in one direction.
+/// The treatment of bytes in one direction of a [`Proxy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Bytes are passed on.
@@ -69,7 +69,7 @@ struct Shared {
     fault: OnceLock<String>,
 }
 
-/// Keeps a connection in the set of open ones until it ends, however it ends.
+/// Keeps a connection in the set of open ones until it ends.
 struct Registration {
     id: u64,
     shared: Arc<Shared>,
@@ -125,12 +125,12 @@ impl Proxy {
         Self { port, shared, task }
     }
 
-    /// `redis://127.0.0.1:port` of the proxy.
+    /// Returns the URL `redis://127.0.0.1:port` of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The port of the proxy.
+    /// Returns the port of the proxy.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -145,14 +145,13 @@ impl Proxy {
         self.change(|control| control.modes = [mode; 2]);
     }
 
-    /// Applies the modes to one connection only, counted from 0 in the order in which they were
-    /// accepted; all others pass.
+    /// Applies the modes to one connection only, counted from 0 in the order of acceptance; all others pass.
     pub fn only(&self, connection: u64) {
         self.change(|control| control.only = Some(connection));
     }
 
-    /// Lets replies vanish (`true`), so that requests are executed but seem not to be. After `false`
-    /// the connections that lost some go on losing: see [`Mode::BlackHole`].
+    /// Drops replies (`true`): requests are executed and seem not to be. After `false`, connections that lost
+    /// replies go on losing them: see [`Mode::BlackHole`].
     pub fn discard_replies(&self, discard: bool) {
         self.set(
             Direction::Down,
@@ -160,8 +159,7 @@ impl Proxy {
         );
     }
 
-    /// Passes both directions again, and resets the connections that lost bytes, as their peers
-    /// would.
+    /// Passes both directions again, and resets the connections that lost bytes, as their peers would.
     pub fn heal(&self) {
         self.change(|control| {
             control.modes = [Mode::Pass; 2];
@@ -170,8 +168,8 @@ impl Proxy {
         });
     }
 
-    /// Closes all present connections abruptly, on both sides, and waits until that is done. What
-    /// was in transit or held is lost.
+    /// Closes all present connections abruptly on both sides, and waits until they are closed. Bytes in
+    /// transit or held are lost.
     pub async fn cut(&self) {
         let present = self.shared.open.borrow().clone();
         self.change(|control| control.cuts += 1);
@@ -182,8 +180,8 @@ impl Proxy {
         self.check();
     }
 
-    /// Resets new connections as soon as they are accepted (`true`), or accepts them again. The
-    /// client sees that when it connects or when it first reads.
+    /// Resets new connections as soon as they are accepted (`true`), or accepts them again. The client sees
+    /// the reset when it connects or when it first reads.
     pub fn refuse(&self, refuse: bool) {
         self.change(|control| control.refuse = refuse);
     }
@@ -193,26 +191,26 @@ impl Proxy {
         self.change(|control| control.latency = latency);
     }
 
-    /// How many connections were accepted so far (those refused not counted).
+    /// Returns how many connections were accepted so far, without the refused ones.
     pub fn connections(&self) -> u64 {
         self.check();
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open now.
+    /// Returns how many connections are open now.
     pub fn open_connections(&self) -> usize {
         self.check();
         self.shared.open.borrow().len()
     }
 
-    /// How many bytes arrived so far in that direction, whatever became of them.
+    /// Returns how many bytes arrived so far in that direction, whether they were passed on or not.
     pub fn bytes(&self, direction: Direction) -> u64 {
         self.check();
         self.shared.bytes[direction as usize].load(Ordering::SeqCst)
     }
 
-    /// How many bytes are in the proxy now in that direction: held, or delayed by the latency. Once it
-    /// is positive a request is under way.
+    /// Returns how many bytes the proxy has now in that direction: held, or delayed by the latency. A
+    /// positive number shows that a request is in flight.
     pub fn held(&self, direction: Direction) -> u64 {
         self.check();
         self.shared.held[direction as usize].load(Ordering::SeqCst)
@@ -223,7 +221,7 @@ impl Proxy {
         self.shared.control.send_modify(change);
     }
 
-    /// A task cannot fail a test by panicking: it leaves a note here, by which the test panics.
+    /// Panics if a task noted a fault here. A panic of the task itself would not fail the test.
     fn check(&self) {
         if let Some(fault) = self.shared.fault.get() {
             panic!("{fault}");
@@ -241,7 +239,7 @@ impl Drop for Proxy {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // The connections end with the set, and the set with this task.
+    // The set aborts the connections when it is dropped, which happens with this task.
     let mut links = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let control = shared.control.subscribe();
@@ -251,7 +249,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             continue;
         }
         let id = shared.accepted.fetch_add(1, Ordering::SeqCst);
-        // It has read the count of cuts before it registers, so a cut that waits for it also reaches it.
+        // The connection has read the count of cuts before it registers, so a cut that waits for it also
+        // reaches it.
         let registration = Registration::new(id, Arc::clone(&shared));
         links.spawn(link::carry(client, control, cuts, registration));
         while links.try_join_next().is_some() {}

@@ -8,28 +8,29 @@ use crate::{Admin, RedisConfig, RedisServer, Resp, eventually, ports};
 const LIMIT: Duration = Duration::from_secs(30);
 const SLOTS: u16 = 16_384;
 
-/// Masters that have a third of the slots each, if they are three, and a replica for each where that is asked for.
+/// A cluster of masters that share the slots equally, each with a replica if the test asks for it.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// Those that are masters at first.
+    /// The servers that are masters at first.
     pub masters: Vec<RedisServer>,
-    /// The replica of each of them; none without.
+    /// The replica of each master; empty without replicas.
     pub replicas: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Three masters.
+    /// Starts three masters.
     pub async fn start() -> Self {
         Self::start_with(&RedisServer::config(), 3, false).await
     }
 
-    /// Three masters and three replicas, which take over for masters that are away for two seconds, but not before
-    /// they are [allowed](Self::allow_failover) to: a busy machine keeps a master from answering for as long.
+    /// Starts three masters and three replicas. A replica takes over for a master that is away for two
+    /// seconds, once it is [allowed](Self::allow_failover) to: a busy machine may keep a master from
+    /// answering that long.
     pub async fn with_replicas() -> Self {
         Self::start_with(&RedisServer::config(), 3, true).await
     }
 
-    /// So many masters of this configuration, and a replica for each if they are to have one.
+    /// Starts this many masters of this configuration, each with a replica if `replicas`.
     pub async fn start_with(config: &RedisConfig, masters: usize, replicas: bool) -> Self {
         let start = async || {
             let bus = ports::free_port();
@@ -38,7 +39,7 @@ impl RedisCluster {
                 "yes".to_owned(),
                 "--cluster-port".to_owned(),
                 bus.to_string(),
-                // Without replicas a machine that stands still is no reason for anything.
+                // Without replicas, a pause of the machine must have no effect.
                 "--cluster-node-timeout".to_owned(),
                 if replicas { "2000" } else { "15000" }.to_owned(),
                 "--cluster-require-full-coverage".to_owned(),
@@ -67,8 +68,8 @@ impl RedisCluster {
                 ];
                 let mut admin = Admin::connect(server).await;
                 admin.ok(&range).await;
-                // Masters that have to settle this among themselves refuse a replica their votes that has not
-                // heard of it when its master dies.
+                // Without distinct epochs the masters would have to settle them first. Meanwhile they refuse
+                // their votes to a replica that has not heard of the result when its master dies.
                 let epoch = (at + 1).to_string();
                 admin.ok(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
             }
@@ -87,13 +88,13 @@ impl RedisCluster {
         cluster
     }
 
-    /// Waits until all know of all.
+    /// Waits until all nodes know one another.
     async fn join(&self) {
         let known = self.servers().count().to_string();
         for server in self.servers() {
             let mut admin = Admin::connect(server).await;
             let count = async || info(&mut admin, "cluster_known_nodes").await == known;
-            eventually(LIMIT, "the nodes to know one another", count).await;
+            eventually(LIMIT, "the nodes know one another", count).await;
         }
         for (master, replica) in self.masters.iter().zip(&self.replicas) {
             let id = Admin::connect(master)
@@ -105,15 +106,10 @@ impl RedisCluster {
             let follows = async || {
                 admin.command(&["CLUSTER", "REPLICATE", &id]).await == Resp::Simple("OK".into())
             };
-            eventually(LIMIT, "the replica to know its master", follows).await;
+            eventually(LIMIT, "the replica knows its master", follows).await;
         }
         for replica in &self.replicas {
-            let mut admin = Admin::connect(replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica to be in sync", synced).await;
+            replica.in_sync().await;
         }
         let mut epochs: Vec<_> = (1..=self.masters.len())
             .map(|epoch| epoch.to_string())
@@ -125,13 +121,13 @@ impl RedisCluster {
                 info(&mut admin, "cluster_state").await == "ok"
                     && info(&mut admin, "cluster_slots_ok").await == SLOTS.to_string()
             };
-            eventually(LIMIT, "the cluster to be up", ok).await;
+            eventually(LIMIT, "the cluster is up", ok).await;
             let agrees = async || config_epochs(&mut admin).await == epochs;
-            eventually(LIMIT, "the nodes to agree on the masters' epochs", agrees).await;
+            eventually(LIMIT, "the nodes agree on the masters' epochs", agrees).await;
         }
     }
 
-    /// From now on a replica takes over if its master is away.
+    /// Lets a replica take over from now on if its master is away.
     pub async fn allow_failover(&self) {
         for replica in &self.replicas {
             let mut admin = Admin::connect(replica).await;
@@ -141,12 +137,12 @@ impl RedisCluster {
         }
     }
 
-    /// All of its nodes.
+    /// Returns all nodes.
     pub fn servers(&self) -> impl Iterator<Item = &RedisServer> {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// `redis-cluster://` with its first masters.
+    /// Returns a `redis-cluster://` URL with the first masters.
     pub fn url(&self) -> String {
         let hosts = self.masters.iter().map(|server| {
             let password = server.password().map(|word| format!(":{word}@"));
@@ -160,37 +156,49 @@ impl RedisCluster {
         format!("redis-cluster://{}{}", passwords[0], hosts.join(","))
     }
 
-    /// `rediss-cluster://` with its first masters, for who trusts this CA.
+    /// Returns a `rediss-cluster://` URL with the first masters, for a client that trusts this CA.
     pub fn tls_url(&self, ca: &Path) -> String {
         let hosts = self.masters.iter().map(RedisServer::tls_port);
         let hosts: Vec<_> = hosts.map(|port| format!("127.0.0.1:{port}")).collect();
         format!("rediss-cluster://{}?ca={}", hosts.join(","), ca.display())
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub async fn slot(&self, key: &str) -> u16 {
         let mut admin = Admin::connect(self.alive()).await;
         let slot = admin.int(&["CLUSTER", "KEYSLOT", key]).await;
         u16::try_from(slot).expect("a slot")
     }
 
-    /// Which of the first masters serves a slot.
+    /// Returns the name of a lock in the default namespace that is at this master, and its slot.
+    pub async fn name_at(&self, master: usize) -> (String, u16) {
+        for number in 0.. {
+            let name = format!("at-{master}-{number}");
+            let slot = self.slot(&format!("{{leasehold:{name}}}")).await;
+            if self.master_of(slot).await == master {
+                return (name, slot);
+            }
+        }
+        unreachable!("each master has slots")
+    }
+
+    /// Returns the first master that serves a slot.
     pub async fn master_of(&self, slot: u16) -> usize {
         let port = self.port_of(slot).await;
         let at = self.masters.iter().position(|server| server.port() == port);
-        at.expect("none of the first masters has it")
+        at.expect("one of the first masters serves the slot")
     }
 
-    /// The port of the node that serves a slot.
+    /// Returns the port of the node that serves a slot.
     pub async fn port_of(&self, slot: u16) -> u16 {
         let mut admin = Admin::connect(self.alive()).await;
         let port = port_of(&mut admin, slot).await;
-        port.unwrap_or_else(|| panic!("nobody serves the slot {slot}"))
+        port.unwrap_or_else(|| panic!("no node serves the slot {slot}"))
     }
 
     fn alive(&self) -> &RedisServer {
         let mut alive = self.servers().filter(|server| server.is_running());
-        alive.next().expect("a node is there")
+        alive.next().expect("a node is running")
     }
 
     /// Begins to move a slot. Returns a connection to the master that has it.
@@ -207,7 +215,7 @@ impl RedisCluster {
         source
     }
 
-    /// Moves one key of a slot, and stops there. [`Self::give_slot`] ends it.
+    /// Moves one key of a slot, and stops there. [`Self::give_slot`] completes the move.
     pub async fn half_move_slot(&self, slot: u16, from: usize, to: usize, key: &str) {
         let (from, to) = (&self.masters[from], &self.masters[to]);
         let mut source = self.begin_to_move(&slot.to_string(), from, to).await;
@@ -251,8 +259,8 @@ impl RedisCluster {
         self.give_slot(&slot, to).await;
     }
 
-    /// Has all nodes know that a slot is a node's, and waits until none says anything else: a stale message
-    /// of the cluster's own could take it away again.
+    /// Tells all nodes the owner of a slot, and waits until they agree: a stale message of the cluster's own
+    /// could take the slot away again.
     pub async fn give_slot(&self, slot: &str, to: &RedisServer) {
         let id = Admin::connect(to).await.string(&["CLUSTER", "MYID"]).await;
         let id = id.expect("a node has an id");
@@ -261,10 +269,10 @@ impl RedisCluster {
         for server in alive {
             admins.push((server.port(), Admin::connect(server).await));
         }
-        // The new one first, so that no node says that nobody has it.
+        // The new owner comes first, so that no node reports the slot as unassigned.
         admins.sort_by_key(|(port, _)| *port != to.port());
         for (_, admin) in &mut admins {
-            // Replicas refuse it, and hear of it from their masters.
+            // Replicas refuse this, and hear of it from their masters.
             admin
                 .command(&["CLUSTER", "SETSLOT", slot, "NODE", &id])
                 .await;
@@ -280,11 +288,11 @@ impl RedisCluster {
             }
             epochs.windows(2).all(|pair| pair[0] == pair[1])
         };
-        eventually(LIMIT, "the nodes to agree who has the slot", agree).await;
+        eventually(LIMIT, "the nodes agree on the owner of the slot", agree).await;
     }
 }
 
-/// The port of the master that serves a slot, as this node says.
+/// Returns the port of the master that serves a slot, by this node's report.
 async fn port_of(admin: &mut Admin, slot: u16) -> Option<u16> {
     let Resp::Array(stretches) = admin.command(&["CLUSTER", "SLOTS"]).await else {
         panic!("CLUSTER SLOTS answers with an array");
@@ -302,7 +310,7 @@ async fn port_of(admin: &mut Admin, slot: u16) -> Option<u16> {
     })
 }
 
-/// Those of the masters, as this node knows them, in order; nothing while it has not made friends with all.
+/// Returns the masters' epochs in order, as this node knows them; empty until it knows all nodes.
 async fn config_epochs(admin: &mut Admin) -> Vec<String> {
     let nodes = admin
         .string(&["CLUSTER", "NODES"])

@@ -18,10 +18,10 @@ pub use config::RedisConfig;
 
 use crate::{Admin, Resp, eventually, process};
 
-/// How long a server may take to answer after its start, and to end when it is asked to.
+/// How long a server may take to answer after its start, and to end on request.
 const LIMIT: Duration = Duration::from_secs(10);
 const PORT_ATTEMPTS: usize = 20;
-/// What Redis logs when another process was faster to bind the port.
+/// The text that Redis logs when another process was faster to bind the port.
 const PORT_TAKEN: &str = "Failed listening on port";
 
 #[derive(PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Launch {
     PortTaken,
 }
 
-/// A `redis-server` process (or what `LEASEHOLD_REDIS_SERVER` names instead) with its own folder.
+/// A `redis-server` process with its own folder; `LEASEHOLD_REDIS_SERVER` may name another program.
 ///
 /// Dropping it kills the process, paused or not, and removes the folder.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ impl RedisServer {
         Self::config().start().await
     }
 
-    /// A configuration to change before [`RedisConfig::start`].
+    /// Returns a configuration to change before [`RedisConfig::start`].
     pub fn config() -> RedisConfig {
         RedisConfig::default()
     }
 
-    /// `redis://127.0.0.1:port`, with the password if there is one.
+    /// Returns the URL `redis://127.0.0.1:port`, with the password if there is one.
     pub fn url(&self) -> String {
         match &self.config.password {
             Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
@@ -61,82 +61,82 @@ impl RedisServer {
         }
     }
 
-    /// The port, the same after a restart.
+    /// Returns the port, which a restart keeps.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The port for TLS. Panics if it was not configured to have one.
+    /// Returns the port for TLS. Panics if the server was not configured with TLS.
     pub fn tls_port(&self) -> u16 {
         assert!(self.config.tls.is_some(), "configure it with tls()");
         self.tls_port
     }
 
-    /// The password that clients need.
+    /// Returns the password that clients need.
     pub fn password(&self) -> Option<&str> {
         self.config.password.as_deref()
     }
 
-    /// The Unix socket. Panics if it was not configured to have one.
+    /// Returns the path of the Unix socket. Panics if the server was not configured with one.
     pub fn socket_path(&self) -> PathBuf {
         assert!(self.config.unix_socket, "configure it with unix_socket()");
         self.folder.path().join("redis.sock")
     }
 
-    /// The folder of its log and data.
+    /// Returns the folder of its log and data.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The process id. Panics if it does not run.
+    /// Returns the process ID. Panics if the process is not running.
     pub fn pid(&self) -> u32 {
         self.running().id()
     }
 
-    /// Whether it was not killed or stopped.
+    /// Returns true unless the process was killed or stopped.
     pub fn is_running(&self) -> bool {
         self.child.is_some()
     }
 
-    /// Stops the process (SIGSTOP) and returns once it stands still. Its port still accepts
-    /// connections and bytes, as the kernel does that.
+    /// Stops the process (SIGSTOP) and returns once it has stopped. Its port still accepts connections and
+    /// bytes, since the kernel does that.
     pub fn pause(&self) {
         process::pause(self.running());
     }
 
-    /// Lets the process run on (SIGCONT).
+    /// Continues the process (SIGCONT).
     pub fn resume(&self) {
         process::resume(self.running());
     }
 
-    /// Kills the process (SIGKILL), paused or not, and waits for its end.
+    /// Kills the process (SIGKILL), paused or not, and waits until it has ended.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             process::kill(&mut child);
         }
     }
 
-    /// Asks the process to end (SIGTERM), and waits until it has.
+    /// Asks the process to end (SIGTERM), and waits until it has ended.
     pub async fn stop(&mut self) {
         let Some(child) = &mut self.child else { return };
         process::signal(child, Signal::TERM);
         process::resume(child);
-        eventually(LIMIT, "the end of redis-server", async || {
+        eventually(LIMIT, "redis-server ends", async || {
             child.try_wait().expect("the child can be waited for")
         })
         .await;
         self.child = None;
     }
 
-    /// Starts a new process on the same port and folder, killing the present one if it runs, and
-    /// waits until it answers.
+    /// Starts a new process on the same port and folder, and waits until it answers. Kills the present
+    /// process first if it is running.
     pub async fn restart(&mut self) {
         self.kill();
         for _ in 0..PORT_ATTEMPTS {
             if self.launch().await == Launch::Answers {
                 return;
             }
-            // Whoever has the port has it by chance, and frees it in a moment.
+            // Another process got the port by chance and will free it soon.
             tokio::time::sleep(LIMIT / 100).await;
         }
         panic!(
@@ -146,14 +146,14 @@ impl RedisServer {
         );
     }
 
-    /// Sets the clock of a server that was configured with [`RedisConfig::clock_off`], while it runs or before it starts
-    /// again.
+    /// Sets the clock of a server that was configured with [`RedisConfig::clock_off`]. The server may be
+    /// running or stopped.
     pub fn set_clock_off(&mut self, seconds: i32) {
         self.config.clock_off = Some(seconds);
         self.write_clock(seconds);
     }
 
-    /// The server reads this file whenever it looks at the clock.
+    /// Writes the file that the server reads whenever it looks at the clock.
     fn write_clock(&self, seconds: i32) {
         let (path, new) = (self.clock_path(), self.folder.path().join("clock.new"));
         fs::write(&new, format!("{seconds:+}\n")).expect("a file can be written");
@@ -164,8 +164,18 @@ impl RedisServer {
         self.folder.path().join("clock")
     }
 
-    /// Waits until this replica has all that its primary did until now. `WAIT` says so only of what was written
-    /// on the connection that asks.
+    /// Waits until this replica is in sync with its primary.
+    pub async fn in_sync(&self) {
+        let mut admin = Admin::connect(self).await;
+        let up = async || {
+            let status = admin.info("replication", "master_link_status").await;
+            status.as_deref() == Some("up")
+        };
+        eventually(LIMIT, "the replica is in sync", up).await;
+    }
+
+    /// Waits until this replica has all that its primary did until now. `WAIT` covers only the writes of the
+    /// connection that sends it.
     pub async fn has_all_of(&self, primary: &Self) {
         let offset = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
         let mut admin = Admin::connect(primary).await;
@@ -176,7 +186,7 @@ impl RedisServer {
             let has = offset(admin.info("replication", "slave_repl_offset").await);
             status.as_deref() == Some("up") && has >= done
         };
-        eventually(LIMIT, "the replica to have all of its primary", has).await;
+        eventually(LIMIT, "the replica has all of its primary", has).await;
     }
 
     fn running(&self) -> &Child {
@@ -188,7 +198,7 @@ impl RedisServer {
     /// Starts a process and waits until this very process answers.
     async fn launch(&mut self) -> Launch {
         self.child = Some(self.spawn());
-        eventually(LIMIT, "an answer of redis-server", async || {
+        eventually(LIMIT, "redis-server answers", async || {
             let child = self.child.as_mut().expect("it was set above");
             if let Some(status) = child.try_wait().expect("the child can be waited for") {
                 self.child = None;
@@ -213,11 +223,11 @@ impl RedisServer {
         .await
     }
 
-    /// Whether this process, not another that has the port, answers PING.
+    /// Returns true if this process answers PING, and not another one that has the port.
     async fn answers(&self) -> io::Result<bool> {
         let mut admin = Admin::try_connect(self.port, self.password()).await?;
         if admin.try_command(&["PING"]).await? != Resp::Simple("PONG".into()) {
-            return Ok(false); // It still loads its data.
+            return Ok(false); // The server still loads its data.
         }
         let info = admin
             .try_command(&["INFO", "server"])
@@ -238,7 +248,7 @@ impl RedisServer {
         let errors = log.try_clone().expect("a file handle can be duplicated");
         let mut command = Command::new(&program);
         if let Some(watched) = &config.watches {
-            // It keeps there what it learns.
+            // The sentinel stores there what it learns.
             fs::write(folder.join("sentinel.conf"), watched).expect("a file can be written");
             command.args(["sentinel.conf", "--sentinel"]);
         }
@@ -280,7 +290,7 @@ impl RedisServer {
         self.folder.path().join("redis.log")
     }
 
-    /// The last lines that the process logged.
+    /// Returns the last lines that the process logged.
     pub fn log_tail(&self) -> String {
         let log = fs::read(self.log_path()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -293,11 +303,12 @@ impl RedisServer {
     }
 }
 
-/// Returns the variables that make a process see a wall clock that is off by what this file says. Durations stay right.
+/// Returns the variables that make a process see a wall clock that is off by the number in this file.
+/// Durations stay right.
 fn clock_from(path: &Path) -> [(&'static str, OsString); 4] {
-    // Redis allocates by jemalloc, which looks at the clock when it starts and then waits for libfaketime, which
-    // allocates when it starts and then waits for jemalloc. So it is given the C library's allocator, by
-    // another library of that: with all of it the clock would be the right one, too.
+    // Redis allocates with jemalloc, which reads the clock when it starts and waits for libfaketime, which
+    // allocates when it starts and waits for jemalloc. So the server gets the C library's allocator, from the
+    // debug library of malloc. The whole C library in place of that would bring back the true clock.
     let preload = "libc_malloc_debug.so.0:/usr/$LIB/faketime/libfaketime.so.1";
     [
         ("LD_PRELOAD", preload.into()),

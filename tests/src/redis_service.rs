@@ -1,4 +1,4 @@
-//! Servers that sentinels watch.
+//! Servers with sentinels that watch them.
 
 use std::time::Duration;
 
@@ -6,30 +6,25 @@ use crate::{Admin, RedisServer, eventually};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// One primary, two replicas and three sentinels, which watch them as `mymaster`.
+/// One primary, two replicas and three sentinels that watch them as `mymaster`.
 #[derive(Debug)]
 pub struct RedisService {
-    /// The primary at first.
+    /// The server that is the primary at first.
     pub primary: RedisServer,
-    /// Its replicas.
+    /// The primary's replicas.
     pub replicas: Vec<RedisServer>,
-    /// Two of them have to agree.
+    /// The sentinels; two of them have to agree.
     pub sentinels: Vec<RedisServer>,
 }
 
 impl RedisService {
-    /// Starts them, and waits until all know of all.
+    /// Starts the servers and waits until all know one another.
     pub async fn start() -> Self {
         let primary = RedisServer::start().await;
         let (mut replicas, mut sentinels) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let replica = RedisServer::config().replica_of(&primary).start().await;
-            let mut admin = Admin::connect(&replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica to be in sync", synced).await;
+            replica.in_sync().await;
             replicas.push(replica);
         }
         for _ in 0..3 {
@@ -41,7 +36,7 @@ impl RedisService {
                 let state = admin.info("sentinel", "master0").await.unwrap_or_default();
                 state.contains("slaves=2,sentinels=3")
             };
-            eventually(LIMIT, "the sentinel to know all", knows).await;
+            eventually(LIMIT, "the sentinel knows all servers", knows).await;
         }
         Self {
             primary,
@@ -50,7 +45,7 @@ impl RedisService {
         }
     }
 
-    /// `redis-sentinel://` with all sentinels.
+    /// Returns a `redis-sentinel://` URL with all sentinels.
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self
             .sentinels

@@ -1,7 +1,7 @@
-//! Time in which the machine ran.
+//! A clock that stops while the machine stands still.
 //!
-//! A busy or virtual machine stands still for a second now and then. Nothing could happen meanwhile, so a
-//! test that something happens within a time does not count such a second.
+//! A busy or virtual machine stands still for a second now and then. Nothing can happen meanwhile, so a test
+//! that expects something within a time limit does not count that second.
 
 use std::fs;
 use std::future::{Future, poll_fn};
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-/// How often a thread that has nothing else to do looks at the clock.
+/// The interval at which an otherwise idle thread looks at the clock.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How many attempts [`steady`] makes, and how many threads that want a processor are a reason for another one.
+/// How many attempts [`steady`] makes, and how many threads per processor justify another attempt.
 const ATTEMPTS: u32 = 5;
 const CROWD: u32 = 2;
 
@@ -27,27 +27,27 @@ const CROWD: u32 = 2;
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts a measurement.
     pub fn start() -> Self {
         drop(ticks());
         Self(Instant::now())
     }
 
-    /// The time since the start, less [`Self::stalled`].
+    /// Returns the time since the start, less [`Self::stalled`].
     pub fn elapsed(&self) -> Duration {
         let now = Instant::now();
         let all = now.saturating_duration_since(self.0);
         all.saturating_sub(stalled_between(self.0, now))
     }
 
-    /// How much of the time since the start the machine stood still.
+    /// Returns how long the machine stood still since the start.
     pub fn stalled(&self) -> Duration {
         stalled_between(self.0, Instant::now())
     }
 }
 
-/// How much of the time between two moments the machine stood still. It is known only for the time
-/// since the first [`Stopwatch::start`].
+/// Returns how long the machine stood still between two moments. This is known only for the time since the
+/// first [`Stopwatch::start`].
 pub fn stalled_between(from: Instant, to: Instant) -> Duration {
     let ticks = ticks();
     let present = ticks.gap(Instant::now());
@@ -57,10 +57,10 @@ pub fn stalled_between(from: Instant, to: Instant) -> Duration {
         .sum()
 }
 
-/// How many threads there are at this moment for each processor that want to run, at least 1: what depends on the
-/// processors alone takes so many times as long.
+/// Returns the number of runnable threads per processor now, at least 1. Work that depends on the processors
+/// alone takes this many times as long.
 pub fn crowding() -> u32 {
-    // `0.20 0.18 0.12 9/280 11206`: nine of 280 threads want to run.
+    // The file reads `0.20 0.18 0.12 9/280 11206` if nine of 280 threads are runnable.
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let running = load.split([' ', '/']).nth(3);
     let running: u32 = running.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -68,8 +68,8 @@ pub fn crowding() -> u32 {
     (running / u32::try_from(processors).unwrap_or(u32::MAX)).max(1)
 }
 
-/// For what must be on time: an attempt that fails while others want the processors, too, says nothing, and is made
-/// again. One that fails without that has failed.
+/// Runs an attempt that must be on time. A failed attempt proves nothing if other threads wanted the
+/// processors too, so it is repeated. A failure without such load is final.
 pub async fn steady(attempt: impl AsyncFn()) {
     for left in (0..ATTEMPTS).rev() {
         let before = crowding();
@@ -85,11 +85,11 @@ pub async fn steady(attempt: impl AsyncFn()) {
         if left == 0 || crowd < CROWD {
             resume_unwind(panic);
         }
-        println!("made again, for {crowd} threads want each processor");
+        println!("repeated, since {crowd} threads want each processor");
     }
 }
 
-/// As [`tokio::time::timeout`], but time in which the machine stood still does not count.
+/// Works like [`tokio::time::timeout`], without counting time in which the machine stood still.
 pub async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
     let watch = Stopwatch::start();
     let mut work = pin!(work);
@@ -104,23 +104,23 @@ pub async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
     }
 }
 
-/// What the thread saw.
+/// The observations of the thread.
 struct Ticks {
     last: Instant,
-    /// When it was not woken although it was time.
+    /// The times in which the thread was due and did not run.
     gaps: Vec<(Instant, Instant)>,
 }
 
 impl Ticks {
     fn gap(&self, now: Instant) -> Option<(Instant, Instant)> {
-        // A timer may be late by one tick without a stall.
+        // A timer may be one tick late without a stall.
         (now.saturating_duration_since(self.last) > TICK * 2).then(|| (self.last + TICK, now))
     }
 }
 
 fn ticks() -> MutexGuard<'static, Ticks> {
     static TICKS: LazyLock<Mutex<Ticks>> = LazyLock::new(|| {
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(|| {
             loop {
                 thread::sleep(TICK);
@@ -144,9 +144,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stood_still_is_counted_between_two_moments_only() {
+    fn a_stall_counts_only_between_its_two_moments() {
         let watch = Stopwatch::start();
-        // While this holds the lock the thread cannot note anything, as if the machine stood still.
+        // While this test holds the lock the thread cannot note anything, as if the machine stood still.
         let held = ticks();
         thread::sleep(Duration::from_millis(300));
         drop(held);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_limit_does_not_count_what_stood_still() {
+    async fn a_limit_does_not_count_stalls() {
         let limit = Duration::from_millis(200);
         let slow = async {
             let held = ticks();

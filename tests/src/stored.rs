@@ -1,26 +1,26 @@
-//! What the keys of a lock say.
+//! The contents of a lock's keys.
 
 use std::time::Duration;
 
 use crate::{Admin, Resp};
 
-/// Who has a lock, or had it until it expired.
+/// The holder of a lock, or the last holder until its lease expired.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tenure {
-    /// As hexadecimal digits.
+    /// The lease ID as hexadecimal digits.
     pub lease: String,
-    /// What guards compare.
+    /// The fencing token, which guards compare.
     pub token: u64,
-    /// By the server's clock, since 1970.
+    /// The expiry by the server's clock, since 1970.
     pub expires: Duration,
-    /// As hexadecimal digits.
+    /// The client ID as hexadecimal digits.
     pub client: String,
-    /// Or the owner.
+    /// The label, or the owner.
     pub label: String,
 }
 
 impl Admin {
-    /// Who has the lock of this key; `None` if nobody has it.
+    /// Returns the holder of this key's lock, or `None` if the lock is free.
     ///
     /// # Panics
     ///
@@ -31,7 +31,7 @@ impl Admin {
         (tenure.expires >= now).then_some(tenure)
     }
 
-    /// The last token that a lock's key remembers.
+    /// Returns the last token that a lock's key remembers.
     ///
     /// # Panics
     ///
@@ -40,7 +40,7 @@ impl Admin {
         self.stored(key).await.0
     }
 
-    /// The keys of the locks that somebody has, and of the lines in which somebody waits, sorted.
+    /// Returns the keys of held locks and of lines that have waiters, sorted.
     ///
     /// # Panics
     ///
@@ -56,7 +56,7 @@ impl Admin {
         keys
     }
 
-    /// The server's clock, in whole milliseconds, as it counts expiries.
+    /// Returns the server's clock in whole milliseconds, as it counts expiries.
     async fn time(&mut self) -> Duration {
         let Resp::Array(time) = self.command(&["TIME"]).await else {
             panic!("TIME answers with an array");
@@ -71,7 +71,7 @@ impl Admin {
     async fn stored(&mut self, key: &str) -> (Option<u64>, Option<Tenure>) {
         let hash = match self.command(&["HGETALL", key]).await {
             Resp::Array(hash) => hash,
-            // It is no hash.
+            // The key is no hash.
             Resp::Error(error) if error.starts_with("WRONGTYPE") => Vec::new(),
             reply => panic!("{key} has {reply:?}"),
         };
@@ -109,7 +109,7 @@ mod tests {
     use crate::RedisServer;
 
     #[tokio::test]
-    async fn reads_what_a_lock_has() {
+    async fn the_holder_of_a_lock_is_read_from_its_key() {
         let server = RedisServer::start().await;
         let mut admin = Admin::connect(&server).await;
         let key = "{ns:a}";
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!((found.token, &*found.label), (7, "job:7"));
         assert_eq!(found.expires, Duration::from_secs(9_000_000_000));
         assert_eq!((last, in_use), (Some(7), vec![key.to_owned()]));
-        // One that is over is nobody's.
+        // An expired lease has no holder.
         assert_eq!(put("1000000000000").await, (None, Some(7), Vec::new()));
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for a condition instead of sleeping and hoping.
+//! Waiting for a condition instead of for a fixed time.
 
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use crate::{Stopwatch, within};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
-/// What a condition of [`eventually`] may return: `bool`, or an `Option` of what it found.
+/// A result that a condition of [`eventually`] may have: `bool`, or an `Option` of what it found.
 pub trait Condition {
-    /// What [`eventually`] returns when the condition holds.
+    /// The value that [`eventually`] returns when the condition holds.
     type Found;
 
-    /// The finding, if the condition holds.
+    /// Returns the finding if the condition holds.
     fn found(self) -> Option<Self::Found>;
 }
 
@@ -37,10 +37,10 @@ impl<T> Condition for Option<T> {
     }
 }
 
-/// Reads events up to the first one that is wanted, and returns that.
+/// Reads events up to the first wanted one, and returns that.
 ///
-/// Panics with all that came if it does not come within `limit`, or if the stream ends. Time in
-/// which the machine stood still does not count.
+/// Panics with all events that came if none is wanted within `limit`, or if the stream ends. Time in which
+/// the machine stood still does not count.
 pub async fn next_event(
     events: &mut LeaseEvents,
     limit: Duration,
@@ -57,15 +57,15 @@ pub async fn next_event(
         None
     });
     let Some(Some(event)) = found.await else {
-        panic!("the event did not come within {limit:?}; what came: {came:?}");
+        panic!("the event did not come within {limit:?}; these came: {came:?}");
     };
     event
 }
 
-/// Asks `condition` every few milliseconds until it holds, and returns what it found.
+/// Checks `condition` every few milliseconds until it holds, and returns what it found.
 ///
-/// Panics after `limit`, naming `what`; also if one call of `condition` hangs that long. Time in
-/// which the machine stood still does not count.
+/// Panics after `limit` and names `what`, also if one call of `condition` takes that long. Time in which the
+/// machine stood still does not count.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -85,7 +85,7 @@ where
 {
     let watch = Stopwatch::start();
     loop {
-        // One more look, for what came in the last moment.
+        // One more check covers what came in the last moment.
         let is_last = watch.elapsed() >= limit;
         match within(limit, condition()).await {
             None => panic!("not within {limit:?}: {what} (during a check)"),
@@ -100,7 +100,7 @@ where
     }
 }
 
-/// A name that no other test, process or run uses.
+/// Returns a name that no other test, process or run uses.
 pub fn unique_name(prefix: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::UNIX_EPOCH
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn returns_what_was_found() {
+    async fn eventually_returns_what_the_condition_found() {
         let mut left = 3;
         let found = eventually(Duration::from_secs(5), "a finding", async || {
             left -= 1;
@@ -128,19 +128,19 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "not within 20ms: the impossible")]
-    async fn names_what_did_not_happen() {
+    async fn a_timeout_names_the_condition() {
         eventually(Duration::from_millis(20), "the impossible", async || false).await;
     }
 
     #[tokio::test]
     #[should_panic(expected = "an answer (during a check")]
-    async fn a_check_that_hangs_is_a_failure() {
+    async fn a_condition_that_hangs_is_a_failure() {
         let hang = async || std::future::pending::<bool>().await;
         eventually(Duration::from_millis(20), "an answer", hang).await;
     }
 
     #[test]
-    fn names_differ() {
+    fn unique_names_differ() {
         assert_ne!(unique_name("a"), unique_name("a"));
     }
 }

@@ -8,7 +8,7 @@ use crate::crowd::{Crowd, Sum, now};
 use crate::{TTL, demoted, promoted, seconds};
 
 const KEY: &str = "{leasehold:contended}";
-/// What the clients add to the time that the servers take, at the most.
+/// The longest delay that clients add to the servers' own.
 pub(crate) const ADDED: Duration = Duration::from_secs(4);
 
 pub(crate) fn report(what: &str, sum: &Sum, gap: Duration) {
@@ -59,7 +59,7 @@ async fn resharding(processes: usize, moves: usize) {
     assert!(sum.turns > processes * 10, "{sum:?}");
 }
 
-/// Catches a line that stands still, or is forgotten, because its slot moves.
+/// Catches a line that stops or is forgotten because its slot moves.
 #[tokio::test]
 async fn a_slot_moves_under_a_line() {
     resharding(4, 6).await;
@@ -87,7 +87,7 @@ async fn the_master_of_a_line_is_killed() {
     let (first, all) = crowd.resumed(seconds(30)).await;
     crowd.run(seconds(2)).await;
     let sum = crowd.end().await;
-    let promoted = promoted.await.expect("one takes over");
+    let promoted = promoted.await.expect("a replica takes over");
     let gap = sum.longest_gap(from.saturating_sub(seconds(1)), now());
     report(
         &format!(
@@ -100,12 +100,12 @@ async fn the_master_of_a_line_is_killed() {
     assert!(sum.overtaken.is_empty(), "{:?}", sum.overtaken);
 }
 
-/// Catches a connection to a master that stands still, on which everyone waits for ever; and one that is
-/// used again when that master is none any more. Until it learns that, there are two masters: a token may then be
-/// overtaken, and the guard refuses it; but at no other time.
+/// Catches a connection to a paused master on which every client waits for ever, and one that is used again
+/// after that master was demoted. Until the master learns that, there are two masters: only then may a token
+/// be overtaken, and the guard refuses it.
 #[tokio::test]
 #[ignore = "takes half a minute"]
-async fn the_master_of_a_line_stands_still() {
+async fn the_master_of_a_line_is_paused() {
     let cluster = RedisCluster::with_replicas().await;
     let mut crowd = Crowd::start(&cluster.url(), 8, TTL).await;
     crowd.resumed(seconds(20)).await;
@@ -121,10 +121,12 @@ async fn the_master_of_a_line_stands_still() {
     stopped.resume();
     let demoted = demoted(stopped);
     let (again, _) = crowd.resumed(seconds(20)).await;
-    let demoted = demoted.await.expect("it learns of it");
+    let demoted = demoted
+        .await
+        .expect("the old master learns that it was demoted");
     crowd.run(seconds(1)).await;
     let sum = crowd.end().await;
-    let promoted = promoted.await.expect("one takes over");
+    let promoted = promoted.await.expect("a replica takes over");
     let gap = sum.longest_gap(from.saturating_sub(seconds(1)), now());
     report(
         &format!(

@@ -1,4 +1,4 @@
-// As `contender.rs`: node contender.mjs "URL …" GUARD NAME TTL_MS
+// `contender.rs` in JavaScript: node contender.mjs "URL …" GUARD NAME TTL_MS
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { FencedRedis } from "../../bindings/node/dist/fence.js";
@@ -40,7 +40,7 @@ while (!over) {
     continue;
   }
   const { token } = lease;
-  // Not by performance.timeOrigin: of a process that was slow to start it is wrong by tens of milliseconds.
+  // Not by performance.timeOrigin: if the process was slow to start, it is wrong by tens of milliseconds.
   const now = Date.now() * 1000;
   if (lease.valid) {
     console.log(`got ${token} ${now}`);

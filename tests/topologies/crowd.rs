@@ -5,30 +5,30 @@ use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_tests::{Admin, Child, RedisServer, Resp, contenders};
 
-/// How long a process may take to end its turn, and a start on a busy machine.
+/// How long a process may take to end its turn, or to start on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
-/// By so much two processes may be late in saying when they got the lock.
+/// How late two processes may be in printing when they got the lock.
 const LATE: Duration = Duration::from_millis(2);
 
-/// Half of them in Rust, and half in JavaScript.
+/// Contenders, half in Rust and half in JavaScript.
 pub(crate) struct Crowd {
     children: Vec<Child>,
     guard: RedisServer,
     lines: Vec<Vec<String>>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Sum {
     pub(crate) turns: usize,
     pub(crate) refused: usize,
     pub(crate) late: usize,
     pub(crate) failed: usize,
-    /// The tokens of those who got the lock after somebody with a greater token, and these: only a primary that
-    /// does not know yet that it is none any more can give one of the two.
+    /// The tokens of leases that came after a greater token, each with that greater token. Only a primary
+    /// that does not know yet that it was demoted can grant one of the two.
     pub(crate) overtaken: Vec<[u64; 2]>,
-    /// When each lock was got, since 1970, in order.
+    /// When each lock was acquired, since 1970, in order.
     got: Vec<(Duration, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl Crowd {
         }
     }
 
-    /// Lets them contend for so long.
+    /// Lets them contend for this long.
     pub(crate) async fn run(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -60,7 +60,7 @@ impl Crowd {
         }
     }
 
-    /// Lets them contend until each has had the lock again. Returns how long that took the first, and all.
+    /// Lets them contend until each has had the lock again. Returns how long the first and all took.
     pub(crate) async fn resumed(&mut self, limit: Duration) -> (Duration, Duration) {
         self.read();
         let before: Vec<usize> = self.lines.iter().map(Vec::len).collect();
@@ -77,7 +77,7 @@ impl Crowd {
                 first.get_or_insert_with(|| begin.elapsed());
             }
             if got == self.lines.len() {
-                return (first.expect("all are more than none"), begin.elapsed());
+                return (first.expect("at least one got the lock"), begin.elapsed());
             }
             assert!(
                 begin.elapsed() < limit,
@@ -92,8 +92,8 @@ impl Crowd {
         }
     }
 
-    /// Has them end their turns, and checks what holds of all: nobody is forgotten, and the guard let no
-    /// write pass after one of a later token.
+    /// Ends their turns, and checks the promises for all: no process starves, and the guard let no write pass
+    /// after one with a later token.
     pub(crate) async fn end(mut self) -> Sum {
         self.children
             .iter_mut()
@@ -103,7 +103,7 @@ impl Crowd {
         while !self.lines.iter().all(is_done) {
             assert!(
                 Instant::now() < end,
-                "somebody waits: {:#?}",
+                "a process still waits: {:#?}",
                 self.lines
                     .iter()
                     .map(|lines| lines.last())
@@ -147,27 +147,30 @@ impl Crowd {
     }
 }
 
-/// When a lock was got, and its token.
+/// Returns when a lock was acquired, and its token.
 fn taken(line: &str) -> Option<(Duration, u64)> {
     let (token, at) = line.strip_prefix("got ")?.split_once(' ')?;
     let at = Duration::from_micros(at.parse().expect("a time"));
     Some((at, token.parse().expect("a token")))
 }
 
-/// Since 1970.
+/// Returns the time since 1970.
 pub(crate) fn now() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().expect("it is later")
+    SystemTime::UNIX_EPOCH
+        .elapsed()
+        .expect("the time is after 1970")
 }
 
 impl Sum {
-    /// Of each of the overtaken tokens one was given in this time: tokens are the time at their server.
+    /// Returns true if one token of each overtaken pair was granted in this time: tokens are the time of
+    /// their server.
     pub(crate) fn is_overtaken_only(&self, from: Duration, to: Duration) -> bool {
         let times = from.as_micros()..=to.as_micros();
         let mut pairs = self.overtaken.iter();
         pairs.all(|pair| pair.iter().any(|token| times.contains(&u128::from(*token))))
     }
 
-    /// The longest time without anybody who got the lock, from this moment on.
+    /// Returns the longest time from this moment on in which no process got the lock.
     pub(crate) fn longest_gap(&self, from: Duration, to: Duration) -> Duration {
         let times = self.got.iter().map(|(at, _)| *at);
         let times: Vec<_> = times.filter(|at| (from..=to).contains(at)).collect();

@@ -1,8 +1,9 @@
-//! Contended handoffs between processes, Rust and JavaScript together, while a cluster's slots move, and
-//! while masters are killed or stand still: they go on within a bound, tokens never fall, nobody who waits is
-//! forgotten, and a guard refuses every stale write.
+//! Contended handoffs between processes in Rust and JavaScript while a cluster's slots move, and while
+//! masters are killed or paused. They go on within a bound, tokens never fall, no waiter is forgotten, and a
+//! guard refuses every stale write.
 //!
-//! The long ones: `cargo test -p leasehold-tests --test topologies -- --ignored --nocapture --test-threads=1`
+//! The long tests: `cargo test -p leasehold-tests --test topologies -- --ignored --nocapture
+//! --test-threads=1`
 
 mod cluster;
 mod crowd;
@@ -18,14 +19,14 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// How long one of these takes to become a primary, from now on. They are asked in the background.
+/// Returns how long it takes from now on until one of these becomes a primary. A background task asks them.
 fn promoted(replicas: &[RedisServer]) -> tokio::task::JoinHandle<Duration> {
     let ports: Vec<_> = replicas.iter().map(RedisServer::port).collect();
     let begin = Instant::now();
     tokio::spawn(async move {
         loop {
             for port in &ports {
-                // Sentinels close the connections of whom they promote.
+                // Sentinels close the connections of a server that they promote.
                 let mut admin = Admin::connect_port(*port).await;
                 let Ok(Resp::Array(role)) = admin.try_command(&["ROLE"]).await else {
                     continue;
@@ -40,7 +41,7 @@ fn promoted(replicas: &[RedisServer]) -> tokio::task::JoinHandle<Duration> {
     })
 }
 
-/// When this server learns that it is none any more, since 1970. It is asked in the background.
+/// Returns when this server learns that it was demoted, since 1970. A background task asks it.
 fn demoted(primary: &RedisServer) -> tokio::task::JoinHandle<Duration> {
     let port = primary.port();
     tokio::spawn(async move {

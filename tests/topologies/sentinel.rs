@@ -24,21 +24,23 @@ async fn failover(trouble: Trouble) {
         Trouble::Stopped => all.primary.pause(),
     }
     let (first, every) = crowd.resumed(seconds(40)).await;
-    // One that goes on has still to learn that it is no primary: until then there are two.
+    // A resumed primary has yet to learn that it was demoted: until then there are two.
     let mut two = (now(), now());
     if trouble == Trouble::Stopped {
         all.primary.resume();
         let demoted = demoted(&all.primary);
         crowd.resumed(seconds(20)).await;
-        two.1 = demoted.await.expect("it learns of it");
+        two.1 = demoted
+            .await
+            .expect("the old primary learns that it was demoted");
         println!(
-            "the old primary learnt of it after {:.2?}",
+            "the old primary learned of its demotion after {:.2?}",
             two.1.saturating_sub(two.0)
         );
     }
     crowd.run(seconds(3)).await;
     let sum = crowd.end().await;
-    let promoted = promoted.await.expect("one takes over");
+    let promoted = promoted.await.expect("a replica takes over");
     let gap = sum.longest_gap(from.saturating_sub(seconds(1)), now());
     let what = match trouble {
         Trouble::Killed => "a primary killed",
@@ -62,9 +64,9 @@ async fn the_primary_of_a_line_is_killed() {
     failover(Trouble::Killed).await;
 }
 
-/// Catches connections to a primary that stands still, on which everyone waits for ever.
+/// Catches connections to a paused primary on which every client waits for ever.
 #[tokio::test]
 #[ignore = "takes half a minute"]
-async fn the_primary_of_a_line_stands_still() {
+async fn the_primary_of_a_line_is_paused() {
     failover(Trouble::Stopped).await;
 }

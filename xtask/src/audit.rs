@@ -1,4 +1,4 @@
-//! `cargo xtask audit`: the dependencies, checked by cargo-deny as `deny.toml` says.
+//! `cargo xtask audit`: checks the dependencies with cargo-deny, by `deny.toml`.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ const OFFLINE: Cmd<'_> = Cmd::cargo(&["deny", "check", "bans", "licenses", "sour
 const FETCH: Cmd<'_> = Cmd::cargo(&["deny", "fetch", "db"]);
 const ADVISORIES: Cmd<'_> = Cmd::cargo(&["deny", "check", "advisories"]);
 
-/// What `cargo xtask audit` takes.
+/// The options of `cargo xtask audit`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Fail if the advisories could not be checked: for continuous integration.
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     require_advisories: bool,
 }
 
-/// Runs all the checks, even after one that failed.
+/// Runs all checks, even after a failed one.
 pub(crate) fn main(options: &Options) -> Result<()> {
     ensure!(
         Cmd::cargo(&["deny", "--version"]).probe().is_some(),
@@ -31,8 +31,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     for ignored in config.lines().filter(|line| line.contains("{ id = ")) {
         println!("== advisories: ignored: {}", ignored.trim());
     }
-    // A command of its own, because the check exits alike if the database could not be fetched and if
-    // an advisory was found.
+    // The fetch is a command of its own, since the check exits with the same code whether the database could
+    // not be fetched or an advisory was found.
     if let Err(error) = run(FETCH) {
         println!("== {error:#}");
         println!("== WARNING: advisories: not checked: could not fetch");
@@ -51,10 +51,10 @@ fn run(cmd: Cmd<'_>) -> Result<()> {
     cmd.run()
 }
 
-/// The negative control, without the network: the same commands on a database made here. An advisory that
-/// is ignored must pass, and another one must fail.
+/// The negative control, without the network: runs the same commands on a database made here. An ignored
+/// advisory must pass, and another one must fail.
 fn control(config: &str) -> Result<()> {
-    println!("== advisories: control, with a database of one's own");
+    println!("== advisories: control, with a database made here");
     let folder = root().join("target/audit");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
@@ -69,7 +69,7 @@ fn control(config: &str) -> Result<()> {
     advisory(&database, "not-among-the-dependencies", "RUSTSEC-2099-0000")?;
     fs::write(&file, config.replacen("[advisories]", &own, 1))?;
     let (database, file) = (text(&database)?, text(&file)?);
-    // By this git fetches from the folder instead of the address.
+    // With this, git fetches from the folder instead of the address.
     let instead = format!("url.file://{database}.insteadOf");
     let env = [
         ("GIT_CONFIG_COUNT", "1"),
@@ -97,12 +97,12 @@ fn control(config: &str) -> Result<()> {
     advisory(Path::new(&database), "sqlx", "RUSTSEC-2099-0001")?;
     ensure!(
         !passes()?,
-        "the control failed: an advisory of sqlx was passed over"
+        "the control failed: an advisory of sqlx was missed"
     );
     Ok(())
 }
 
-/// Writes an advisory that every version of a crate has a flaw.
+/// Writes an advisory on every version of a crate.
 fn advisory(database: &Path, package: &str, id: &str) -> Result<()> {
     let folder = database.join("crates").join(package);
     fs::create_dir_all(&folder)?;

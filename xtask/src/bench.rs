@@ -1,4 +1,4 @@
-//! `cargo xtask bench` and `cargo xtask costs`: both run programs of the workspace that measures.
+//! `cargo xtask bench` and `cargo xtask costs`: both run programs of the benchmark workspace.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::package;
 use crate::run::Cmd;
 use crate::setup::Need;
 
-/// The workspace that measures, seen from the root of the repository.
+/// The benchmark workspace, relative to the root of the repository.
 pub(crate) const FOLDER: &str = "tests/bench";
 const NODE: &str = "tests/bench/node";
 
@@ -49,7 +49,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     }
 }
 
-/// Counts what an operation costs, and compares that with what was written down, or writes it down.
+/// Counts the cost of operations, and compares it with the recorded figures or records it.
 pub(crate) fn costs(write: bool) -> Result<()> {
     Need::Redis.ensure()?;
     Need::Valgrind.ensure()?;
@@ -57,7 +57,7 @@ pub(crate) fn costs(write: bool) -> Result<()> {
     run("costs", &["-p", "leasehold-costs"], options)
 }
 
-/// Runs a program, compiled with this profile.
+/// Runs a program compiled with this profile.
 fn run(profile: &str, which: &[&str], options: &[&str]) -> Result<()> {
     let run = ["run", "--profile", profile, "--locked", "--quiet"];
     Cmd::cargo(&[&run[..], which, &["--"], options].concat())
@@ -65,7 +65,7 @@ fn run(profile: &str, which: &[&str], options: &[&str]) -> Result<()> {
         .run()
 }
 
-/// Makes the package as it is shipped, and measures that.
+/// Builds the package as it is shipped, and measures that.
 fn node(options: &[&str], asks: bool) -> Result<()> {
     if !asks {
         package::main()?;
@@ -84,7 +84,7 @@ mod tests {
     use super::FOLDER;
     use crate::run::root;
 
-    /// All packages that a lock file names, each with its version.
+    /// Returns all packages in a lock file, each with its version.
     fn locked(folder: &str) -> BTreeSet<(String, String)> {
         let lock = fs::read_to_string(root().join(folder).join("Cargo.lock"));
         let lock = lock.expect("each workspace has a lock file");
@@ -97,9 +97,9 @@ mod tests {
         packages.collect()
     }
 
-    /// Catches figures of other versions than those that the repository's tests run with.
+    /// Catches benchmarks that measure other versions of dependencies than the tests run with.
     #[test]
-    fn what_both_workspaces_need_has_the_same_versions() {
+    fn shared_dependencies_have_the_same_version_in_both_workspaces() {
         let (here, there) = (locked(""), locked(FOLDER));
         let is_here = |name: &str| here.iter().any(|(other, _)| other == name);
         let others: Vec<_> = there
@@ -107,6 +107,9 @@ mod tests {
             .filter(|(name, _)| is_here(name))
             .collect();
         assert!(here.len() > 100 && there.len() > 100);
-        assert!(others.is_empty(), "other versions in {FOLDER}: {others:?}");
+        assert!(
+            others.is_empty(),
+            "{FOLDER} has other versions of: {others:?}"
+        );
     }
 }

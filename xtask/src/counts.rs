@@ -1,4 +1,4 @@
-//! How many tests ran: read from what `cargo test` and `node --test` print.
+//! The number of tests that ran, read from the output of `cargo test` and `node --test`.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -12,12 +12,12 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Reads a line with which tests end; any other line is `None`.
+    /// Reads a line of results; returns `None` for any other line.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         Self::parse_cargo(line).or_else(|| Self::parse_node(line))
     }
 
-    /// Of a test binary: all counts are in one line.
+    /// Reads the results of a test binary, which are in one line.
     fn parse_cargo(line: &str) -> Option<Self> {
         let (_, result) = line.split_once("test result: ")?;
         let (_, counts) = result.split_once(". ")?;
@@ -33,14 +33,14 @@ impl Counts {
         })
     }
 
-    /// Of Node's reporter `spec`: each count has a line of its own, `ℹ pass 3`.
+    /// Reads a line of Node's reporter `spec`, which has a line for each count: `ℹ pass 3`.
     fn parse_node(line: &str) -> Option<Self> {
         let (what, count) = line.trim_end().strip_prefix("ℹ ")?.split_once(' ')?;
         let count = count.parse().ok()?;
         let mut counts = Self::default();
         match what {
             "pass" => counts.passed = count,
-            // Cancelled: it did not end in time, or what it stood in failed.
+            // Cancelled: the test did not end in time, or its parent failed.
             "fail" | "cancelled" => counts.failed = count,
             "skipped" | "todo" => counts.skipped = count,
             _ => return None,
@@ -48,7 +48,7 @@ impl Counts {
         Some(counts)
     }
 
-    /// How many tests really ran.
+    /// Returns how many tests really ran.
     pub(crate) fn ran(self) -> u64 {
         self.passed + self.failed
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::Counts;
 
     #[test]
-    fn reads_a_result_line() {
+    fn a_result_line_is_read() {
         let line = "test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; \
                     7 filtered out; finished in 0.01s";
         assert_eq!(
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_failed_result_line_after_other_output() {
+    fn a_failed_result_line_is_read_after_other_output() {
         let line = "noise without an end of line test result: FAILED. 1 passed; 2 failed; \
                     0 ignored; 0 measured; 0 filtered out; finished in 1.50s\n";
         assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_no_result() {
+    fn other_lines_are_ignored() {
         for line in [
             "",
             "running 3 tests",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn adds_up_the_lines_of_nodes_reporter() {
+    fn the_lines_of_nodes_reporter_are_added_up() {
         let printed = "▶ a suite\n  ✔ works (1.2ms)\nℹ tests 9\nℹ suites 1\nℹ pass 3\nℹ fail 1\n\
                        ℹ cancelled 2\nℹ skipped 2\nℹ todo 1\nℹ duration_ms 45.6\n";
         let mut sum = Counts::default();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn adds_up_and_prints_the_last_line() {
+    fn counts_are_added_up_and_printed() {
         let mut sum = Counts {
             passed: 1,
             failed: 2,

@@ -1,25 +1,25 @@
-//! The JavaScript that wasm-bindgen generates, made into a factory.
+//! Turns the JavaScript that wasm-bindgen generates into a factory.
 //!
-//! It generates a module with one instance for ever. A host needs several, and after a trap a new one; so
-//! the text becomes the body of a function that makes one. The text may change with the version of
-//! wasm-bindgen: whatever is not as expected is an error.
+//! wasm-bindgen generates a module with a single instance. A host needs several, and a new one after a trap;
+//! so the text becomes the body of a function that makes an instance. The text may change with the version of
+//! wasm-bindgen: any unexpected text is an error.
 
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Frees what JavaScript no longer refers to. After a trap it must not call into the instance.
+/// Frees objects that JavaScript no longer refers to. After a trap it must not call into the instance.
 const FINALIZER: &str = "new FinalizationRegistry(ptr => wasm.";
 const FINALIZER_OF_LIVE: &str = "new FinalizationRegistry(ptr => wasm?.";
 const PASS_TEXT: &str = "function passStringToWasm0(arg, malloc, realloc) {";
 const SET_WASM: &str = "__wbg_set_wasm";
 
-/// The module with `instantiate`, from the generated one (target `bundler`, its `NAME_bg.js`, which the
-/// WebAssembly imports).
+/// Returns the module with `instantiate`, made from the generated one (target `bundler`, the `NAME_bg.js`
+/// that the WebAssembly imports).
 pub(crate) fn factory(name: &str, generated: &str) -> Result<String> {
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut body = String::new();
-    // Comments are left out: the types have the same.
+    // Comments are left out: the types have the same ones.
     let mut in_comment = false;
     for line in generated.lines() {
         in_comment |= line.trim_start().starts_with("/**");
@@ -31,7 +31,7 @@ pub(crate) fn factory(name: &str, generated: &str) -> Result<String> {
             None => line,
             Some(declaration) => {
                 let name = declared(declaration)
-                    .with_context(|| format!("the glue exports in an unknown way: {line}"))?;
+                    .with_context(|| format!("the glue has an unknown kind of export: {line}"))?;
                 if name.starts_with("__wb") {
                     imports.push(name);
                 } else {
@@ -67,7 +67,7 @@ pub(crate) fn factory(name: &str, generated: &str) -> Result<String> {
     ))
 }
 
-/// The types of that module, from the generated ones.
+/// Returns the types of that module, made from the generated ones.
 pub(crate) fn factory_types(generated: &str) -> Result<String> {
     let (mut types, mut members, mut body) = (Vec::new(), String::new(), String::new());
     for line in generated.lines() {
@@ -77,7 +77,7 @@ pub(crate) fn factory_types(generated: &str) -> Result<String> {
             continue;
         };
         let name = declared(declaration)
-            .with_context(|| format!("the types export in an unknown way: {line}"))?;
+            .with_context(|| format!("the types have an unknown kind of export: {line}"))?;
         if declaration.starts_with("class ") {
             types.push(name);
         }
@@ -103,7 +103,7 @@ pub(crate) fn factory_types(generated: &str) -> Result<String> {
     ))
 }
 
-/// The name of a class, function or constant that is declared.
+/// Returns the name of a declared class, function or constant.
 fn declared(declaration: &str) -> Option<&str> {
     let rest = ["class ", "function ", "const "]
         .iter()
@@ -126,12 +126,13 @@ fn live_finalizers(body: &str) -> Result<String> {
     Ok(live)
 }
 
-/// Refuses, ahead of the WebAssembly, what is no text and what its memory has no place for: both would end the
-/// instance, with all that lives in it. It throws as the module does, a string with an error in JSON.
+/// Refuses values that are no texts, and texts that the memory has no room for, before they reach the
+/// WebAssembly: they would end the instance with all its locks. The code throws as the module does: a string
+/// with an error in JSON.
 fn checked_texts(body: &str) -> Result<String> {
     ensure!(
         body.matches(PASS_TEXT).count() == 1,
-        "the glue passes texts in an unknown way"
+        "the glue has an unknown way to pass texts"
     );
     let message =
         "the engine takes texts of up to 67108864 characters, and nothing else in their place";
@@ -157,7 +158,7 @@ fn refuse_leftovers(body: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the word is there by itself, not as a part of a longer name.
+/// Returns true if the word stands alone, not as a part of a longer name.
 fn has_word(code: &str, word: &str) -> bool {
     let in_name = |c: char| c.is_ascii_alphanumeric() || "_$.".contains(c);
     code.match_indices(word).any(|(at, _)| {
@@ -171,7 +172,7 @@ fn has_word(code: &str, word: &str) -> bool {
 mod tests {
     use super::{factory, factory_types};
 
-    /// As generated, cut down: a class, a free function, imports, a constant, a finalizer.
+    /// A shortened sample of generated glue: a class, a free function, imports, a constant, a finalizer.
     const GENERATED: &str = r"/**
  * To be imported, and it may export what it holds.
  */
@@ -211,8 +212,8 @@ export function script(): string;
 
     /// Catches a version of wasm-bindgen that passes texts in another way, so that they are not checked.
     #[test]
-    fn what_is_no_text_is_refused_before_the_module_sees_it() {
-        let made = factory("leasehold", GENERATED).expect("it is of the known shape");
+    fn bad_texts_are_refused_before_they_reach_the_module() {
+        let made = factory("leasehold", GENERATED).expect("the glue has the known form");
         let check = "function passStringToWasm0(arg, malloc, realloc) {\n      if (typeof arg !== 'string' ";
         assert!(made.contains(check), "{made}");
         let other = GENERATED.replace("passStringToWasm0", "passText");
@@ -221,7 +222,7 @@ export function script(): string;
 
     #[test]
     fn the_module_becomes_the_body_of_one_function() {
-        let made = factory("leasehold", GENERATED).expect("it is of the known shape");
+        let made = factory("leasehold", GENERATED).expect("the glue has the known form");
         assert_eq!(made.matches("\nexport ").count(), 1, "{made}");
         assert!(!made.contains("To be imported"), "{made}");
         for part in [
@@ -236,7 +237,7 @@ export function script(): string;
     }
 
     #[test]
-    fn another_shape_is_an_error_that_shows_it() {
+    fn unknown_glue_is_an_error_that_shows_it() {
         let cases = [
             ("import * as wasm from './x.wasm';\n", "import * as wasm"),
             ("const u = new URL('x', import.meta.url);\n", "import.meta"),
@@ -265,8 +266,8 @@ export function script(): string;
     }
 
     #[test]
-    fn types_say_what_the_factory_returns() {
-        let made = factory_types(TYPES).expect("it is of the known shape");
+    fn the_types_have_what_the_factory_returns() {
+        let made = factory_types(TYPES).expect("the types have the known form");
         for part in [
             "declare class Engine {",
             "declare function script(): string;",

@@ -36,8 +36,8 @@ enum Task {
     /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
     /// root, rustup, npm); otherwise the command to run is printed.
     ///
-    /// The last line is always `N passed, N failed, N skipped`: the tests of all steps together.
-    /// A run of test steps in which no test ran has failed.
+    /// The last line is always `N passed, N failed, N skipped`: the tests of all steps together. A run of
+    /// test steps in which no test ran fails.
     Test(test::Options),
     /// Check the dependencies with cargo-deny: bans, licences, sources, advisories.
     ///

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::run::{Cmd, target};
 
-/// Writes them, and prints where they are.
+/// Writes the pages, and prints their folder.
 pub(crate) fn main() -> Result<()> {
     let folder = target().join("man");
     let to = folder.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Installing npm packages.
+//! Installation of npm packages.
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use crate::run::{Cmd, root};
 
-/// The npm package, seen from the root of the repository.
+/// The npm package, relative to the root of the repository.
 pub(crate) const FOLDER: &str = "bindings/node";
 
-/// The runtimes on which the packed package is tested; a folder of its own, because they are large.
+/// The runtimes that test the packed package, in a folder of their own because they are large.
 pub(crate) const RUNTIMES: &str = "bindings/node/test/package";
 
 /// The example programs.
 pub(crate) const EXAMPLES: &str = "examples/node";
 
-/// Installs what the lock file of a folder names, unless it is there.
+/// Installs the packages of a folder's lock file unless they are installed already.
 pub(crate) fn install(folder: &'static str) -> Result<()> {
     let path = root().join(folder);
     let lock = read(&path.join("package-lock.json")).context(path.display().to_string())?;
-    // npm's own account of what it put there.
+    // npm's own list of the installed packages.
     let installed = read(&path.join("node_modules/.package-lock.json")).unwrap_or_default();
     if is_installed(&lock, &installed) {
         return Ok(());
@@ -35,7 +35,8 @@ fn read(path: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Whether every package is there in its version; optional ones, which some platforms lack, do not count.
+/// Returns true if every package is installed in its version. Optional ones, which some platforms lack, do
+/// not count.
 fn is_installed(lock: &Value, installed: &Value) -> bool {
     let Some(packages) = lock["packages"].as_object() else {
         return false;
@@ -53,7 +54,7 @@ mod tests {
     use super::is_installed;
 
     #[test]
-    fn compares_versions_and_ignores_other_platforms() {
+    fn versions_are_compared_and_other_platforms_ignored() {
         let lock = json!({ "packages": {
             "": { "name": "leasehold" },
             "node_modules/a": { "version": "1.0.0" },

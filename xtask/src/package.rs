@@ -13,16 +13,16 @@ use crate::npm;
 use crate::run::{Cmd, root, target};
 use crate::setup::Need;
 
-/// A WebAssembly module, with its glue.
+/// A WebAssembly module with its glue.
 struct Module {
-    /// The feature of the crate that it is made of.
+    /// The feature of the crate that the module is built with.
     feature: &'static str,
-    /// Its file is `NAME.wasm`.
+    /// The name of its file, `NAME.wasm`.
     name: &'static str,
-    /// Its glue's file is this with `.js`.
+    /// The name of its glue's file, without `.js`.
     glue: &'static str,
-    /// Bytes of WebAssembly and glue, compressed as a web server does, that are aimed at; and above which
-    /// the build fails.
+    /// The size of WebAssembly and glue in bytes, compressed as by a web server: the target, and the limit
+    /// above which the build fails.
     aim: usize,
     limit: usize,
 }
@@ -35,7 +35,7 @@ const MODULES: [Module; 3] = [
         aim: 62_000,
         limit: 86_000,
     },
-    // The engine with quorums, in the place of the other for those who use them.
+    // The engine with quorums, for programs that use them; it replaces the other one.
     Module {
         feature: "quorum",
         name: "quorum",
@@ -43,7 +43,7 @@ const MODULES: [Module; 3] = [
         aim: 100_000,
         limit: 132_500,
     },
-    // The store in memory, which only those load who use one.
+    // The in-memory store, which only programs that use one load.
     Module {
         feature: "memory",
         name: "memory",
@@ -53,13 +53,13 @@ const MODULES: [Module; 3] = [
     },
 ];
 const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
-/// Bytes of the engine's stack; by default it would be a mebibyte. It lies below everything else in memory,
-/// so that an overflow traps. `bindings/node/test/host/memory.test.mjs` measures how much of it is used.
+/// Bytes of the engine's stack; the default is a mebibyte. The stack lies below everything else in memory, so
+/// that an overflow traps. `bindings/node/test/host/memory.test.mjs` measures how much of it is used.
 const STACK: usize = 64 * 1024;
 
-/// What makes the compiler's code for speed about as short as that for size, which is a third slower: only what
-/// is tiny is inlined, or small and said to be, and neither a loop nor a value's computation is written twice. Not
-/// all of it may be there in a later LLVM, which then says so.
+/// Options that make code optimized for speed about as short as code optimized for size, which is a third
+/// slower. Only tiny functions are inlined, and small ones marked for inlining; neither loops nor
+/// computations are duplicated. A later LLVM may lack some of the options, and then says so.
 const LEAN: [&str; 8] = [
     "inline-threshold=5",
     "inlinehint-threshold=40",
@@ -71,8 +71,9 @@ const LEAN: [&str; 8] = [
     "enable-pre=false",
 ];
 
-/// What of WebAssembly the code uses. The linker would believe the standard library, which claims `multivalue`,
-/// too: V8 then compiles, when it starts, a way in from JavaScript for each function that returns several values.
+/// The features of WebAssembly that the code uses. By default the linker takes them from the standard
+/// library, which claims `multivalue`, too: then V8, when it starts, compiles a wrapper for each function
+/// that returns several values.
 const FEATURES: [&str; 7] = [
     "bulk-memory",
     "bulk-memory-opt",
@@ -83,7 +84,7 @@ const FEATURES: [&str; 7] = [
     "sign-ext",
 ];
 
-/// Builds it, and prints where it is and how large.
+/// Builds the package, and prints its path and sizes.
 pub(crate) fn main() -> Result<()> {
     Need::Wasm.ensure()?;
     Need::Node.ensure()?;
@@ -102,7 +103,7 @@ pub(crate) fn main() -> Result<()> {
 }
 
 fn build(module: &Module) -> Result<()> {
-    // As a library for Rust besides, it would be 4 % longer.
+    // Built as a Rust library as well, it would be 4 % longer.
     let args = [
         "rustc",
         "--crate-type",
@@ -123,7 +124,8 @@ fn build(module: &Module) -> Result<()> {
     run(Cmd::cargo(&args).with_env(&[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)]))
 }
 
-/// A small stack, because each instance has one; little code; and no path of this machine in what is published.
+/// Returns flags for a small stack, since each instance has one; for little code; and for no path of this
+/// machine in the published package.
 fn flags() -> String {
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
@@ -146,7 +148,7 @@ fn run(cmd: Cmd<'_>) -> Result<()> {
     cmd.run()
 }
 
-/// Makes the WebAssembly, the glue and its types from what the compiler made.
+/// Makes the WebAssembly, the glue and its types from the compiler's output.
 fn generate(module: &Module, into: &Path) -> Result<()> {
     let compiled = target().join("wasm32-unknown-unknown/wasm-release/leasehold_wasm.wasm");
     let folder = target().join("wasm-bindgen");
@@ -174,7 +176,7 @@ fn generate(module: &Module, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs what npm would publish, and returns where it is.
+/// Packs what npm would publish. Returns the path of the tarball.
 fn pack() -> Result<PathBuf> {
     let folder = target().join("npm");
     fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! Running commands, and showing them as one would type them.
+//! Runs commands, and shows them as one would type them.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,18 +11,18 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// How long a command's output may stay open and silent after the command has ended.
 const OPEN_OUTPUT_LIMIT: Duration = Duration::from_secs(5);
-/// How often a silent command is asked whether it still runs.
+/// How often a silent command is checked for its end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Lines read ahead of the one that is being passed on.
+/// The number of lines that may be read ahead of the one being passed on.
 const LINES_AHEAD: usize = 256;
 
-/// A command, run in the root of the repository or a folder of it.
+/// A command that runs in the root of the repository or a folder of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cmd<'a> {
     pub(crate) env: &'a [(&'a str, &'a str)],
     pub(crate) program: &'a str,
     pub(crate) args: &'a [&'a str],
-    /// Seen from the root; empty for the root itself.
+    /// The folder, relative to the root; empty for the root itself.
     folder: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Cmd<'a> {
         Ok(())
     }
 
-    /// Runs it in silence and returns its standard output; `None` if it failed or does not exist.
+    /// Runs it without output. Returns its standard output, or `None` if it failed or does not exist.
     pub(crate) fn probe(self) -> Option<String> {
         let output = self.command().stdin(Stdio::null()).output().ok()?;
         output
@@ -67,7 +67,7 @@ impl<'a> Cmd<'a> {
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs it without a terminal, and gives each line that it prints to `on_line`, with its end.
+    /// Runs it without a terminal. Passes each line that it prints, with its line end, to `on_line`.
     pub(crate) fn run_and_read(self, mut on_line: impl FnMut(&str)) -> Result<()> {
         let (output, input) = io::pipe()?;
         let mut child = self
@@ -101,15 +101,15 @@ impl<'a> Cmd<'a> {
 
     fn command(&self) -> Command {
         let (program, args) = match (self.program, self.args) {
-            // This program itself: cargo would first wait for another one that builds.
+            // This program itself: cargo would first wait for another build.
             ("cargo", ["xtask", args @ ..]) => (std::env::current_exe().ok(), args),
-            // The same cargo that runs this task.
+            // The cargo that runs this task.
             ("cargo", args) => (std::env::var_os("CARGO").map(PathBuf::from), args),
             (_, args) => (None, args),
         };
         let mut command = Command::new(program.unwrap_or_else(|| self.program.into()));
-        // Build scripts, such as ring's, look at what cargo told this program of its own package, and would run again
-        // whenever a command was typed by hand meanwhile.
+        // Build scripts such as ring's read the variables that cargo sets for this program's package. They
+        // would run again after each command that was typed by hand meanwhile.
         for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
             if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
                 command.env_remove(name);
@@ -138,9 +138,9 @@ impl fmt::Display for Cmd<'_> {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
-    // `cargo run` sets the variable; the other is for a binary that is started by hand.
+    // `cargo run` sets the variable; the other path is for a binary that is started by hand.
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask
@@ -148,7 +148,7 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// The folder that cargo builds in.
+/// Returns the folder in which cargo builds.
 pub(crate) fn target() -> PathBuf {
     let chosen = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root().join(chosen)
@@ -174,8 +174,8 @@ fn send_lines(from: impl Read, to: &SyncSender<Vec<u8>>) {
     }
 }
 
-/// Passes the lines on until their end; or until a limit after the command's end, because a process that a test
-/// left behind may keep the output open for ever.
+/// Passes the lines on until they end, or until a limit after the command's end: a process that a test left
+/// behind may keep the output open for ever.
 fn copy_lines(
     lines: &Receiver<Vec<u8>>,
     limit: Duration,
@@ -193,7 +193,7 @@ fn copy_lines(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if ended_at.is_some_and(|at| at.elapsed() > limit) {
-            bail!("ended but left a process behind that holds its output open");
+            bail!("the command ended and left a process behind that holds its output open");
         }
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     use super::{Cmd, copy_lines};
 
     #[test]
-    fn shows_a_command_as_one_would_type_it() {
+    fn a_command_is_shown_as_one_would_type_it() {
         let cmd = Cmd::cargo(&["doc", "--no-deps"]).with_env(&[("RUSTDOCFLAGS", "-D warnings")]);
         assert_eq!(
             cmd.to_string(),
@@ -219,15 +219,17 @@ mod tests {
     }
 
     #[test]
-    fn reads_lines_and_reports_failure() {
+    fn lines_are_read_and_failures_reported() {
         let mut lines = Vec::new();
         let cmd = Cmd::new("sh", &["-c", "echo one; printf two >&2"]);
         cmd.run_and_read(|line| lines.push(line.trim_end().to_owned()))
-            .expect("it exits with 0");
+            .expect("the command exits with 0");
         assert_eq!(lines, ["one", "two"]);
 
         let cmd = Cmd::new("sh", &["-c", "exit 3"]);
-        let error = cmd.run_and_read(|_| {}).expect_err("it exits with 3");
+        let error = cmd
+            .run_and_read(|_| {})
+            .expect_err("the command exits with 3");
         assert!(error.to_string().contains("exit 3"), "{error}");
     }
 
@@ -244,11 +246,11 @@ mod tests {
         copy().expect("the output is closed");
     }
 
-    /// Catches crates that are built anew because the command before was not xtask's.
+    /// Catches crates that are rebuilt because the earlier command did not run in xtask.
     #[test]
     fn a_command_does_not_see_the_package_of_this_program() {
         assert!(std::env::var("CARGO_PKG_NAME").is_ok());
-        let seen = Cmd::new("env", &[]).probe().expect("there is env");
+        let seen = Cmd::new("env", &[]).probe().expect("env exists");
         assert!(
             !seen.contains("CARGO_PKG_") && !seen.contains("CARGO_MANIFEST_"),
             "{seen}"
@@ -259,7 +261,7 @@ mod tests {
     fn a_missing_program_is_named() {
         let error = Cmd::new("no-such-program", &[])
             .run()
-            .expect_err("there is none");
+            .expect_err("the program does not exist");
         assert!(error.to_string().contains("no-such-program"), "{error}");
         assert_eq!(Cmd::new("no-such-program", &[]).probe(), None);
     }

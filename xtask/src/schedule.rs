@@ -1,7 +1,7 @@
-//! Running steps side by side: what waits for servers beside what keeps the processors busy.
+//! Runs steps side by side: steps that wait for servers beside steps that keep the processors busy.
 //!
-//! The output of a step stays together. That of the step that began first is shown as it comes, and that of
-//! the others when they end.
+//! The output of a step stays together. The output of the step that began first is shown as it comes, and
+//! that of the others when they end.
 
 use std::io::Write as _;
 use std::mem;
@@ -15,19 +15,19 @@ use anyhow::{Context, Result, ensure};
 use crate::counts::Counts;
 use crate::steps::Step;
 
-/// So often it says which steps run.
+/// How often the names of the running steps are printed.
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// How a step uses the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Cargo builds in the folder `target`, which one command at a time can.
+    /// Cargo builds in the folder `target`, which only one command at a time can do.
     Builds,
-    /// It keeps processors busy.
+    /// The step keeps processors busy.
     Computes,
-    /// It mostly waits, for servers and clocks.
+    /// The step mostly waits for servers and clocks.
     Waits,
-    /// Its tests measure how late things are, so nothing runs beside it.
+    /// The step's tests measure lateness, so nothing runs beside it.
     Times,
 }
 
@@ -48,19 +48,19 @@ impl Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Ready,
-    /// Since then.
+    /// Running since this moment.
     Runs(Instant),
     Ended,
 }
 
-/// What the thread of a step says.
+/// A message from the thread of a step.
 enum Message {
     Line(String),
     Ended(Result<()>, Counts),
 }
 
-/// Runs the steps, and returns the names of those that failed. After a failure no further step begins, unless it
-/// is to keep going.
+/// Runs the steps. Returns the names of those that failed. After a failure no further step begins, unless
+/// `keep_going`.
 pub(crate) fn run_all(
     steps: &[&'static Step],
     keep_going: bool,
@@ -95,14 +95,14 @@ pub(crate) fn run_all(
 }
 
 struct Run {
-    /// Each with what it printed and what is not shown yet.
+    /// The steps, each with its state and its output that is not shown yet.
     steps: Vec<(&'static Step, State, String)>,
-    /// Whose output is shown as it comes.
+    /// The step whose output is shown as it comes.
     shown: Option<usize>,
 }
 
 impl Run {
-    /// The step that may begin, if another one may.
+    /// Returns a step that may begin now, if any.
     fn next(&self, may_begin: bool) -> Option<usize> {
         let running = self.steps.iter();
         let running = running.filter(|(_, state, _)| matches!(state, State::Runs(_)));
@@ -126,7 +126,7 @@ impl Run {
         let (step, sender) = (*step, sender.clone());
         thread::spawn(move || {
             let mut counts = Counts::default();
-            // That nobody listens is no reason for a step to end.
+            // A step goes on even if the receiver is gone.
             let say = |message| drop(sender.send((at, message)));
             let result = run(step, &mut counts, |line| say(Message::Line(line)));
             say(Message::Ended(result, counts));
@@ -134,7 +134,7 @@ impl Run {
         self.show_next();
     }
 
-    /// The next message of a step; none if no step runs.
+    /// Returns the next message of a step, or `None` if no step runs.
     fn receive(&self, messages: &Receiver<(usize, Message)>) -> Option<(usize, Message)> {
         loop {
             let running: Vec<_> = self
@@ -165,7 +165,7 @@ impl Run {
         }
     }
 
-    /// Shows what is left of its output and how it ended; whether well.
+    /// Shows the rest of a step's output and its result. Returns true if the step succeeded.
     fn end(&mut self, at: usize, result: &Result<()>, counts: Counts) -> bool {
         let (step, state, _) = &mut self.steps[at];
         let (name, seconds) = match mem::replace(state, State::Ended) {
@@ -194,7 +194,7 @@ impl Run {
         result.is_ok()
     }
 
-    /// Unless a step is shown, shows the one that began first of those that run.
+    /// Shows the earliest of the running steps, unless a step is shown already.
     fn show_next(&mut self) {
         let begin = |(at, (_, state, _)): (usize, &(_, State, _))| match state {
             State::Runs(begin) => Some((*begin, at)),
@@ -209,10 +209,10 @@ impl Run {
     }
 
     fn flush(&mut self, at: usize) {
-        // By `print!`, which tests capture: else the results that xtask's own tests print would count as results
-        // of the run.
+        // `print!` is captured in tests. Otherwise the results that xtask's own tests print would count as
+        // results of the run.
         print!("{}", mem::take(&mut self.steps[at].2));
-        // What cannot be shown is no failure of a step.
+        // A step does not fail because its output cannot be shown.
         let _ = std::io::stdout().flush();
     }
 }
@@ -253,10 +253,10 @@ mod tests {
         }
     }
 
-    /// Catches steps that run one after another although they may run at once, and one that does not wait for what it
-    /// needs.
+    /// Catches steps that run one after another although they may run together, and a step that does not wait
+    /// for those it needs.
     #[test]
-    fn steps_run_side_by_side_and_after_what_they_need() {
+    fn steps_run_side_by_side_and_after_the_steps_they_need() {
         let file = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
         let file = file.display();
         let look = "for i in $(seq 1000); do test -e \"$0\" && exit; sleep 0.01; done; exit 1";

@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: the tests on other servers that speak Redis, and what differs there.
+//! `cargo xtask servers`: runs the tests on other servers that speak Redis, and prints the differences.
 
 use std::fmt::Write as _;
 
@@ -7,25 +7,25 @@ use clap::Args;
 
 use crate::run::Cmd;
 
-/// What is tested, and on which servers.
+/// The servers, and the tests to run.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Programs that take the arguments of redis-server, such as a valkey-server of your own.
     #[arg(required = true)]
     programs: Vec<String>,
-    /// Only tests with this in their name; may be given several times.
+    /// Only run tests with this in their name; may be given several times.
     #[arg(long)]
     only: Vec<String>,
 }
 
-/// What became of the tests on one server.
+/// The results of the tests on one server.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     passed: u64,
     failed: Vec<String>,
 }
 
-/// What is asked of a server: that it does what the model does, and all that the native lock needs.
+/// The requirements of a server: it behaves like the model, and has all that the native lock needs.
 const SUITES: [&str; 8] = [
     "test",
     "--no-fail-fast",
@@ -37,13 +37,13 @@ const SUITES: [&str; 8] = [
     "--test-threads=2",
 ];
 
-/// Runs the tests on each server, and prints a table. Fails if a test did.
+/// Runs the tests on each server, and prints a table. Fails if a test failed.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut table = "| server | passed | failed |\n|---|---|---|\n".to_owned();
     let mut all_passed = true;
     for program in &options.programs {
         let version = Cmd::new(program, &["--version"]).probe();
-        let version = version.with_context(|| format!("{program} does not tell its version"))?;
+        let version = version.with_context(|| format!("{program} does not print its version"))?;
         println!("== servers: {program}: {}", version.trim());
         let outcome = tested(program, &options.only);
         ensure!(outcome.passed > 0, "no test ran on {program}");
@@ -65,7 +65,7 @@ fn tested(program: &str, only: &[String]) -> Outcome {
     let args: Vec<_> = SUITES.into_iter().chain(only).collect();
     let env = [("LEASEHOLD_REDIS_SERVER", program)];
     let mut outcome = Outcome::default();
-    // That tests fail is what is to be found out.
+    // Failing tests are a result here, not an error.
     let ran = Cmd::cargo(&args).with_env(&env).run_and_read(|line| {
         print!("{line}");
         outcome.read(line);
@@ -76,7 +76,7 @@ fn tested(program: &str, only: &[String]) -> Outcome {
     outcome
 }
 
-/// As `Redis server v=7.2.6 sha=…` is known: `Redis 7.2.6`.
+/// Returns the name for a version: `Redis 7.2.6` for `Redis server v=7.2.6 sha=…`.
 fn named(version: &str) -> String {
     let mut words = version.split_whitespace();
     let name = words.next().unwrap_or_default();
@@ -101,9 +101,9 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    /// Catches a failure that is not in the table.
+    /// Catches a failure that is missing in the table.
     #[test]
-    fn what_passed_and_what_failed_is_read() {
+    fn passed_and_failed_tests_are_read() {
         let mut outcome = Outcome::default();
         let lines = [
             "running 3 tests\n",

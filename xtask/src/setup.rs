@@ -1,4 +1,4 @@
-//! What the steps need on the machine; it is installed where that is possible.
+//! The requirements of the steps on the machine, installed where that is possible.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::npm;
 use crate::run::{Cmd, root};
 
-/// The oldest Redis that has all that the scripts use.
+/// The oldest Redis with all commands that the scripts use.
 const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
-/// The oldest version of Node that is supported by its makers.
+/// The oldest version of Node that its makers support.
 const OLDEST_NODE: u32 = 20;
 /// The path of mdBook, seen from the root of the repository.
 pub(crate) const MDBOOK: &str = "target/tools/bin/mdbook";
@@ -17,21 +17,21 @@ const MDBOOK_VERSION: &str = "0.5.4";
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
-/// apt-get asks nothing, and starts no service, because run level 1 has none: the tests start servers of
-/// their own.
+/// Makes apt-get ask nothing and start no service, since run level 1 has none: the tests start their own
+/// servers.
 const APT_ENV: &[(&str, &str)] = &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
 
-/// Something that a step needs on the machine.
+/// A requirement of a step on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Redis,
     Postgres,
     MariaDb,
-    /// Python's, in which the tests install a server of the S3 protocol.
+    /// Python's venv, in which the tests install a server of the S3 protocol.
     Venv,
-    /// It counts instructions.
+    /// Valgrind, which counts instructions.
     Valgrind,
-    /// With it a server's clock is off.
+    /// libfaketime, which sets a server's clock off.
     Faketime,
     Rustfmt,
     Clippy,
@@ -48,7 +48,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// Installs it if it is missing, and returns what is there, for people.
+    /// Installs it if it is missing. Returns a description of what is installed.
     pub(crate) fn ensure(self) -> Result<String> {
         match self {
             Self::Redis => redis(),
@@ -85,7 +85,7 @@ fn redis() -> Result<String> {
     }
 }
 
-/// Makes sure of what a Debian package brings: installs the package if it is not found.
+/// Ensures what a Debian package provides: installs the package if it is not found.
 fn package(name: &str, found: impl Fn() -> Option<String>) -> Result<String> {
     if let Some(found) = found() {
         return Ok(found);
@@ -106,7 +106,7 @@ fn package(name: &str, found: impl Fn() -> Option<String>) -> Result<String> {
     found().with_context(|| format!("{name} was installed but cannot be found"))
 }
 
-/// The server's programs are not on Debian's PATH, and may be there in several versions.
+/// The server's programs are not on Debian's PATH, and several versions may be installed.
 fn postgres_version() -> Option<String> {
     let on_path = Cmd::new("postgres", &["--version"]).probe();
     let versions = Path::new("/usr/lib/postgresql")
@@ -128,7 +128,7 @@ fn printed_version(program: &str) -> Option<String> {
     lines.find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// The version of the server on PATH, if there is one; an error if it is too old.
+/// Returns the version of the server on PATH, if any. An old version is an error.
 fn redis_version() -> Result<Option<String>> {
     let Some(printed) = Cmd::new("redis-server", &["--version"]).probe() else {
         return Ok(None);
@@ -159,7 +159,7 @@ fn parse_redis_version(printed: &str) -> Option<Version> {
     })
 }
 
-/// Looks for `ensurepip` too: without Debian's package `venv` is there, but cannot install pip.
+/// Checks `ensurepip` too: without Debian's package `venv` exists and cannot install pip.
 fn venv_version() -> Option<String> {
     Cmd::new("python3", &["-c", "import venv, ensurepip"]).probe()?;
     let printed = Cmd::new("python3", &["--version"]).probe()?;
@@ -187,7 +187,7 @@ fn component(name: &str, version: Cmd<'_>) -> Result<String> {
     Ok(found.trim().to_owned())
 }
 
-/// It is not installed here, because Debian's may be too old.
+/// Node is not installed here, because Debian's may be too old.
 fn node() -> Result<String> {
     let advice = format!(
         "install Node {OLDEST_NODE} or newer, with npm, from https://nodejs.org or a version manager"
@@ -206,7 +206,7 @@ fn node() -> Result<String> {
     Ok(format!("node {} with npm {}", node.trim(), npm.trim()))
 }
 
-/// The major version in `v20.20.2`.
+/// Returns the major version of `v20.20.2`.
 fn parse_node_version(printed: &str) -> Option<u32> {
     let (major, _) = printed.trim().strip_prefix('v')?.split_once('.')?;
     major.parse().ok()
@@ -262,7 +262,7 @@ fn wasm_target() -> Result<String> {
     there
 }
 
-/// Whether the compiler in use has a standard library for the target, by rustup or otherwise.
+/// Returns true if the compiler in use has a standard library for the target, by rustup or otherwise.
 fn has_wasm_std() -> bool {
     let printed = Cmd::new(
         "rustc",
@@ -286,7 +286,7 @@ mod tests {
     use super::{OLDEST_REDIS, Version, parse_node_version, parse_redis_version};
 
     #[test]
-    fn reads_the_version_of_a_server() {
+    fn the_version_of_a_server_is_read() {
         let printed = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64";
         assert_eq!(
             parse_redis_version(printed),
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_none() {
+    fn other_texts_have_no_version() {
         for printed in ["", "Redis server", "v=", "v=7", "v=seven.0", "redis 7.0.15"] {
             assert_eq!(parse_redis_version(printed), None, "{printed:?}");
         }
     }
 
     #[test]
-    fn reads_the_version_of_node() {
+    fn the_version_of_node_is_read() {
         assert_eq!(parse_node_version("v20.20.2\n"), Some(20));
         for printed in ["", "20.20.2", "v", "v20", "vx.1"] {
             assert_eq!(parse_node_version(printed), None, "{printed:?}");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_versions_as_numbers() {
+    fn versions_are_compared_as_numbers() {
         let version = |major, minor| Version { major, minor };
         assert!(version(6, 2) < OLDEST_REDIS && version(6, 12) < OLDEST_REDIS);
         assert!(version(7, 0) >= OLDEST_REDIS && version(10, 0) >= OLDEST_REDIS);

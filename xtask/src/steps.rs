@@ -6,25 +6,25 @@ use crate::run::Cmd;
 use crate::schedule::Load;
 use crate::setup::Need;
 
-/// One step of the run.
+/// A step of the run.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// As one types it; only what is between single quotes has spaces.
+    /// The command as one types it; only text between single quotes has spaces.
     pub(crate) line: &'static str,
-    /// Seen from the root; empty for the root itself.
+    /// The folder, relative to the root; empty for the root itself.
     pub(crate) folder: &'static str,
     pub(crate) load: Load,
     pub(crate) needs: &'static [Need],
-    /// The steps that have ended before it begins, if they are run at all.
+    /// The steps that must have ended before it begins, if they run at all.
     pub(crate) after: &'static [&'static str],
-    /// Whether it runs tests, whose results are counted.
+    /// True if the step runs tests, whose results are counted.
     pub(crate) tests: bool,
 }
 
 impl Step {
-    /// Gives its command to `run`.
+    /// Passes its command to `run`.
     pub(crate) fn with_cmd<T>(&self, run: impl FnOnce(Cmd<'_>) -> T) -> T {
         let parts = self.line.split('\'').enumerate();
         let words: Vec<_> = parts
@@ -50,8 +50,8 @@ pub(crate) const BARE: Step = Step {
     tests: false,
 };
 
-/// The step that compiles the core with one of its features and no other. Not its tests: they run with all
-/// features, and would compile seven times over what only they need.
+/// A step that compiles the core with a single feature. It leaves out the tests: they run with all features,
+/// and would compile their own dependencies seven times.
 macro_rules! feature {
     ($feature:literal) => {
         Step {
@@ -66,9 +66,9 @@ macro_rules! feature {
     };
 }
 
-/// The step that runs test binaries of the workspace, which the step `build` has built: with the features of all of
-/// it, or much would be compiled anew. Without --no-fail-fast the first failing binary would hide the results of
-/// the others.
+/// A step that runs test binaries of the workspace, which the step `build` has built. It uses the features of
+/// the whole workspace, since otherwise much would be compiled again. Without --no-fail-fast the first
+/// failing binary would hide the results of the others.
 macro_rules! suite {
     ($name:literal, $what:literal, $load:ident, $needs:expr, $which:literal) => {
         Step {
@@ -84,8 +84,8 @@ macro_rules! suite {
     };
 }
 
-/// The steps, in the order in which they begin if they may: what is quick and fails often comes first, and then what
-/// others wait for.
+/// The steps, in the order in which they begin if they may: quick steps that fail often come first, and then
+/// those that others wait for.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -287,8 +287,8 @@ pub(crate) const STEPS: &[Step] = &[
 /// The steps of `--quick`, for daily work.
 pub(crate) const QUICK: &[&str] = &["fmt", "clippy", "clippy-core", "wasm", "quick"];
 
-/// Further steps. `--all` runs them, too: they compile all dependencies anew for what rarely breaks, or check what no
-/// promise depends on.
+/// Further steps, which `--all` also runs: they recompile all dependencies for parts that rarely break, or
+/// check what no promise depends on.
 pub(crate) const MORE: &[Step] = &[
     feature!("redis-rs"),
     feature!("sqlite"),
@@ -371,7 +371,7 @@ mod tests {
 
     /// Catches steps that would wait for one another for ever.
     #[test]
-    fn a_step_waits_only_for_those_before_it() {
+    fn a_step_waits_only_for_earlier_steps() {
         for (at, step) in STEPS.iter().enumerate() {
             let before = |name: &&str| STEPS[..at].iter().any(|other| other.name == *name);
             assert!(step.after.iter().all(before), "{}", step.name);

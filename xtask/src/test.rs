@@ -38,7 +38,7 @@ pub(crate) struct Options {
     keep_going: bool,
 }
 
-/// Runs the steps that were asked for. The last line printed is the count of tests.
+/// Runs the selected steps. The last line printed is the count of tests.
 pub(crate) fn main(options: &Options) -> ExitCode {
     let is_default = options.only.is_empty() && !options.all && !options.quick;
     let more = if is_default { &[] } else { MORE };
@@ -78,9 +78,9 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     }
 }
 
-/// Sets up and runs the steps, and returns the names of those that failed.
+/// Sets up and runs the steps. Returns the names of those that failed.
 fn run_all(steps: &[&'static Step], keep_going: bool, counts: &mut Counts) -> Vec<&'static str> {
-    // All of the set-up comes first, so that what is missing is said at once and not after minutes.
+    // The whole setup comes first, so that a missing requirement is reported at once and not after minutes.
     let missing = set_up(steps, keep_going);
     if !missing.is_empty() && !keep_going {
         return vec!["setup"];
@@ -90,14 +90,14 @@ fn run_all(steps: &[&'static Step], keep_going: bool, counts: &mut Counts) -> Ve
         .copied()
         .partition(|step| step.needs.iter().any(|need| missing.contains(need)));
     for step in &without {
-        println!("== {}: not run, what it needs is missing", step.name);
+        println!("== {}: not run, a requirement is missing", step.name);
     }
     let mut failed: Vec<_> = without.iter().map(|step| step.name).collect();
     failed.extend(schedule::run_all(&steps, keep_going, counts));
     failed
 }
 
-/// Makes sure of what the steps need, and returns what could not be installed.
+/// Installs the requirements of the steps. Returns those that could not be installed.
 fn set_up(steps: &[&Step], keep_going: bool) -> Vec<Need> {
     let (mut done, mut missing) = (Vec::new(), Vec::new());
     for &need in steps.iter().flat_map(|step| step.needs) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_the_first_failure_or_keeps_going() {
+    fn a_run_stops_at_the_first_failure_or_keeps_going() {
         let steps = vec![
             step("good", "true", false),
             step("bad", "false", false),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_the_tests_of_failing_steps_too() {
+    fn tests_of_failing_steps_are_counted() {
         let line = "sh -c 'echo \"test result: FAILED. 2 passed; 1 failed; 4 ignored\"; exit 101'";
         let steps = vec![step("tests", line, true)];
         let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();

@@ -1,4 +1,4 @@
-/** What the npm package costs, beside others: `cargo xtask bench node -- --help`. */
+/** The cost of the npm package beside other locks: `cargo xtask bench node -- --help`. */
 import { parseArgs } from "node:util";
 import { startRedis } from "../../../bindings/node/test/support/redis.mjs";
 
@@ -59,7 +59,7 @@ async function main({ names, ...options }) {
   const server = await startRedis();
   try {
     for (const name of names) {
-      // Only now, so that the help needs nothing that has to be built or installed.
+      // Imported here, so that the help needs nothing that has to be built or installed.
       const { run } = await import(`./${name}.mjs`);
       await run(server, options);
     }

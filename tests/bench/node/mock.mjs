@@ -1,7 +1,6 @@
 /**
- * Makes a client for `Locker.from` that answers from memory at once what the script on a server that
- * has nothing else to do answers to acquisitions and releases of locks that nobody else wants: its time
- * alone. What is measured with it is the library alone.
+ * Makes a client for `Locker.from` that answers at once from memory, as the script of an idle server answers to
+ * acquisitions and releases of free locks: only its time. It measures the library alone.
  */
 export function mockClient() {
   let last = 0;
@@ -10,7 +9,7 @@ export function mockClient() {
     calls: 0,
     async evalsha() {
       mock.calls += 1;
-      // Microseconds, and greater each time: tokens are made of it.
+      // Microseconds that grow each time: tokens are made of them.
       last = Math.max(last + 1, Date.now() * 1_000);
       return String(last);
     },

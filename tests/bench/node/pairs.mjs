@@ -1,12 +1,12 @@
-/** Acquire and release of distinct names, so many in flight: pairs per second beside others. */
+/** Acquire and release of distinct names, with many in flight: pairs per second beside other locks. */
 import { SIDES } from "./peers.mjs";
 import { median, processorTime, progress, ratios, spread, table } from "./stats.mjs";
 
 const IN_FLIGHT = [1, 16, 64, 256];
 const OTHERS = ["redlock 5 beta", "redis-semaphore", "bare SET NX"];
-/** Milliseconds that each side has in each round. */
+/** The milliseconds of each side in each round. */
 const TURN = 150;
-/** And before the first: until most of what it runs is compiled. */
+/** The milliseconds before the first round, until most of the code is compiled. */
 const WARM_UP = 1_000;
 
 export async function run(server, { rounds }) {

@@ -1,12 +1,12 @@
-/** One side as `cargo xtask bench report` drives it: see ../peers/README.md. */
+/** A side that `cargo xtask bench report` drives: see ../peers/README.md. */
 import { createInterface } from "node:readline";
 import { readFile } from "node:fs/promises";
 import { QUORUMS, SIDES } from "./peers.mjs";
 
-/** How many are acquired at a time when many are to be held. */
+/** How many locks are acquired at a time when many are held. */
 const AT_ONCE = 64;
 
-/** As its package is called. */
+/** The names of the packages. */
 const PACKAGES = {
   "leasehold, node-redis": "redis",
   "redlock 5 beta": "redlock",

@@ -1,7 +1,7 @@
 /**
- * The sides that are compared: each makes `pair`s of an acquisition and a release, and contends for
- * one name by `acquire`, which resolves to the release. One that `renews` keeps what it has by itself; one
- * that can `watch` calls back when it learns that it lost a name.
+ * The compared sides. Each makes `pair`s of an acquisition and a release, and contends for one name with `acquire`,
+ * which resolves to the release. A side that `renews` keeps its locks by itself. A side that can `watch` calls back
+ * when it learns that it lost a name.
  */
 import { Redis } from "ioredis";
 import { createClient } from "redis";
@@ -9,15 +9,15 @@ import { Mutex } from "redis-semaphore";
 import redlock from "redlock";
 import { Locker } from "../../../bindings/node/dist/index.js";
 
-/** Milliseconds; the same for all. */
+/** The time to live of all sides, in milliseconds. */
 const TTL = 30_000;
 const COMPARE_AND_DELETE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0';
 
-// A module of CommonJS in some of its builds.
+// A CommonJS module in some of its builds.
 const Redlock = redlock.default ?? redlock;
 
-/** The sides by name, each to be made with the server's port. */
+/** The sides by name; each function takes the port of the server. */
 export const SIDES = {
   leasehold: (port) => leasehold(new Redis(port)),
   "leasehold, node-redis": async (port) => {
@@ -35,7 +35,7 @@ export const SIDES = {
     };
     return { ...side(client, (name) => lock(name)), renews: true, watch: lock };
   },
-  /** What people write themselves. It cannot wait. */
+  /** The usual handwritten lock. It cannot wait. */
   "bare SET NX": async (port) => {
     const client = new Redis(port);
     const sha = await client.script("LOAD", COMPARE_AND_DELETE);
@@ -50,7 +50,7 @@ export const SIDES = {
   },
 };
 
-/** Those that know several independent servers, each to be made with the ports of all. */
+/** The sides that support several independent servers; each function takes the ports of all. */
 export const QUORUMS = {
   leasehold: async (ports) => {
     const clients = ports.map((port) => new Redis(port));
@@ -61,7 +61,7 @@ export const QUORUMS = {
 
 function redlockOf(ports) {
   const clients = ports.map((port) => new Redis(port));
-  // It gives up after ten tries by default, which is not what is compared.
+  // By default it gives up after ten tries, which is not what is compared.
   const settings = new Redlock(clients, { retryCount: -1 });
   return side(together(clients), async (name) => {
     const lock = await settings.acquire([name], TTL);
@@ -69,7 +69,7 @@ function redlockOf(ports) {
   });
 }
 
-/** What is done to one client, done to all. */
+/** Returns a client that does everything on all clients. */
 function together(clients) {
   return {
     disconnect: () => clients.forEach((client) => client.disconnect()),

@@ -1,6 +1,6 @@
 /**
- * Bytes, gzipped, that each package brings into a bundle, without the client of Redis; and what a locker costs of
- * WebAssembly's memory. As a program: the former as JSON.
+ * The gzipped bytes that each package adds to a bundle, without the Redis client; and the WebAssembly memory of a
+ * locker. As a program it prints the former as JSON.
  */
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
@@ -11,7 +11,7 @@ import { table } from "./stats.mjs";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const PACKAGE = new URL("../../../bindings/node/", import.meta.url);
-// The package's own.
+// The package's own esbuild.
 const { build } = createRequire(new URL("package.json", PACKAGE))("esbuild");
 
 const PACKAGES = {
@@ -56,7 +56,7 @@ function memoryOfAll() {
   const client = mockClient();
   const lockers = Array.from({ length: LOCKERS }, () => Locker.from(client));
   WebAssembly.Instance = Instance;
-  // They are there until their memory was looked at.
+  // They live until their memory was read.
   return lockers.length && memories.reduce((sum, { buffer }) => sum + buffer.byteLength, 0);
 }
 

@@ -1,4 +1,4 @@
-/** From the start of a process to its first lease, beside the same on bare ioredis. */
+/** The time from the start of a process to its first lease, beside bare ioredis. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { median, progress, spread, table } from "./stats.mjs";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 
-/** Each prints something as soon as it has its lock. */
+/** Programs that print a line as soon as they have their lock. */
 const SIDES = {
   "bare SET NX": `
     import Redis from "ioredis";
@@ -31,7 +31,7 @@ export async function run(server, { rounds }) {
     progress(`start: round ${round} of ${rounds}`);
     for (const [name, program] of Object.entries(SIDES)) {
       const time = await untilHeld(program, [server.port, `start-${name}-${round}`]);
-      // The first reads the files from the disk.
+      // The first round reads the files from the disk.
       if (round > 0) {
         took[name].push(time);
       }

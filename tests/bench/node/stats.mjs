@@ -1,4 +1,4 @@
-/** Medians, and how figures are shown. */
+/** Medians, and the format of figures. */
 
 export function percentile(values, percent, round = Math.floor) {
   const sorted = [...values].sort((one, other) => one - other);
@@ -9,18 +9,18 @@ export function median(values) {
   return percentile(values, 50);
 }
 
-/** Of each round's ratio: rounds take turns, so each is compared with its neighbour. */
+/** Returns the ratios of the rounds: sides take turns, so each round is compared with its neighbor. */
 export function ratios(own, others) {
   return own.map((value, round) => value / others[round]);
 }
 
-/** `2.10 (1.95–2.31)`: the median, and where the middle half lies. */
+/** Shows the median and the middle half: `2.10 (1.95–2.31)`. */
 export function spread(values, digits = 2) {
   const [low, middle, high] = [percentile(values, 25), median(values), percentile(values, 75, Math.ceil)];
   return `${middle.toFixed(digits)} (${low.toFixed(digits)}–${high.toFixed(digits)})`;
 }
 
-/** Prints rows in columns that are as wide as they have to be; the first one is of words. */
+/** Prints rows in aligned columns; the first column is text. */
 export function table(rows) {
   const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
   for (const row of rows) {
@@ -31,7 +31,7 @@ export function table(rows) {
   }
 }
 
-/** What goes on, for people who wait: not a part of the report. */
+/** Shows the progress to a waiting user; not a part of the report. */
 export function progress(text) {
   if (process.stderr.isTTY) {
     process.stderr.write(`\r\x1b[K${text}`);
@@ -40,7 +40,7 @@ export function progress(text) {
   }
 }
 
-/** Microseconds of processor time that this process has used. */
+/** Returns the microseconds of processor time that this process has used. */
 export function processorTime() {
   const { user, system } = process.cpuUsage();
   return user + system;

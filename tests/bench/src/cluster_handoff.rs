@@ -1,5 +1,5 @@
-//! What a handoff costs the nodes of a cluster, by how many masters that has: the node of the lock tells the
-//! waiter, and a message that is published to a whole cluster goes to each node.
+//! The cost of a handoff for the nodes of a cluster, by its number of masters. The lock's node notifies the
+//! waiter; a message that is published to a whole cluster goes to each node.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::topologies::{hearing, take_turns};
 const MASTERS: [usize; 3] = [3, 6, 12];
 const CONTENDERS: usize = 4;
 const HANDOFFS: usize = 2_000;
-/// For as long the nodes are left alone, to learn what they do by themselves.
+/// How long the nodes idle, to measure their own activity.
 const IDLE: Duration = Duration::from_secs(1);
-/// What all nodes did together: bytes written, seconds of processor time, messages from node to node.
+/// The work of all nodes together: bytes written, seconds of processor time, messages between nodes.
 type Work = [f64; 3];
 
 pub(crate) async fn run(rounds: usize) -> Result<()> {
@@ -39,7 +39,7 @@ pub(crate) async fn run(rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// The work of all nodes for one handoff, without what they do by themselves.
+/// Returns the work of all nodes for one handoff, without their own activity.
 async fn handoffs(cluster: &RedisCluster) -> Result<Work> {
     let mut lockers = Vec::new();
     for _ in 0..CONTENDERS {

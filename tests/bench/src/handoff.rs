@@ -1,7 +1,8 @@
-//! From a holder's release to the next waiter's lease, as a ratio to one PING and to one message, through fred.
+//! The time from a holder's release to the next waiter's lease, as a ratio to one PING and to one message
+//! through fred.
 //!
-//! Contenders stand in a ring, each with a locker of its own: each takes the lock, waits until all others stand in
-//! line, and hands it on. Their turns, sorted by their tokens, show each handoff.
+//! Contenders form a ring, each with its own locker: each takes the lock, waits until all others are in line,
+//! and hands it on. Their turns, sorted by token, show each handoff.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::stats::{line, median, percentile, ratios};
 const NAME: &str = "handoff";
 const PINGS: usize = 1_000;
 const HANDOFFS: usize = 800;
-/// For connecting, for a line to form, and for lockers to be gone.
+/// The limit for connecting, for a line to form, and for lockers to end.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// One tenure of a contender.
@@ -104,7 +105,7 @@ async fn times(mut work: impl AsyncFnMut() -> Result<()>) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// From the call that publishes a message until another connection's reader has it.
+/// Measures from the call that publishes a message until another connection's reader has it.
 async fn message(client: &Client, listener: &Client) -> Result<Vec<f64>> {
     let mut messages = listener.message_rx();
     times(async || {
@@ -118,8 +119,8 @@ async fn message(client: &Client, listener: &Client) -> Result<Vec<f64>> {
     .await
 }
 
-/// Lets the contenders hand the lock on. Returns the microseconds of each handoff of a full ring, and the script
-/// calls of a turn.
+/// Lets the contenders hand the lock on. Returns the microseconds of each handoff of a full ring, and the
+/// script calls of a turn.
 async fn ring(
     server: &RedisServer,
     contenders: usize,
@@ -149,7 +150,7 @@ async fn ring(
         locker.shutdown().await;
     }
     // The next ring counts its own subscribers.
-    eventually(LIMIT, "the end of the lockers", async || {
+    eventually(LIMIT, "the lockers end", async || {
         admin.command(&channels).await == Resp::Array(Vec::new())
     })
     .await;
@@ -172,9 +173,9 @@ async fn contend(locker: Locker, port: u16, contenders: usize, each: usize) -> R
     for turn in 1..=each {
         let lease = lock.acquire().await?;
         let acquired = Instant::now();
-        // Those who have had all their turns do not come back: in the last lap the line shrinks.
+        // Contenders that have had all their turns do not return: in the last lap the line shrinks.
         if turn < each {
-            // Each has two places in the set.
+            // Each waiter has two entries in the set.
             until(&mut admin, &["ZCARD", &key], 2 * (contenders - 1)).await?;
         }
         let (token, released) = (lease.token().get(), Instant::now());

@@ -1,4 +1,4 @@
-//! The sides that are programs of their own, by language, and how these programs are made.
+//! The sides that are programs of their own, by language, and how these programs are built.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,22 +8,22 @@ use crate::Result;
 /// All sides of one language.
 struct Language {
     name: &'static str,
-    /// Makes the program, and returns its command without port and side.
+    /// Builds the program. Returns its command without port and side.
     make: fn() -> Result<Vec<String>>,
-    /// The side that these are compared with.
+    /// The side that the others are compared with.
     base: &'static str,
     sides: &'static [Side],
 }
 
 struct Side {
     name: &'static str,
-    /// As the program knows it.
+    /// The side's name in the program.
     argument: &'static str,
-    /// Whether it differs from another one only where callers wait.
+    /// True if it differs from another side only where callers wait.
     waits_only: bool,
 }
 
-/// A side whose program could be made.
+/// A side whose program could be built.
 #[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
@@ -116,7 +116,7 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// Returns the languages that were asked for and those that they are compared with, or all if none was.
+/// Returns the languages of `only` and those that they are compared with, or all if `only` is empty.
 pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static str>> {
     let mut chosen = Vec::new();
     for wanted in only {
@@ -134,7 +134,8 @@ pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static str>> {
     Ok(chosen)
 }
 
-/// Makes the programs of these languages. Returns the sides whose programs could be made, and why others could not.
+/// Builds the programs of these languages. Returns the sides whose programs could be built, and the reasons
+/// for the others.
 pub(crate) fn make(languages: &[&str]) -> (Vec<Program>, Vec<String>) {
     let (mut made, mut skipped) = (Vec::new(), Vec::new());
     let is_wanted = |language: &&Language| languages.contains(&language.name);
@@ -170,7 +171,7 @@ fn rust() -> Result<Vec<String>> {
         "leasehold-peers",
     ];
     run("cargo", &build, "tests/bench")?;
-    // It is made beside this program, wherever cargo builds.
+    // Cargo builds it beside this program, whatever its target folder is.
     let program = std::env::current_exe()?.with_file_name("leasehold-peers");
     Ok(vec![text(&program)])
 }
@@ -234,10 +235,10 @@ fn run(program: &str, args: &[&str], folder: &str) -> Result<()> {
     .map(drop)
 }
 
-/// Runs a command in a folder of the repository, with its errors on this terminal, and returns what it prints.
+/// Runs a command in a folder of the repository, with its errors on this terminal. Returns its output.
 pub(crate) fn output(command: &mut Command, folder: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // Build scripts, such as ring's, look at these, and would run again.
+    // Build scripts such as ring's read these variables, and would run again.
     for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
             command.env_remove(name);
@@ -257,14 +258,14 @@ pub(crate) fn output(command: &mut Command, folder: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().nth(2);
     root.expect("this package is two folders deep").to_owned()
 }
 
-/// Where the program of a language is made.
+/// Returns the folder in which a language's program is built.
 fn built(language: &str) -> PathBuf {
     root().join("target/peers").join(language)
 }
@@ -279,12 +280,12 @@ mod tests {
 
     #[test]
     fn a_missing_toolchain_is_named() {
-        let error = run("no-such-program", &[], "").expect_err("there is none");
+        let error = run("no-such-program", &[], "").expect_err("the program does not exist");
         assert_eq!(error.to_string(), "no-such-program is missing");
     }
 
     #[test]
-    fn languages_are_chosen_with_what_they_are_compared_with() {
+    fn languages_are_chosen_with_their_bases() {
         let chosen =
             |only: &[&str]| chosen(&only.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
         assert_eq!(chosen(&["go"]).expect("there is Go"), ["Go", "Rust"]);
@@ -292,7 +293,7 @@ mod tests {
         assert!(chosen(&["Cobol"]).is_err());
     }
 
-    /// A misspelt base would leave its ratios out.
+    /// Catches a misspelled base, which would leave out its ratios.
     #[test]
     fn each_base_is_a_side_and_each_name_is_one_side() {
         let sides = LANGUAGES.iter().flat_map(|language| language.sides);

@@ -30,8 +30,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Measures Leasehold on servers of its own.
 ///
-/// Figures are medians of rounds, in which the sides that are compared take turns. Ratios are those of rounds, so
-/// that what else the machine does cancels out.
+/// Figures are medians of rounds, in which the compared sides take turns. Ratios are computed per round, so
+/// that other load on the machine cancels out.
 #[derive(Parser)]
 #[command(
     bin_name = "cargo xtask bench",
@@ -44,7 +44,7 @@ struct Options {
     /// Rounds after one that warms up; not of `many` and `report`.
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = some())]
     rounds: usize,
-    /// `pairs`, `quorum`: only so many callers.
+    /// `pairs`, `quorum`: only this many callers.
     #[arg(long, value_name = "N", value_parser = some())]
     callers: Option<usize>,
     /// `pairs`, `quorum`: nothing but the lock, for a profiler.
@@ -83,8 +83,8 @@ enum Benchmark {
     Quorum,
     /// Pairs and handoffs by TLS and on a cluster, beside a plain server; the first lease in round trips.
     Topologies,
-    /// What the nodes of a cluster of 3, 6 and 12 masters do for one handoff: bytes, processor time, and the
-    /// messages from node to node.
+    /// The work of the nodes of a cluster of 3, 6 and 12 masters for one handoff: bytes, processor time, and
+    /// messages between nodes.
     ClusterHandoff,
     /// A write under each guard, beside the same write without.
     Guards,
@@ -93,7 +93,7 @@ enum Benchmark {
     Report,
 }
 
-/// A number from 1 up.
+/// Returns a parser for numbers from 1.
 fn some() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
@@ -101,8 +101,8 @@ fn some() -> RangedU64ValueParser<usize> {
 fn main() -> ExitCode {
     let options = Options::parse();
     let mut runtime = match options.benchmark {
-        // One thread, because to wake another one can take longer than a guarded write, and takes a different time
-        // each time. So these ratios are about the greatest that are possible.
+        // A single thread: to wake another one can take longer than a guarded write, and a different time
+        // each time. So these ratios are about the greatest possible ones.
         Benchmark::Guards => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
@@ -135,7 +135,7 @@ async fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Connects a client that knows nothing of locks.
+/// Connects a client without any locks.
 async fn bare_client(server: &RedisServer) -> Result<Client> {
     let config = Config::from_url(&server.url())?;
     let client = Builder::from_config(config).build()?;

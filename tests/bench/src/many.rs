@@ -1,5 +1,5 @@
-//! Many leases of one locker, held through several periods of renewal: what they cost the client
-//! and the server, and that none is lost.
+//! Many leases of one locker, held through several renewal periods: their cost for the client and the server,
+//! and a check that none is lost.
 //!
 //! A period is a third of the time to live, the longest time between two renewals of a lease.
 
@@ -14,12 +14,12 @@ use crate::stats::{line, processor_time, server_time};
 
 const PERIODS: u32 = 3;
 const PERIOD: Duration = Duration::from_secs(Lock::DEFAULT_TTL.as_secs() / 3);
-/// How many are acquired at a time.
+/// How many leases are acquired at a time.
 const AT_ONCE: usize = 256;
-/// Acquired and released before anything is measured, so that buffers have their size.
+/// Leases that are acquired and released before the measurement, so that buffers have their size.
 const WARM_UP: usize = 2 * AT_ONCE;
 
-/// What is counted before and after.
+/// Counts that are taken before and after.
 struct Counts {
     at: Instant,
     client: f64,
@@ -99,7 +99,7 @@ pub(crate) async fn run(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the server's memory for a lock that is held, and for a name that is remembered.
+/// Measures the bytes of the server's memory for a held lock and for a remembered name.
 async fn server_memory(tracking: bool, count: usize) -> Result<()> {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
@@ -109,9 +109,9 @@ async fn server_memory(tracking: bool, count: usize) -> Result<()> {
     let empty = used_memory(&mut admin).await?;
     let leases = acquire(&locker, count).await?;
     if tracking {
-        // The keys are read by and by, so that the server tells of changes.
+        // The keys are read gradually for tracking.
         let limit = Duration::from_secs(60);
-        eventually(limit, "all locks to be tracked", async || {
+        eventually(limit, "all locks are tracked", async || {
             let tracked = admin.info("stats", "tracking_total_keys").await;
             let tracked = tracked.and_then(|tracked| tracked.parse().ok());
             tracked.is_some_and(|tracked: usize| tracked >= count)
@@ -183,7 +183,7 @@ async fn acquire(locker: &Locker, count: usize) -> Result<Vec<Lease>> {
     Ok(leases)
 }
 
-/// The process's resident memory in bytes.
+/// Returns the process's resident memory in bytes.
 fn resident() -> Result<usize> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Acquire and release on distinct names by 1 to 256 callers, as ratios to what the same client could do without
+//! Acquire and release on distinct names by 1 to 256 callers, as ratios to the same client's speed without
 //! the lock, on the same connection.
 
 use leasehold::Locker;

@@ -1,4 +1,4 @@
-//! The program of a side, which is told line by line what to do: see `peers/README.md`.
+//! The program of a side, which takes commands line by line: see `peers/README.md`.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use crate::Result;
 use crate::languages::Program;
 
-/// Longer than a side takes for anything, its end with many waiters included.
+/// Longer than a side takes for anything, including its end with many waiters.
 const LIMIT: Duration = Duration::from_secs(45);
 
-/// A program that runs. Dropping it ends the program.
+/// A running program. Dropping it ends the program.
 pub(crate) struct Process {
     name: &'static str,
-    /// Its version, as it says it.
+    /// The version that the program reports.
     pub(crate) version: String,
     pub(crate) child: Child,
     input: ChildStdin,
@@ -56,14 +56,14 @@ impl Process {
         Ok(process)
     }
 
-    /// Tells it to do something, and reads what came of it; `None` if it cannot.
+    /// Sends a command, and reads the result; `None` if the side cannot do it.
     pub(crate) async fn tell(&mut self, work: &str) -> Result<Option<Value>> {
         self.input.write_all(format!("{work}\n").as_bytes()).await?;
         let done = self.read().await?;
         Ok(done.get("cannot").is_none().then_some(done))
     }
 
-    /// Returns the next line that it prints.
+    /// Returns the next line that the program prints.
     pub(crate) async fn read(&mut self) -> Result<Value> {
         let line = timeout(LIMIT, self.lines.next_line()).await;
         let line = line.map_err(|_| format!("{} said nothing for {LIMIT:?}", self.name))?;
@@ -72,7 +72,7 @@ impl Process {
     }
 }
 
-/// Returns a number out of what a program printed.
+/// Returns a number from a program's output.
 pub(crate) fn number(done: &Value, field: &str) -> Result<f64> {
     let number = done[field].as_f64();
     Ok(number.ok_or_else(|| format!("no {field} in {done}"))?)

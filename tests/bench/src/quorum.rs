@@ -1,5 +1,5 @@
-//! Acquire and release at 3 and 5 servers, as ratios to the same at one of them: of the lock, and of bare calls that
-//! wait for a majority, below which no lock can get. And beside other locks on the same five servers.
+//! Acquire and release at 3 and 5 servers, as ratios to the same at one of them: of the lock, and of bare
+//! calls that wait for a majority, which bound any lock. Then other locks on the same five servers.
 
 use futures::future::join_all;
 use leasehold::Locker;
@@ -13,10 +13,10 @@ use crate::{Options, Result};
 
 const KINDS: [&str; 3] = ["lock", "two bare scripts", "SET NX + CAD"];
 const SERVERS: [usize; 3] = [1, 3, 5];
-/// The peers that know several independent servers.
+/// The peers that support several independent servers.
 const PEERS: [&str; 3] = [IN_NODE, REDLOCK, REDSYNC];
 
-/// A side, and that by which its pace is divided, or which is divided by its pace.
+/// A side, with the side that its rate is compared with.
 struct Row {
     name: String,
     side: Side,
@@ -81,7 +81,7 @@ async fn at(servers: &[RedisServer]) -> Result<[Side; 3]> {
     Ok([Side::Lock(locker), scripts, Side::Sets(clients, delete)])
 }
 
-/// Adds the peers whose programs can be made, each compared with the Leasehold of its language, or in Rust.
+/// Adds the peers whose programs can be built, each compared with the Leasehold of its language, or in Rust.
 async fn add_peers(rows: &mut Vec<Row>, servers: &[RedisServer]) -> Result<()> {
     let ports: Vec<_> = servers
         .iter()

@@ -1,7 +1,7 @@
-//! The sides that acquire and release by turns in `pairs`, `quorum` and `topologies`, and what each reached.
+//! The sides that acquire and release by turns in `pairs`, `quorum` and `topologies`, and their results.
 //!
-//! The processor time that a pair takes in this process and in the servers says which of them is the bound. It
-//! varies less than the pace.
+//! The processor time of a pair in this process and in the servers shows which of them is the bottleneck. It
+//! varies less than the rate.
 
 use std::process::Command;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::Result;
 use crate::peer::{Process, number};
 use crate::stats::{median, processor_time, ratios, server_time};
 
-/// What people write themselves, beside `SET NX PX`.
+/// The script of the usual handwritten lock, beside `SET NX PX`.
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                                              return redis.call('DEL', KEYS[1]) end return 0";
 const PAIRS: usize = 5_120;
@@ -27,7 +27,7 @@ const REQUESTS: u32 = 20_000;
 /// How long a peer works in one round.
 const PEER_MILLIS: u32 = 400;
 
-/// One of those that are compared. With several clients it asks a server by each, and waits for a majority.
+/// A compared side. With several clients it asks a server through each, and waits for a majority.
 pub(crate) enum Side {
     Lock(Locker),
     /// Two bare round trips.
@@ -36,8 +36,8 @@ pub(crate) enum Side {
     Scripts(Vec<Client>, String),
     /// `SET NX PX`, and a script that compares and deletes.
     Sets(Vec<Client>, String),
-    /// The least that a lock can be whose callers share calls. Half of the callers make a call, which asks for the
-    /// time once and sets, or deletes, a field for each of them. Nobody is notified.
+    /// The smallest possible lock whose callers share calls. Half of the callers share a call, which reads
+    /// the time once and sets or deletes a field for each of them. No one is notified.
     Least(Client, [String; 2]),
     /// A program in C with a connection for each caller and no pipelining, and the compare-and-delete that it calls.
     ///
@@ -45,15 +45,15 @@ pub(crate) enum Side {
     /// the time of one of each. About a third of the sets find their key taken, and more than a third of the
     /// deletes find none. That is less work than pairs that succeed, so the comparison favors it.
     RedisBenchmark(u16, String),
-    /// A program of another language.
+    /// A program in another language.
     Peer(Box<Mutex<Process>>),
 }
 
-/// What a side reached in a round.
+/// The result of a side in a round.
 pub(crate) struct Round {
-    /// Thousands of pairs in a second.
+    /// Thousands of pairs per second.
     pub(crate) rate: f64,
-    /// Microseconds of processor time that a pair took in this process, and in all servers.
+    /// Microseconds of processor time of a pair in this process, and in all servers.
     here: f64,
     servers: f64,
     /// Script calls of a pair.
@@ -65,7 +65,7 @@ pub(crate) struct Round {
 pub(crate) struct Rounds(Vec<Round>);
 
 impl Rounds {
-    /// Returns how many times as fast as the other this side was, as the median of the rounds.
+    /// Returns the ratio of this side's speed to the other's, as the median of the rounds.
     pub(crate) fn ratio(&self, other: &Self) -> f64 {
         median(&ratios(
             &self.all(|round| round.rate),
@@ -101,7 +101,7 @@ pub(crate) fn head(callers: usize) {
     );
 }
 
-/// Loads a script that does nothing and one that compares and deletes, and returns what they are called by.
+/// Loads a script that does nothing and one that compares and deletes. Returns their hashes.
 pub(crate) async fn scripts(clients: &[Client]) -> Result<[String; 2]> {
     let mut loaded = [String::new(), String::new()];
     for client in clients {
@@ -113,7 +113,7 @@ pub(crate) async fn scripts(clients: &[Client]) -> Result<[String; 2]> {
     Ok(loaded)
 }
 
-/// Lets all sides take turns in rounds of which the first warms up, and returns what each reached.
+/// Lets all sides take turns in rounds, of which the first warms up. Returns their results.
 pub(crate) async fn take_turns<'a>(
     sides: impl Iterator<Item = &'a Side> + Clone,
     callers: usize,
@@ -131,7 +131,7 @@ pub(crate) async fn take_turns<'a>(
 }
 
 impl Side {
-    /// Returns the least lock, whose scripts the server then has.
+    /// Returns the smallest lock, and loads its scripts.
     pub(crate) async fn least(client: &Client) -> Result<Self> {
         let script = |command: &str| {
             format!(
@@ -160,7 +160,7 @@ impl Side {
         })
     }
 
-    /// Acquires and releases; returns how often, and the seconds that it took.
+    /// Acquires and releases. Returns how often, and the seconds that it took.
     async fn work(&self, callers: usize) -> Result<(f64, f64)> {
         match self {
             Self::Lock(locker) => {
@@ -227,7 +227,8 @@ impl Side {
     }
 }
 
-/// Lets `callers` tasks do the work `PAIRS` times in all; returns that number, and the seconds that it took.
+/// Lets `callers` tasks do the work `PAIRS` times in total. Returns that number, and the seconds that it
+/// took.
 async fn pairs<Pair>(
     callers: usize,
     work: impl Fn(usize) -> Pair + Clone + Send + 'static,
@@ -248,7 +249,7 @@ where
     Ok(((PAIRS / callers * callers) as f64, seconds))
 }
 
-/// Runs all these tasks; returns the seconds until the last has ended.
+/// Runs all these tasks. Returns the seconds until the last one has ended.
 pub(crate) async fn all<Task>(tasks: impl Iterator<Item = Task>) -> Result<f64>
 where
     Task: Future<Output = Result<()>> + Send + 'static,
@@ -295,13 +296,13 @@ async fn least(client: &Client, scripts: &[String; 2], callers: usize) -> Result
     Ok(((PAIRS / callers * callers) as f64, seconds))
 }
 
-/// Returns whether redis-benchmark is there.
+/// Returns true if redis-benchmark is installed.
 pub(crate) fn has_redis_benchmark() -> bool {
     let version = Command::new(REDIS_BENCHMARK).arg("--version").output();
     version.is_ok_and(|version| version.status.success())
 }
 
-/// Returns how many of the command redis-benchmark makes in a second.
+/// Returns how many of the command redis-benchmark runs per second.
 fn redis_benchmark(port: u16, callers: usize, command: &[&str]) -> Result<f64> {
     let [port, callers, requests] = [port.to_string(), callers.to_string(), REQUESTS.to_string()];
     let output = Command::new(REDIS_BENCHMARK)
@@ -318,14 +319,14 @@ fn redis_benchmark(port: u16, callers: usize, command: &[&str]) -> Result<f64> {
     rate.filter(|_| output.status.success()).ok_or_else(unread)
 }
 
-/// Waits until more than half have answered; the others' answers are nobody's.
+/// Waits until more than half have answered; the other answers are dropped.
 async fn majority<Asked>(mut all: impl ExactSizeIterator<Item = Asked>) -> Result<()>
 where
     Asked: Future<Output = std::result::Result<(), fred::error::Error>>,
 {
     let most = all.len() / 2 + 1;
     if most == 1 {
-        // Without what it costs to wait for several.
+        // Without the cost of waiting for several.
         return Ok(all.next().ok_or("there is a server")?.await?);
     }
     let mut asked: FuturesUnordered<_> = all.collect();

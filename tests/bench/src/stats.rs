@@ -1,4 +1,4 @@
-//! Clocks, medians, and how figures are shown.
+//! Clocks, medians, and the format of figures.
 
 use leasehold_tests::Admin;
 use rustix::time::{ClockId, clock_gettime};
@@ -24,9 +24,9 @@ pub(crate) async fn server_time(admin: &mut Admin) -> Result<f64> {
 /// Returns the seconds of processor time that a process has used, in all its threads, to a hundredth.
 pub(crate) fn seconds_of(process: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // After the program's name, which may have any character in it.
+    // The program's name may contain any character, so the fields begin after it.
     let (_, fields) = stat.rsplit_once(") ").ok_or("/proc names the program")?;
-    // The time in the program and in the kernel, 14th and 15th of all fields.
+    // The time in the program and in the kernel: the 14th and 15th of all fields.
     let mut times = fields.split(' ').skip(11).take(2);
     let ticks = times.try_fold(0.0, |sum, time| time.parse::<f64>().map(|time| sum + time))?;
     Ok(ticks / 100.0)
@@ -37,7 +37,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     percentile(values, 50)
 }
 
-/// Returns the value that this many per cent of the values do not exceed, or NaN if there are none.
+/// Returns the value that this percentage of the values does not exceed, or NaN if there are none.
 pub(crate) fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -81,7 +81,7 @@ pub(crate) fn callers(count: usize) -> String {
     }
 }
 
-/// Prints one line: what was measured, beside what it should be.
+/// Prints one line: a measured figure beside its target.
 pub(crate) fn line(what: &str, figure: &str, aim: &str) {
     let aim = if aim.is_empty() {
         String::new()

@@ -1,5 +1,5 @@
-//! A server, the same by TLS, a cluster of three and a server that sentinels watch: pairs and handoffs as
-//! ratios to the plain server, also through a cluster's client of redis-rs, and the first lease in round trips.
+//! A server, a server with TLS, a cluster of three, and a server behind sentinels: pairs and handoffs as
+//! ratios to the plain server, also through redis-rs's cluster client; and the first lease in round trips.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use crate::stats::{median, number, ratios};
 /// Contenders of a handoff, each with a locker of its own.
 const CONTENDERS: usize = 8;
 const HANDOFFS: usize = 2_000;
-/// Of a connection whose round trips are counted, there and back.
+/// The round trip of a connection whose round trips are counted.
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
-/// By what a locker is connected.
+/// The way in which a locker connects.
 enum By {
     Url(String),
-    /// These nodes of a cluster, by redis-rs.
+    /// These nodes of a cluster, through redis-rs.
     RedisRs(Vec<String>),
 }
 
@@ -86,7 +86,7 @@ fn tls_url(port: u16, ca: &Authority) -> String {
     format!("rediss://127.0.0.1:{port}?ca={}", ca.file.display())
 }
 
-/// Lockers that take one lock in turn.
+/// Measures lockers that take one lock in turn.
 async fn thousand_handoffs_per_second(by: &By) -> Result<f64> {
     let mut lockers = Vec::new();
     for _ in 0..CONTENDERS {
@@ -100,13 +100,14 @@ async fn thousand_handoffs_per_second(by: &By) -> Result<f64> {
     Ok(HANDOFFS as f64 / seconds / 1e3)
 }
 
-/// Lets a locker acquire once, because it hears of grants from its first acquisition on.
+/// Lets a locker acquire once, since it hears of grants from its first acquisition on.
 pub(crate) async fn hearing(locker: Locker) -> Result<Locker> {
     locker.lock("handoff")?.acquire().await?.release().await?;
     Ok(locker)
 }
 
-/// Each locker takes the lock `handoff` and releases it, its share of so many times. Returns the seconds that it took.
+/// Lets each locker take the lock `handoff` and release it, its share of this many times. Returns the seconds
+/// that it took.
 pub(crate) async fn take_turns(lockers: &[Locker], handoffs: usize) -> Result<f64> {
     let share = handoffs / lockers.len();
     let turns = lockers.iter().map(|locker| {
@@ -122,7 +123,7 @@ pub(crate) async fn take_turns(lockers: &[Locker], handoffs: usize) -> Result<f6
     sides::all(turns).await
 }
 
-/// How many round trips it takes to connect, and to have a first lease.
+/// Counts the round trips to connect, and to get a first lease.
 async fn first_leases(ca: &Authority) -> Result<()> {
     println!("round trips to the first lease, of which the connection");
     let far = async |port| {
@@ -141,7 +142,7 @@ async fn first_leases(ca: &Authority) -> Result<()> {
     let mut proxies = Vec::new();
     for node in &cluster.masters {
         let proxy = far(node.port()).await;
-        // The others tell of the proxy; the bus stays as it is.
+        // The other nodes report the proxy; the bus stays unchanged.
         let port = proxy.port().to_string();
         let mut admin = Admin::connect(node).await;
         admin
@@ -156,12 +157,12 @@ async fn first_leases(ca: &Authority) -> Result<()> {
             let slots = format!("{:?}", admin.command(&["CLUSTER", "SLOTS"]).await);
             ports.iter().all(|port| slots.contains(&port.to_string()))
         };
-        eventually(Duration::from_secs(20), "the ports to be told", knows).await;
+        eventually(Duration::from_secs(20), "the nodes report the ports", knows).await;
     }
     let url = format!("redis-cluster://127.0.0.1:{}", ports[0]);
     first_lease("a cluster of 3", &url).await?;
 
-    // The sentinel tells of the proxy.
+    // The sentinel reports the proxy.
     let sentinel = RedisServer::config().sentinel_at(plain.port(), 1);
     let sentinel = sentinel.start().await;
     let proxy = far(sentinel.port()).await;

@@ -1,4 +1,4 @@
-//! Ways through what has to do with the line.
+//! The branches of the script that concern the line.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leasehold_engine::{Error, protocol::Claim};
 use super::Lock;
 use crate::model::{Place, claim, member};
 
-/// What a newcomer clears away at the most.
+/// How many dead waiters a newcomer removes at most.
 const MOST_CLEARED: usize = 100;
 
 pub(super) const BRANCHES: [&str; 65] = [
@@ -23,7 +23,7 @@ pub(super) const BRANCHES: [&str; 65] = [
     "acquire: reclaimed, former self told",
     "acquire: reclaimed, former self not subscribed",
     "acquire: retry while another claim of the lease waits",
-    "try: busy, nobody waits",
+    "try: busy, no waiter",
     "try: busy, others wait",
     "try: busy, itself in line",
     "try: free, but not its turn",
@@ -90,7 +90,7 @@ pub(super) const LISTS: [&str; 5] = [
     "list: all held",
 ];
 
-/// What one operation changed.
+/// The change that one operation made.
 pub(super) struct Change<'a> {
     pub(super) now: ServerTime,
     pub(super) command: &'a Command,
@@ -137,7 +137,7 @@ impl Change<'_> {
         self.line.iter().find(|place| !place.is_dead(self.now))
     }
 
-    /// Where a claim stands, before the operation.
+    /// Returns the place of a claim in line before the operation.
     fn place(&self, of: &Claim) -> Option<usize> {
         let own = member(of);
         self.line.iter().position(|place| place.member == own)
@@ -191,7 +191,7 @@ impl Change<'_> {
         match (self.lock, self.place(own)) {
             (None, _) => "try: free, but not its turn",
             (Some(_), Some(_)) => "try: busy, itself in line",
-            (Some(_), None) if self.line.is_empty() => "try: busy, nobody waits",
+            (Some(_), None) if self.line.is_empty() => "try: busy, no waiter",
             (Some(_), None) => "try: busy, others wait",
         }
     }
@@ -301,7 +301,7 @@ impl Change<'_> {
             .collect()
     }
 
-    /// The lock went to somebody who did not ask just now.
+    /// Returns the branches in which the lock went to a lease that did not ask just now.
     fn handed_over(&self) -> Vec<&'static str> {
         let (Some(after), Some(first)) = (&self.lock_after, self.first_alive()) else {
             return Vec::new();
@@ -322,14 +322,14 @@ impl Change<'_> {
                 "handoff: by an acquisition of a free lock"
             }
             (Command::Acquire(_), None) => "handoff: by a try of a free lock",
-            (command, _) => panic!("{command:?} hands nothing over"),
+            (command, _) => panic!("{command:?} hands no lock over"),
         }];
         let past = self
             .line
             .iter()
             .take_while(|place| place.is_dead(self.now))
             .count();
-        // Who releases out of the line is passed by too.
+        // A waiter that releases its place is skipped, too.
         let own = claim(&first.member);
         let given = own.lease.to_string() == after.lease;
         let others = self.line_after.iter().any(|place| !place.is_dead(self.now));
@@ -363,7 +363,7 @@ impl Change<'_> {
         hits
     }
 
-    /// The script has it written out.
+    /// True for the claims that the script handles by a written-out fast path.
     fn is_common(&self, own: &Claim) -> bool {
         let is_common = |claim: &Claim| {
             let least = Duration::from_secs(3_600);
@@ -403,7 +403,7 @@ impl Change<'_> {
         hits
     }
 
-    /// There was somebody to hand the lock to, and it is free all the same.
+    /// Returns the branch in which the lock stayed free although there was a waiter to hand it to.
     fn failed(&self) -> Option<&'static str> {
         let first = self.first_alive()?;
         if self.lock_after.is_some() || self.line_after.is_empty() {

@@ -1,4 +1,4 @@
-//! Ways through what has to do with floors.
+//! The branches of the script that concern token floors.
 
 use leasehold_engine::protocol::{Acquire, Command, Counter, Renew, Reply};
 use leasehold_engine::{Error, FencingToken};
@@ -19,7 +19,7 @@ pub(super) const BRANCHES: [&str; 11] = [
     "raised before: handed over",
 ];
 
-/// What renewals do that have a floor, and what becomes of a tenure whose token is not the last.
+/// Returns the branches of renewals with a floor, and of a tenure whose token is not the last.
 pub(super) fn branches(
     command: &Command,
     reply: &Result<Reply, Error>,
@@ -37,12 +37,15 @@ pub(super) fn branches(
         (Command::Acquire(Acquire { claim, .. }), Ok(Reply::Held(held)))
             if lock.lease == claim.lease.to_string() =>
         {
-            assert_eq!(held.token, lock.token, "it keeps its own");
+            assert_eq!(held.token, lock.token, "the tenure keeps its own token");
             vec!["raised before: retry"]
         }
         (Command::Release(_), Ok(Reply::Released)) => vec!["raised before: released"],
         (Command::Release(_), Ok(Reply::HandedOver { grant, .. })) => {
-            assert!(grant.token.get() > last, "the next has more than the floor");
+            assert!(
+                grant.token.get() > last,
+                "the next token is above the floor"
+            );
             vec!["raised before: handed over"]
         }
         _ => Vec::new(),

@@ -13,63 +13,63 @@ use leasehold_engine::{Error, FencingToken, MemoryServer, Owner};
 use super::{Model, claim, former_token};
 use crate::samples::{self, FLOOR, NAMESPACE};
 
-/// What is wrong with a model.
+/// The flaw of a model.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Flaw {
     Nothing,
     /// A renewal of a free lock takes it.
     RenewalTakesGone,
-    /// A renewal raises the last token though the lock is not its lease's.
+    /// A renewal raises the last token though another lease has the lock.
     RaisesForStrangers,
-    /// Tokens just count.
+    /// Tokens are counted without the clock.
     NoClockFloor,
-    /// `not_after` is not looked at.
+    /// Operations ignore `not_after`.
     ActsLate,
-    /// Anybody's release frees the lock.
+    /// Any client's release frees the lock.
     ReleasesForOthers,
     /// A retry of an acquisition gets a new token.
     RetryTakesNewToken,
     /// A reclaim keeps its former self's token.
     ReclaimKeepsToken,
-    /// A reclaim takes over whatever tenure its owner has by then.
+    /// A reclaim takes over any tenure that its owner has by then.
     ReclaimsAnyTenure,
-    /// A renewal says that it extended the lock, and does not.
+    /// A renewal reports an extension and does not extend the lock.
     ForgetsRenewals,
-    /// A release says that it freed the lock, and does not.
+    /// A release reports that it freed the lock and does not free it.
     KeepsReleased,
-    /// The last who came is served first.
+    /// The last waiter is served first.
     LastComesFirst,
-    /// The lock is handed to those who died in line.
+    /// The lock is handed to dead waiters.
     ServesTheDead,
-    /// Who asks again goes to the end of the line.
+    /// A waiter that asks again goes to the end of the line.
     ReaskLosesPlace,
-    /// A free lock goes to who asks, and not to who waits for it.
+    /// A free lock goes to a newcomer and not to a waiter.
     Overtakes,
-    /// The push of a grant has the token of the tenure before.
+    /// The push of a grant has the previous tenure's token.
     GrantKeepsToken,
-    /// A grant that reached nobody blocks the lock as long as one that did.
+    /// A grant that no client heard blocks the lock as long as one that was heard.
     UnheardKeepsWindow,
-    /// Who waits and releases stays in line.
+    /// A waiter that releases stays in line.
     ReleaseStaysInLine,
-    /// Who is handed a free lock by a stranger's release is not.
+    /// A stranger's release of a free lock does not hand it to the next waiter.
     StrangersReleaseHandsNothingOn,
-    /// A release by force frees the lock of whoever has it by then.
+    /// A forced release frees the lock whoever holds it by then.
     ForceReleasesAnybody,
-    /// A release by force is not pushed to the holder.
+    /// A forced release is not pushed to the holder.
     SilentRevocation,
-    /// A reclaim is not pushed to the former self.
+    /// A reclaim is not pushed to the earlier incarnation.
     SilentReclaim,
-    /// Those who are not subscribed get pushes, too.
+    /// Clients that are not subscribed get pushes, too.
     TellsEverybody,
-    /// Pushes are sealed with what everybody knows.
+    /// Pushes are sealed with a value that every client knows.
     SealsWithHalf,
-    /// Those who died in line count as waiting.
+    /// Dead waiters count as waiting.
     CountsTheDead,
     /// Places in line are counted from 0.
     CountsPlacesFromNone,
-    /// A list is of all names.
+    /// A list contains all names.
     ListsEverything,
-    /// A release does not say that it handed the lock to its own client.
+    /// A release does not report that it handed the lock to its own client.
     HidesHandovers,
 }
 
@@ -104,19 +104,19 @@ impl Flaw {
         Flaw::HidesHandovers,
     ];
 
-    /// What the report of the difference has in it.
+    /// Returns a text that the report of the difference contains.
     pub(crate) fn shows(self) -> &'static str {
         match self {
             Self::SilentRevocation
             | Self::SilentReclaim
             | Self::TellsEverybody
             | Self::SealsWithHalf
-            | Self::GrantKeepsToken => "the pushes: the real ones",
+            | Self::GrantKeepsToken => "the pushes: the server sent",
             _ => "the model",
         }
     }
 
-    /// Whether a push of the memory goes out; it may be changed.
+    /// Returns true if a push of the model goes out. The push may be changed.
     pub(super) fn lets_through(self, push: &mut Push, is_listening: bool) -> bool {
         match (self, &mut push.news) {
             (Self::SilentRevocation, News::Revoked { .. })
@@ -153,7 +153,7 @@ impl Model {
         self.spoil(now, &op, reply, before)
     }
 
-    /// Changes what is asked, or what it will find.
+    /// Changes the command, or the state that it will find.
     fn mislead(&mut self, now: ServerTime, command: &mut Command) {
         let holder = command.key().and_then(|key| self.lease_of(now, key));
         let frees = match &*command {
@@ -219,13 +219,13 @@ impl Model {
                 *pattern = Pattern::new(NAMESPACE, "*").expect("a valid pattern");
             }
             (_, Flaw::UnheardKeepsWindow | Flaw::TellsEverybody) => {
-                self.tell_everybody(now, command);
+                self.subscribe_all(now, command);
             }
             _ => {}
         }
     }
 
-    /// Changes what came of it.
+    /// Changes the reply.
     fn spoil(
         &mut self,
         now: ServerTime,
@@ -248,7 +248,7 @@ impl Model {
                 if before.tenure(now, &acquire.key).is_none() =>
             {
                 let token = former_token(&self.memory, now, &acquire.key);
-                let token = token.expect("it was handed on");
+                let token = token.expect("the lock was handed over");
                 let expires = now + acquire.claim.ttl;
                 Ok(Reply::Held(Grant { token, expires }))
             }
@@ -306,7 +306,7 @@ impl Model {
         }
     }
 
-    /// In the name of whoever has the lock.
+    /// Raises the token in the name of the lock's holder.
     fn raise(&mut self, now: ServerTime, mut renew: Renew) {
         if let Some(tenure) = self.tenure(now, &renew.key) {
             (renew.lease, renew.token, renew.ttl) = (tenure.lease, tenure.token, Duration::ZERO);
@@ -315,7 +315,7 @@ impl Model {
         }
     }
 
-    /// A claim leaves the line of a lock that somebody has; on a free lock it would hand it on.
+    /// Removes a claim from the line of a held lock; on a free lock a release would hand it on.
     fn leave(&mut self, now: ServerTime, key: &LockKey, claim: &Claim) {
         let holder = self.lease_of(now, key);
         if holder.is_some_and(|holder| holder != claim.lease) {
@@ -326,7 +326,7 @@ impl Model {
         }
     }
 
-    /// Somebody in line asks again, unless that would take the lock.
+    /// Asks again for a waiter, unless that would take the lock.
     fn revive(&mut self, now: ServerTime, key: &LockKey, claim: Claim) {
         let mut tried = self.memory.clone();
         let ask = Command::Acquire(Acquire {
@@ -341,8 +341,8 @@ impl Model {
         }
     }
 
-    /// Everybody whom the command could concern has subscribed.
-    fn tell_everybody(&mut self, now: ServerTime, command: &Command) {
+    /// Subscribes every client that the command may concern.
+    fn subscribe_all(&mut self, now: ServerTime, command: &Command) {
         let Some(key) = command.key() else { return };
         let line = self.line(now, key);
         let mut clients: BTreeSet<ClientId> = line

@@ -1,4 +1,4 @@
-//! What clients do.
+//! The acts of clients.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::samples::{self, FRACTION, NAMESPACE};
 
 const LABELS: [&str; 4] = ["job", "job:7\0\n}", "::", "🔒"];
 
-/// Some meet several names, some one, some none; what a glob takes for more than itself must not.
+/// Patterns that match several names, one or none; characters with a meaning in globs must match only
+/// themselves.
 const PATTERNS: [&str; 18] = [
     "*", "**", "plain", "p*n", "*}*", "}", "%7D", "*7D", "%*", "*:lock", "*\\\\*", "*\\*?*",
     "*\\**", "🔒*[a]", "*?[*", "*\r\n*", "*\0*", "none*",
@@ -39,19 +40,19 @@ enum Act {
         waits: bool,
         reclaims: Which,
     },
-    /// Of the tenure that the lock has, or of an earlier one.
+    /// A renewal of the lock's present tenure or of an earlier one.
     Renew {
         who: Who,
         current: bool,
         ttl: Duration,
         floor: Option<Floor>,
     },
-    /// With the token of the tenure that the lock has, or without one.
+    /// A release with the token of the lock's present tenure, or without a token.
     Release {
         who: Who,
         named: bool,
     },
-    /// Of the tenure that the lock has, or of an earlier one.
+    /// A forced release of the lock's present tenure or of an earlier one.
     ForceRelease {
         current: bool,
     },
@@ -59,30 +60,30 @@ enum Act {
     List(&'static str),
 }
 
-/// Which tenure an acquisition may take over.
+/// The tenure that an acquisition may take over.
 #[derive(Copy, Clone, Debug)]
 enum Which {
-    /// It asks.
+    /// The acquisition asks for it.
     Told,
-    /// The one that the lock has then.
+    /// The tenure that the lock has then.
     Current,
-    /// The first that a dense counter numbers.
+    /// The first tenure that a dense counter numbers.
     First,
     None,
-    /// None; it proposes a token that is so far from the clock, in microseconds.
+    /// No tenure; it proposes a token this far from the clock, in microseconds.
     Proposed(i64),
 }
 
-/// What a renewal raises the last token to.
+/// The floor to which a renewal raises the last token.
 #[derive(Copy, Clone, Debug)]
 enum Floor {
-    /// So much more than the last token.
+    /// This much above the last token.
     Above(u64),
-    /// So many microseconds before the last look at the clock.
+    /// This many microseconds before the model's last time.
     Behind(u64),
-    /// So many after it.
+    /// This many microseconds after it.
     Ahead(u64),
-    /// The greatest token but so much.
+    /// This much below the greatest token.
     NearEnd(u64),
 }
 
@@ -90,27 +91,27 @@ enum Floor {
 enum Who {
     /// One of the sequence's claims.
     Known(usize),
-    /// Whoever has the lock then, if anybody has.
+    /// The lock's holder then, if any.
     Holder,
-    /// Whoever is then the first in line, dead or alive, if anybody is.
+    /// The first waiter then, dead or alive, if any.
     First,
-    /// Whose turn it is then: the first in line who is alive, if anybody is.
+    /// The first live waiter then, if any.
     Next,
-    /// A claim that nobody makes a second time.
+    /// A claim that is made only once.
     Stranger(Claim),
 }
 
 #[derive(Copy, Clone, Debug)]
 enum NotAfter {
     Past,
-    /// So many microseconds after the last look at the clock: late or not, as it happens.
+    /// This many microseconds after the model's last time: late or not, as it happens.
     Present(u64),
     Future,
     Never,
 }
 
 impl Planned {
-    /// The operation at a moment, for what the model then holds.
+    /// Returns the operation at a moment, given the model's state then.
     pub(crate) fn at(
         &self,
         now: ServerTime,
@@ -239,7 +240,7 @@ pub(crate) fn planned_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
-/// Somebody asks and waits.
+/// A client asks and waits.
 pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     (0..6_usize).prop_map(move |index| Planned {
         name,
@@ -252,7 +253,7 @@ pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
-/// Somebody takes it for a moment, and lets it be forgotten soon.
+/// A client takes the lock for a moment and lets its token be forgotten soon.
 pub(super) fn brief_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     claims().prop_map(move |claim| Planned {
         name,
@@ -271,9 +272,9 @@ pub(super) fn brief_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
-/// The lock goes on to the next, or would, or the next comes for it.
+/// The lock goes on to the next waiter, would do so, or the next waiter comes for it.
 pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
-    // The first may have died.
+    // The first waiter may have died.
     let who_asks = prop_oneof![2 => Just(Who::Next), 1 => Just(Who::First)];
     let next = who_asks.prop_map(|who| Act::Acquire {
         who,
@@ -294,7 +295,7 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
-/// The holder is done, or somebody joins the line.
+/// The holder releases, or a client joins the line.
 pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     let release = Just(Act::Release {
         who: Who::Holder,
@@ -368,7 +369,8 @@ fn who() -> impl Strategy<Value = Who> {
     ]
 }
 
-/// Of few leases, so that conflicts happen: the same lease by different clients, owners, counters.
+/// Returns claims of few leases, so that conflicts happen: the same lease with different clients, owners and
+/// counters.
 pub(crate) fn claims() -> impl Strategy<Value = Claim> {
     let leases = prop_oneof![
         Just(1),
@@ -395,7 +397,8 @@ pub(crate) fn claims() -> impl Strategy<Value = Claim> {
     )
 }
 
-/// Of different leases, as most programs make them: what the script has written out.
+/// Returns claims of different leases, as most programs make them; the script handles these by a written-out
+/// fast path.
 pub(crate) fn common_claims() -> impl Strategy<Value = Claim> {
     let retention = (3_600_000..=10_000_000_u64).prop_map(Duration::from_millis);
     let times = (1_000..=3_600_000_u64, 2_000..=12_000_u64);
@@ -412,7 +415,7 @@ pub(crate) fn common_claims() -> impl Strategy<Value = Claim> {
     )
 }
 
-/// One of those that may subscribe.
+/// Returns one of the clients that may subscribe.
 pub(crate) fn client(number: usize) -> ClientId {
     let number = u64::try_from(number + 1).expect("there are few clients");
     ClientId(number << 60 | 0xc)
@@ -438,7 +441,8 @@ fn retentions() -> impl Strategy<Value = Duration> {
     millis.prop_map(|millis| Duration::from_millis(millis) + FRACTION)
 }
 
-/// Short enough to see the end of, or long; the script is to drop what is less than a millisecond.
+/// Returns times that are short enough to end during the test, or long. The script must drop what is below a
+/// millisecond.
 fn times() -> impl Strategy<Value = Duration> {
     let millis = prop_oneof![
         4 => 10..=60_u64,
@@ -448,7 +452,8 @@ fn times() -> impl Strategy<Value = Duration> {
     millis.prop_map(|millis| Duration::from_millis(millis) + FRACTION)
 }
 
-/// Short enough to die in line, or on either side of what an unheard grant gets and of the longest.
+/// Returns windows that are short enough to die in line, or close to the limits of an unheard grant and of
+/// the longest window.
 fn windows() -> impl Strategy<Value = Duration> {
     let millis = prop_oneof![
         4 => 8..=40_u64,

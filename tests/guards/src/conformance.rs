@@ -1,5 +1,5 @@
-//! The rule of every guard: a write is refused if a greater token was seen for its resource, an
-//! equal one passes, and after a token was accepted nothing smaller ever passes.
+//! The rules of every guard: a write is refused if a greater token was seen for its resource, an equal token
+//! passes, and once a token was accepted no smaller one ever passes.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,7 +9,7 @@ use leasehold::{Error, ErrorKind, FencingToken};
 
 /// A store with one register for each resource, behind a guard.
 pub trait Guarded: Send + Sync + 'static {
-    /// Writes a value under a token, and notes it in the history in the same atomic step.
+    /// Writes a value under a token, and records it in the history in the same atomic step.
     fn write(
         &self,
         resource: &str,
@@ -17,21 +17,21 @@ pub trait Guarded: Send + Sync + 'static {
         value: u64,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Every write that was accepted, in the order in which the store took them, with its token:
-    /// as the store itself recorded it, in the same transaction, script or object.
+    /// Returns every accepted write with its token, in the order in which the store accepted them. The store
+    /// itself recorded it in the same transaction, script or object.
     fn history(&self, resource: &str) -> impl Future<Output = Vec<(u64, u64)>> + Send;
 
-    /// What is in the register.
+    /// Returns the value in the register.
     fn read(&self, resource: &str) -> impl Future<Output = Option<u64>> + Send;
 }
 
-/// A token that is valid.
+/// Returns a valid token.
 pub fn token(number: u64) -> FencingToken {
     FencingToken::new(number).expect("a token of the tests is valid")
 }
 
-/// Runs the whole suite. `rounds` is how often the writers race; each resource name starts with
-/// `prefix`, so that several runs can share a store.
+/// Runs the whole suite. Writers race `rounds` times. Each resource name starts with `prefix`, so several
+/// runs can share a store.
 pub async fn conforms<G: Guarded>(store: Arc<G>, prefix: &str, rounds: u64) {
     one_writer_after_the_other(&*store, prefix).await;
     tokens_at_the_limits(&*store, prefix).await;
@@ -58,7 +58,7 @@ async fn one_writer_after_the_other<G: Guarded>(store: &G, prefix: &str) {
     let error = store
         .write(&resource, token(34), 4)
         .await
-        .expect_err("a smaller one is refused");
+        .expect_err("a smaller token is refused");
     assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
     let stale = error.stale_token().expect("a refusal has its details");
     assert_eq!(stale.resource, resource);
@@ -66,14 +66,14 @@ async fn one_writer_after_the_other<G: Guarded>(store: &G, prefix: &str) {
     assert_eq!(
         store.read(&resource).await,
         Some(3),
-        "what was refused left no trace"
+        "a refused write leaves no trace"
     );
     assert_eq!(store.history(&resource).await, [(33, 1), (33, 2), (35, 3)]);
     let other = format!("{prefix}/other");
     store
         .write(&other, token(1), 5)
         .await
-        .expect("resources have tokens of their own");
+        .expect("each resource has its own tokens");
     assert_eq!(store.read(&other).await, Some(5));
 }
 
@@ -83,7 +83,7 @@ async fn tokens_at_the_limits<G: Guarded>(store: &G, prefix: &str) {
     store
         .write(&resource, token(1), 1)
         .await
-        .expect("1 is a token");
+        .expect("1 is a valid token");
     store
         .write(&resource, token(most - 1), 2)
         .await
@@ -91,12 +91,12 @@ async fn tokens_at_the_limits<G: Guarded>(store: &G, prefix: &str) {
     store
         .write(&resource, token(most), 3)
         .await
-        .expect("the largest passes");
+        .expect("the largest token passes");
     // Catches a guard that compares rounded numbers, or text.
     let error = store
         .write(&resource, token(most - 1), 4)
         .await
-        .expect_err("it is smaller by one");
+        .expect_err("a token smaller by one is refused");
     assert_eq!(
         error.stale_token().map(|stale| stale.highest),
         Some(token(most))
@@ -122,7 +122,7 @@ async fn bad_resources<G: Guarded>(store: &G) {
     }
 }
 
-/// Sixteen writers with tokens in a random order, each writing until it is refused or done.
+/// Races sixteen writers with tokens in a random order; each writes until it is refused or done.
 async fn writers_race<G: Guarded>(store: &Arc<G>, resource: &str, seed: u64) {
     let mut tokens: Vec<u64> = (1..=16).collect();
     shuffle(&mut tokens, seed);
@@ -159,29 +159,29 @@ async fn writers_race<G: Guarded>(store: &Arc<G>, resource: &str, seed: u64) {
         let recorded = tokens.iter().filter(|token| *token == number).count();
         assert_eq!(
             recorded, *count,
-            "writer {number} was told otherwise: {history:?}"
+            "writer {number} counted other writes than the store: {history:?}"
         );
     }
     assert_eq!(
         accepted.get(&16),
         Some(&3),
-        "nobody is greater than the last"
+        "the last token is the greatest"
     );
     assert_eq!(
         store.read(resource).await,
         Some(162),
-        "the last write is the highest's"
+        "the last write has the greatest token"
     );
 }
 
-/// Fisher and Yates, with a small generator: the same order for the same seed.
+/// Shuffles by the method of Fisher and Yates with a small generator: the same order for the same seed.
 fn shuffle(items: &mut [u64], seed: u64) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for last in (1..items.len()).rev() {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let other = usize::try_from(state % (last as u64 + 1)).expect("it is less than 16");
+        let other = usize::try_from(state % (last as u64 + 1)).expect("the number is less than 16");
         items.swap(last, other);
     }
 }

@@ -14,7 +14,7 @@ use crate::server;
 const INSTALL: &str = "install it: apt-get install --no-install-recommends mariadb-server";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server of its own, in a temporary folder, on a Unix socket in it; it listens on no port.
+/// A MariaDB server in a temporary folder, with a Unix socket there and no port.
 ///
 /// Dropping it kills the process.
 pub struct MariaDbServer {
@@ -58,7 +58,7 @@ impl MariaDbServer {
         let process = server::spawn(&mut command, &folder.path().join("log"), INSTALL);
         let mut server = Self { folder, process };
         let root = MySqlConnectOptions::new().username("root").socket(&socket);
-        let mut root = eventually(LIMIT, "an answer of mariadbd", async || {
+        let mut root = eventually(LIMIT, "mariadbd answers", async || {
             server::must_run(&mut server.process, &server.folder.path().join("log"));
             MySqlConnection::connect_with(&root).await.ok()
         })
@@ -72,12 +72,12 @@ impl MariaDbServer {
             let done = sqlx::query(AssertSqlSafe(statement))
                 .execute(&mut root)
                 .await;
-            done.expect("root may do that");
+            done.expect("root has the right");
         }
         server
     }
 
-    /// Its URL, with the password.
+    /// Returns its URL, with the password.
     pub fn url(&self) -> String {
         let socket = self.folder.path().join("socket");
         let password = Self::PASSWORD;
@@ -87,12 +87,12 @@ impl MariaDbServer {
         )
     }
 
-    /// How to connect to it.
+    /// Returns the options to connect to it.
     pub fn options(&self) -> MySqlConnectOptions {
         self.url().parse().expect("the URL is valid")
     }
 
-    /// Connections to it.
+    /// Returns a pool of connections to it.
     pub async fn pool(&self) -> MySqlPool {
         let pool = MySqlPoolOptions::new().max_connections(20);
         let pool = pool.connect_with(self.options()).await;
@@ -106,7 +106,7 @@ impl Drop for MariaDbServer {
     }
 }
 
-/// The program, also where it is not in the user's `PATH`.
+/// Returns the program's path, which need not be in the user's `PATH`.
 fn daemon() -> String {
     let usual = "/usr/sbin/mariadbd";
     let there = Path::new(usual).exists();

@@ -1,9 +1,9 @@
-//! An S3-compatible server with conditional writes: moto, from the Python package index, in a
-//! virtual environment of its own in the target directory.
+//! An S3-compatible server with conditional writes: moto, from the Python package index, in a virtual
+//! environment in the target directory.
 //!
-//! moto 5.2.5 obeys `If-Match` and `If-None-Match: *` on a put, but checks them before it puts and sets
-//! the metadata after it, without a lock in between. So it runs on one thread here: each request is then
-//! one step, as on Amazon S3. An etag is the MD5 of the content alone, as there.
+//! moto 5.2.5 obeys `If-Match` and `If-None-Match: *` on a put. It checks them before the put and sets the
+//! metadata after it, without a lock in between. So here it runs on one thread, where each request is one
+//! step, as on Amazon S3. As there, an etag is the MD5 of the content alone.
 
 use std::env;
 use std::fs;
@@ -26,8 +26,8 @@ const PACKAGES: [&str; 4] = [
 
 const BUCKET: &str = "leasehold";
 
-/// Prints its port, serves one request after the other, and ends when its input does: that is when the
-/// process that started it ends, in whatever way.
+/// A program that prints its port, serves one request after the other, and ends with its input: that is when
+/// the process that started it ends, in whatever way.
 const SERVE: &str = r#"
 import logging, os, sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -42,28 +42,28 @@ print(server.server_port, flush=True)
 server.serve_forever()
 "#;
 
-/// A moto server with an empty bucket. It ends with this value.
+/// A moto server with an empty bucket, which ends when this value is dropped.
 pub struct Moto {
     child: Child,
     url: String,
 }
 
 impl Moto {
-    /// Starts a server; the first time it installs moto, for which it needs the network.
+    /// Starts a server. The first start installs moto, which needs the network.
     ///
-    /// Panics with what to install if that fails.
+    /// Panics with the packages to install if that fails.
     pub async fn start() -> Self {
         tokio::task::spawn_blocking(start)
             .await
             .expect("moto starts")
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its bucket, `leasehold`.
+    /// Returns its bucket, `leasehold`.
     pub fn store(&self) -> Arc<AmazonS3> {
         let retry = RetryConfig {
             max_retries: 1,
@@ -88,7 +88,7 @@ impl Moto {
 
 impl Drop for Moto {
     fn drop(&mut self) {
-        // One that has ended by itself is as dead as it should be.
+        // The process may have just ended by itself.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -109,7 +109,7 @@ fn start() -> Moto {
         drop(child.kill());
         drop(child.wait());
         panic!(
-            "{} did not serve moto; what it says is above. It needs {PACKAGES:?}",
+            "{} did not serve moto; its output is above. It needs {PACKAGES:?}",
             python.display()
         );
     };
@@ -117,21 +117,24 @@ fn start() -> Moto {
     Moto { child, url }
 }
 
-/// A Python that has moto: in cargo's target directory, so that `cargo clean` removes it.
+/// Returns a Python that has moto. It is in cargo's target directory, so that `cargo clean` removes it.
 fn python() -> PathBuf {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if let Some(python) = env::var_os("LEASEHOLD_MOTO_PYTHON") {
         return python.into();
     }
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let program = env::current_exe().expect("a test knows where it is");
+    let program = env::current_exe().expect("a test has a file");
     let target = program
         .ancestors()
         .find(|folder| folder.join(".rustc_info.json").exists());
-    let target = target.or(program.parent()).expect("it is in a folder");
+    let target = target
+        .or(program.parent())
+        .expect("the file is in a folder");
     let done = target.join("moto-5.2.5");
     if !done.exists() {
-        // It has another name until it is complete, because another process may make it at the same time.
+        // The folder has another name until it is complete, since another process may make it at the same
+        // time.
         let begun = target.join(format!("moto-5.2.5.{}", process::id()));
         install(&begun);
         if fs::rename(&begun, &done).is_err() {

@@ -14,7 +14,7 @@ use crate::server;
 const INSTALL: &str = "install it: apt-get install --no-install-recommends postgresql";
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A server of its own, in a temporary folder, on a Unix socket in it; it listens on no port.
+/// A Postgres server in a temporary folder, with a Unix socket there and no port.
 ///
 /// Dropping it kills the process.
 pub struct PostgresServer {
@@ -57,7 +57,7 @@ impl PostgresServer {
             .args(["-c", "shared_buffers=32MB"]);
         let process = server::spawn(&mut command, &folder.path().join("log"), INSTALL);
         let mut server = Self { folder, process };
-        eventually(LIMIT, "an answer of postgres", async || {
+        eventually(LIMIT, "postgres answers", async || {
             server::must_run(&mut server.process, &server.folder.path().join("log"));
             let pool = PgPool::connect_with(server.options());
             tokio::time::timeout(LIMIT / 10, pool)
@@ -68,19 +68,19 @@ impl PostgresServer {
         server
     }
 
-    /// Its URL, with the password.
+    /// Returns its URL, with the password.
     pub fn url(&self) -> String {
         let folder = self.folder.path().display();
         let password = Self::PASSWORD;
         format!("postgres://postgres:{password}@localhost/postgres?host={folder}")
     }
 
-    /// How to connect to it.
+    /// Returns the options to connect to it.
     pub fn options(&self) -> PgConnectOptions {
         self.url().parse().expect("the URL is valid")
     }
 
-    /// Connections to it.
+    /// Returns a pool of connections to it.
     pub async fn pool(&self) -> PgPool {
         let pool = PgPoolOptions::new().max_connections(20);
         let pool = pool.connect_with(self.options()).await;
@@ -95,7 +95,7 @@ impl Drop for PostgresServer {
     }
 }
 
-/// The folder of the newest version's programs.
+/// Returns the folder with the programs of the newest version.
 fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let newest = versions
@@ -105,7 +105,7 @@ fn programs() -> PathBuf {
         let path = std::env::var_os("PATH").unwrap_or_default();
         return std::env::split_paths(&path)
             .find(|folder| folder.join("initdb").exists())
-            .unwrap_or_else(|| panic!("there is no Postgres here; {INSTALL}"));
+            .unwrap_or_else(|| panic!("Postgres is not installed; {INSTALL}"));
     };
     Path::new("/usr/lib/postgresql")
         .join(newest.to_string())

@@ -1,4 +1,4 @@
-//! Servers that refuse to run as root, in temporary folders.
+//! Servers in temporary folders that refuse to run as root.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How to end a server.
+/// A way to end a server.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// SIGINT first, so that it ends its own children.
+    /// SIGINT first, so that the server ends its own children.
     Interrupt,
     /// SIGKILL.
     Kill,
 }
 
-/// A folder with a short path, because the path of a socket has at most 107 bytes.
+/// Makes a folder with a short path, since the path of a socket has at most 107 bytes.
 pub(crate) fn folder(name: &str) -> TempDir {
     tempfile::Builder::new()
         .prefix(&format!("{name}-"))
@@ -30,7 +30,7 @@ fn is_root() -> bool {
     user.is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
 }
 
-/// Gives a folder and what is in it to a user, if this is root.
+/// Gives a folder and its content to a user if the present user is root.
 pub(crate) fn give(user: &str, folder: &Path) {
     if is_root() {
         let mut command = Command::new("chown");
@@ -38,8 +38,8 @@ pub(crate) fn give(user: &str, folder: &Path) {
     }
 }
 
-/// A command that runs as `user` if this is root, else as the present user. The process is the program
-/// itself, not a shell around it.
+/// Returns a command that runs as `user` if the present user is root, and as the present user otherwise. The
+/// process is the program itself, not a shell around it.
 pub(crate) fn command_as(user: &str, program: &Path) -> Command {
     let mut command = if is_root() {
         let mut command = Command::new("setpriv");
@@ -54,7 +54,7 @@ pub(crate) fn command_as(user: &str, program: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end; panics with what it printed if it fails.
+/// Runs a command to its end. Panics with its output if it fails.
 pub(crate) fn run(command: &mut Command, install: &str) {
     let output = command
         .stdin(Stdio::null())
@@ -68,7 +68,7 @@ pub(crate) fn run(command: &mut Command, install: &str) {
     );
 }
 
-/// Starts a server whose output goes to a log.
+/// Starts a server that writes its output to a log.
 pub(crate) fn spawn(command: &mut Command, log: &Path, install: &str) -> Child {
     let log = File::create(log).expect("the temporary folder can be written to");
     let errors = log.try_clone().expect("a file handle can be duplicated");
@@ -91,7 +91,7 @@ pub(crate) fn must_run(process: &mut Child, log: &Path) {
     }
 }
 
-/// Ends a server and waits for its end.
+/// Ends a server and waits until it has ended.
 pub(crate) fn stop(process: &mut Child, how: Stop) {
     if how == Stop::Interrupt {
         let id = process.id().to_string();
@@ -104,7 +104,7 @@ pub(crate) fn stop(process: &mut Child, how: Stop) {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    // A process that has just ended by itself is as dead as it should be.
+    // The process may have just ended by itself.
     drop(process.kill());
     drop(process.wait());
 }

@@ -1,5 +1,5 @@
-//! The tests' view of the databases, the same for each: statements with `?` for their arguments,
-//! which are numbers and text, and rows of numbers.
+//! A common interface to the databases for the tests: statements with `?` for their arguments, which are
+//! numbers and text, and rows of numbers.
 
 use std::future::Future;
 
@@ -29,16 +29,16 @@ impl From<u64> for Arg<'_> {
 
 /// A database.
 pub trait Db: leasehold::fence::sql::Database {
-    /// The type of a column that numbers its rows by itself.
+    /// The type of a column that numbers its rows.
     const SERIAL: &str;
     /// The `BEGIN` of a transaction that the program opens itself.
     const BEGIN: &str;
-    /// Makes a connection see which tables there are now. SQLite does not look before it drops one, and
-    /// refuses if it remembers a view of that name.
+    /// A statement that makes a connection see the present tables. SQLite does not look before it drops a
+    /// table, and refuses if it remembers a view of that name.
     const LOOK: &str;
     /// The statements that a program runs without the guard's own client.
     const STATEMENTS: Statements;
-    /// After a `SELECT` that must see what was committed last.
+    /// The suffix of a `SELECT` that must see what was committed last.
     const CURRENT: &str;
 
     /// Runs a statement and returns how many rows it affected.
@@ -48,7 +48,7 @@ pub trait Db: leasehold::fence::sql::Database {
         args: &[Arg<'_>],
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// The rows that a statement finds, whose columns are all numbers.
+    /// Returns the rows that a statement finds; all columns must be numbers.
     fn rows(
         connection: &mut Self::Connection,
         statement: &str,
@@ -144,7 +144,7 @@ fn placeholders(statement: &str, numbered: bool) -> String {
     })
 }
 
-/// [`Db::run`] on a connection of the pool, which must succeed.
+/// Runs [`Db::run`] on a connection of the pool. Panics if it fails.
 pub async fn run<DB: Db>(pool: &Pool<DB>, statement: &str) {
     let mut connection = pool.acquire().await.expect("the pool has a connection");
     for statement in [DB::LOOK, statement] {
@@ -171,8 +171,8 @@ pub async fn create_tables<DB: Db>(pool: &Pool<DB>) {
     run(pool, "CREATE INDEX history_of ON history (resource, id)").await;
 }
 
-/// Writes a value to a register and to the history, and counts the writes: by reading the count
-/// and writing it back, which is only right if nobody else does so at the same time.
+/// Writes a value to a register and to the history, and counts the writes. It reads the count and writes it
+/// back, which is only correct without concurrent writers.
 pub async fn write<DB: Db>(
     connection: &mut DB::Connection,
     resource: &str,
@@ -204,7 +204,7 @@ pub async fn write<DB: Db>(
     Ok(())
 }
 
-/// Whether the transaction failed only because of others, and may be run again.
+/// Returns true if the transaction failed only because of others and may run again.
 pub fn is_race(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else {
         return false;

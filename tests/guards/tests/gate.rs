@@ -1,4 +1,4 @@
-//! The gate, under the conformance suite.
+//! The gate under the conformance suite.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -28,12 +28,12 @@ impl Registers {
     }
 }
 
-/// The ways of writing to the registers.
+/// A way to write to the registers.
 #[derive(Copy, Clone)]
 enum Way {
     Guard,
     Enter,
-    /// Wrong: nothing is held between the check and the write.
+    /// Wrong on purpose: nothing is held between the check and the write.
     CheckThenWrite,
 }
 
@@ -95,7 +95,7 @@ async fn entered_writes_conform() {
     conforms(Store::shared(Way::Enter), "enter", 200).await;
 }
 
-/// The negative control: the suite fails if check and write are not one step.
+/// The negative control: the suite fails if the check and the write are not one step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_check_alone_does_not_conform() {
     let suite = tokio::spawn(conforms(Store::shared(Way::CheckThenWrite), "check", 200));
@@ -107,28 +107,28 @@ async fn a_check_alone_does_not_conform() {
 
 /// Catches a gate that does not take a lease's token, and one that a restart opens.
 #[tokio::test]
-async fn a_lease_writes_through_it_across_a_restart() {
+async fn a_lease_writes_through_a_gate_across_a_restart() {
     let locker = Locker::in_memory();
-    let lock = locker.lock("account/7").expect("it is a name");
-    let first = lock.acquire().await.expect("it is free");
+    let lock = locker.lock("account/7").expect("the name is valid");
+    let first = lock.acquire().await.expect("a free lock");
     let (older, gate) = (first.token(), Gate::new());
-    first.release().await.expect("it is held");
-    let lease = lock.acquire().await.expect("it is free");
+    first.release().await.expect("a held lock");
+    let lease = lock.acquire().await.expect("a free lock");
     gate.guard("account/7", lease.token(), || ())
-        .expect("it is the newest");
+        .expect("the newest token");
 
     let saved = serde_json::to_string(&gate).expect("a gate serializes");
-    let gate: Gate = serde_json::from_str(&saved).expect("it comes back");
+    let gate: Gate = serde_json::from_str(&saved).expect("a gate deserializes");
     let refused = gate.guard("account/7", older, || ());
-    let error = refused.expect_err("a newer one wrote before the restart");
+    let error = refused.expect_err("a newer token wrote before the restart");
     let stale = error.stale_token().expect("a refusal has its details");
     assert_eq!((stale.offered, stale.highest), (older, lease.token()));
     gate.check("account/8", token(1))
         .expect("other resources are free");
 }
 
-/// Catches a permit that is lost because a waker panics while it is given: nobody could write to the
-/// resource again.
+/// Catches a permit that is lost because a waker panics while it is given: no one could write to the resource
+/// again.
 #[test]
 fn a_waker_that_panics_does_not_close_the_resource() {
     use std::future::Future;
@@ -137,7 +137,7 @@ fn a_waker_that_panics_does_not_close_the_resource() {
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
-            panic!("as it must");
+            panic!("on purpose");
         }
     }
 
@@ -146,15 +146,15 @@ fn a_waker_that_panics_does_not_close_the_resource() {
     let panics = Waker::from(Arc::new(Panics));
     let mut holder = Box::pin(gate.enter("a", token(1)));
     let std::task::Poll::Ready(entered) = holder.as_mut().poll(&mut idle) else {
-        panic!("it is free");
+        panic!("the resource is free");
     };
     let mut first = Box::pin(gate.enter("a", token(1)));
     assert!(first.as_mut().poll(&mut idle).is_pending());
     let mut second = Box::pin(gate.enter("a", token(1)));
     let mut context = Context::from_waker(&panics);
     assert!(second.as_mut().poll(&mut context).is_pending());
-    // It is the turn of the first, which does not poll. So the newer one is let in, and both are woken.
-    drop(entered.expect("it is free"));
+    // It is the first's turn, which does not poll. So the newer one is admitted, and both are woken.
+    drop(entered.expect("a free resource"));
     let mut newer = Box::pin(gate.enter("a", token(2)));
     let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         newer.as_mut().poll(&mut idle).is_ready()
@@ -162,5 +162,8 @@ fn a_waker_that_panics_does_not_close_the_resource() {
     woken.expect_err("the waker panics");
     drop(newer);
     let mut next = Box::pin(gate.enter("a", token(2)));
-    assert!(next.as_mut().poll(&mut idle).is_ready(), "nobody is inside");
+    assert!(
+        next.as_mut().poll(&mut idle).is_ready(),
+        "the resource is free"
+    );
 }

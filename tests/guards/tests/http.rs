@@ -1,4 +1,4 @@
-//! The HTTP layers, with axum over real sockets, under the conformance suite.
+//! The HTTP layers under the conformance suite, with axum over real sockets.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,16 +22,16 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt};
 
-/// How long these tests wait for anything.
+/// The longest wait of these tests.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Default)]
 struct Shared {
     registers: Mutex<HashMap<String, Vec<(u64, u64)>>>,
-    /// A slow handler has begun.
+    /// Notified when a slow handler has begun.
     begun: Notify,
-    /// It may go on.
+    /// Lets a slow handler go on.
     go_on: Notify,
 }
 
@@ -42,18 +42,20 @@ impl Shared {
     }
 }
 
-/// Writes a number; for a slow request only when the test lets it go on. A request with the header `answer`
-/// writes nothing and gets that status.
+/// Writes a number. A slow request writes only when the test lets it go on. A request with the header
+/// `answer` writes nothing and gets that status.
 async fn write(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     request: Request<axum::body::Body>,
 ) -> StatusCode {
     let (parts, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, 100).await.expect("it is short");
-    let text = String::from_utf8(body.to_vec()).expect("it is a number");
+    let body = axum::body::to_bytes(body, 100)
+        .await
+        .expect("the body is short");
+    let text = String::from_utf8(body.to_vec()).expect("the text is a number");
     if let Some(status) = headers.get("answer") {
-        return StatusCode::from_bytes(status.as_bytes()).expect("it is a status");
+        return StatusCode::from_bytes(status.as_bytes()).expect("the status is valid");
     }
     if headers.contains_key("slow") {
         shared.begun.notify_one();
@@ -65,16 +67,16 @@ async fn write(
         return StatusCode::NO_CONTENT;
     };
     let token = headers.get(FENCING_TOKEN).map_or(0, |value| {
-        let text = value.to_str().expect("it was checked");
-        text.parse().expect("it was checked")
+        let text = value.to_str().expect("the header was checked");
+        text.parse().expect("the header was checked")
     });
-    let value = text.parse().expect("it is a number");
+    let value = text.parse().expect("the text is a number");
     let mut registers = shared.registers.lock().expect("no handler panics");
     registers.entry(resource).or_default().push((token, value));
     StatusCode::OK
 }
 
-/// The resource: the part of the path after `/r/`.
+/// Returns the resource: the part of the path after `/r/`.
 fn resource(parts: &Parts) -> Option<String> {
     let path = written_path(parts)?;
     Some(path.strip_prefix("/r/").unwrap_or_default().to_owned())
@@ -111,9 +113,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the socket is bound");
         let task = tokio::spawn(async move {
-            axum::serve(listener, router).await.expect("it serves");
+            axum::serve(listener, router)
+                .await
+                .expect("the server serves");
         });
         Self {
             address,
@@ -123,24 +127,24 @@ impl Server {
         }
     }
 
-    /// A request under a token, through the client's layer.
+    /// Sends a request under a token through the client's layer.
     async fn put(&self, resource: &str, token: FencingToken, value: u64) -> Answer {
         put(self.address, request(resource, value), token).await
     }
 
-    /// The same, with a handler that writes nothing and answers `status`.
+    /// Sends a request whose handler writes nothing and answers `status`.
     async fn put_for(&self, resource: &str, token: FencingToken, status: StatusCode) {
         let mut request = request(resource, 0);
-        let value = status.as_str().parse().expect("it is a header's value");
+        let value = status.as_str().parse().expect("the value is valid");
         request.headers_mut().insert("answer", value);
         let answer = put(self.address, request, token).await;
         assert_eq!(answer.status(), status);
     }
 
-    /// The same as `put`, with a handler that waits for `go_on`.
+    /// Sends a request whose handler waits for `go_on`.
     async fn put_slowly(&self, resource: &str, token: FencingToken, value: u64) -> Waiting {
         let mut request = request(resource, value);
-        let yes = "yes".parse().expect("it is a value");
+        let yes = "yes".parse().expect("the value is valid");
         request.headers_mut().insert("slow", yes);
         let answer = tokio::spawn(put(self.address, request, token));
         let begun = timeout(LIMIT, self.shared.begun.notified()).await;
@@ -163,7 +167,7 @@ type Answer = Response<Vec<u8>>;
 type Waiting = JoinHandle<Answer>;
 
 async fn joined(answer: Waiting) -> Answer {
-    let answer = timeout(LIMIT, answer).await.expect("it is answered");
+    let answer = timeout(LIMIT, answer).await.expect("an answer");
     answer.expect("the client does not panic")
 }
 
@@ -173,7 +177,7 @@ fn request(resource: &str, value: u64) -> Request<String> {
         write!(path, "%{byte:02X}").expect("a string takes any text");
     }
     let request = Request::put(path).body(value.to_string());
-    request.expect("it is a request")
+    request.expect("the request is valid")
 }
 
 async fn put(address: SocketAddr, request: Request<String>, token: FencingToken) -> Answer {
@@ -184,27 +188,29 @@ async fn put(address: SocketAddr, request: Request<String>, token: FencingToken)
     answer
 }
 
-/// HTTP/1.1, one request on a connection.
+/// Sends one HTTP/1.1 request on a connection of its own.
 async fn send(address: SocketAddr, request: &Request<String>) -> Answer {
     let mut stream = connect(address, request).await;
     let mut bytes = Vec::new();
     let read = timeout(LIMIT, stream.read_to_end(&mut bytes)).await;
     read.expect("the server answers")
-        .expect("it answers all of it");
+        .expect("the server sends the whole reply");
     let text = String::from_utf8(bytes).expect("these answers are text");
-    let (head, body) = text.split_once("\r\n\r\n").expect("it is HTTP");
+    let (head, body) = text.split_once("\r\n\r\n").expect("the reply is HTTP");
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1));
     let mut response = Response::builder().status(status.expect("there is a status"));
     for line in lines {
-        let (name, value) = line.split_once(": ").expect("it is a header");
+        let (name, value) = line.split_once(": ").expect("the line is a header");
         response = response.header(name, value);
     }
-    response.body(body.into()).expect("it is a response")
+    response.body(body.into()).expect("the response is valid")
 }
 
 async fn connect(address: SocketAddr, request: &Request<String>) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let mut stream = TcpStream::connect(address)
+        .await
+        .expect("the server listens");
     let (method, uri, body) = (request.method(), request.uri(), request.body());
     let mut text = format!("{method} {uri} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
     for (name, value) in request.headers() {
@@ -220,7 +226,7 @@ async fn connect(address: SocketAddr, request: &Request<String>) -> TcpStream {
 
 fn refused(answer: &Answer) -> Error {
     let error = refusal(answer.status(), answer.body());
-    error.unwrap_or_else(|| panic!("{} is no refusal", answer.status()))
+    error.unwrap_or_else(|| panic!("expected a refusal, got {}", answer.status()))
 }
 
 impl Guarded for Server {
@@ -242,14 +248,14 @@ impl Guarded for Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn it_conforms() {
+async fn the_layers_conform() {
     let server = Server::start(|layer| layer).await;
     conforms(Arc::new(server), "http", 50).await;
 }
 
-/// Catches a layer that lets an older write land after a newer one that it let pass.
+/// Catches a layer that lets an older write take effect after a newer one that it let pass.
 #[tokio::test]
-async fn an_older_write_under_way_is_waited_for() {
+async fn a_newer_write_waits_for_a_pending_older_one() {
     let server = Server::start(|layer| layer).await;
     let older = server.put_slowly("a", token(33), 1).await;
     let newer = tokio::spawn(put(server.address, request("a", 2), token(34)));
@@ -258,13 +264,13 @@ async fn an_older_write_under_way_is_waited_for() {
     assert_eq!(
         stale.status(),
         StatusCode::CONFLICT,
-        "refused without waiting"
+        "a stale request is refused without waiting"
     );
     let other = server.put("b", token(1), 4).await;
     assert_eq!(other.status(), StatusCode::OK, "another resource is free");
     assert!(
         !newer.is_finished(),
-        "it passed while the older one was handled"
+        "the newer write passed while the older one was pending"
     );
     server.shared.go_on.notify_one();
     assert_eq!(joined(older).await.status(), StatusCode::OK);
@@ -272,9 +278,9 @@ async fn an_older_write_under_way_is_waited_for() {
     assert_eq!(server.shared.history("a"), [(33, 1), (34, 2)]);
 }
 
-/// The negative control of the test above, and what `check_only` documents.
+/// The negative control of the test above, and the documented limit of `check_only`.
 #[tokio::test]
-async fn with_check_only_an_older_write_lands_after_a_newer_one() {
+async fn with_check_only_an_older_write_may_follow_a_newer_one() {
     let server = Server::start(FenceLayer::check_only).await;
     let older = server.put_slowly("a", token(33), 1).await;
     let newer = server.put("a", token(34), 2).await;
@@ -283,15 +289,19 @@ async fn with_check_only_an_older_write_lands_after_a_newer_one() {
     assert_eq!(joined(older).await.status(), StatusCode::OK);
     assert_eq!(server.shared.history("a"), [(34, 2), (33, 1)]);
     let stale = server.put("a", token(33), 3).await;
-    assert_eq!(stale.status(), StatusCode::CONFLICT, "it does check");
+    assert_eq!(
+        stale.status(),
+        StatusCode::CONFLICT,
+        "a stale token is refused"
+    );
 }
 
-/// Catches a permit that outlives its request: the next one would wait for ever.
+/// Catches a permit that outlives its request: the next request would wait for ever.
 #[tokio::test]
-async fn a_client_that_goes_away_holds_nothing_up() {
+async fn a_client_that_disconnects_delays_no_request() {
     let server = Server::start(|layer| layer).await;
     let mut request = request("a", 1);
-    let yes = "33".parse().expect("it is a value");
+    let yes = "33".parse().expect("the value is valid");
     request.headers_mut().insert("slow", yes);
     request
         .headers_mut()
@@ -313,7 +323,7 @@ async fn a_refusal_is_a_problem_document() {
     let answer = server.put("a", token(33), 2).await;
     assert_eq!(answer.status(), StatusCode::CONFLICT);
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
-    let body: serde_json::Value = serde_json::from_slice(answer.body()).expect("it is JSON");
+    let body: serde_json::Value = serde_json::from_slice(answer.body()).expect("the body is JSON");
     assert_eq!(
         body,
         serde_json::json!({
@@ -349,7 +359,7 @@ async fn bad_headers_are_refused_and_write_nothing() {
     ] {
         let mut request = request("a", 1);
         for value in values {
-            let value = value.parse().expect("it is a header's value");
+            let value = value.parse().expect("the value is valid");
             request.headers_mut().append(FENCING_TOKEN, value);
         }
         let answer = send(server.address, &request).await;
@@ -357,40 +367,47 @@ async fn bad_headers_are_refused_and_write_nothing() {
         assert_eq!(refused(&answer).kind(), ErrorKind::Config, "{values:?}");
     }
     assert_eq!(server.shared.history("a"), []);
-    assert_eq!(server.gate.highest("a"), None, "nothing of it was a token");
+    assert_eq!(
+        server.gate.highest("a"),
+        None,
+        "no header was a valid token"
+    );
 }
 
-/// Catches one client that shuts out those who come by a path that it made up.
+/// Catches a client that shuts out others with a path that it made up.
 #[tokio::test]
-async fn a_request_that_was_not_carried_out_leaves_no_token_behind() {
+async fn a_request_that_was_not_executed_leaves_no_token_behind() {
     let server = Server::start(|layer| layer).await;
     for status in [401, 403, 404, 405, 410] {
-        let status = StatusCode::from_u16(status).expect("it is a status");
+        let status = StatusCode::from_u16(status).expect("the status is valid");
         let made = &format!("made-up-{status}");
         server.put_for(made, FencingToken::MAX, status).await;
         assert_eq!(server.gate.highest(made), None, "{status}");
         let answer = server.put(made, token(1), 1).await;
         assert_eq!(answer.status(), StatusCode::OK, "{status}");
         assert_eq!(server.gate.highest(made), Some(token(1)));
-        // A resource that the gate remembers keeps what it has seen.
+        // A resource that the gate remembers keeps the greatest token that it has seen.
         server.put_for(made, token(3), status).await;
         let answer = server.put(made, token(2), 2).await;
         assert_eq!(answer.status(), StatusCode::CONFLICT, "{status}");
     }
-    // Such a handler may have written.
+    // A handler with one of these answers may have written.
     for status in [400, 409, 500] {
-        let status = StatusCode::from_u16(status).expect("it is a status");
+        let status = StatusCode::from_u16(status).expect("the status is valid");
         let resource = &format!("in-doubt-{status}");
         server.put_for(resource, token(34), status).await;
         assert_eq!(server.gate.highest(resource), Some(token(34)));
     }
 }
 
-/// Catches a gate that is filled by paths that a client made up, and then refuses everybody.
+/// Catches a gate that a client fills with made-up paths until it refuses every request.
 #[tokio::test]
 async fn a_full_gate_forgets_nothing_for_paths_that_are_not_found() {
     let server = Server::start_with(Gate::with_capacity(2), |layer| layer).await;
-    server.gate.check("a", token(5)).expect("it is the first");
+    server
+        .gate
+        .check("a", token(5))
+        .expect("the resource is new");
     for path in 0..10 {
         let path = format!("made-up/{path}");
         let status = StatusCode::NOT_FOUND;
@@ -404,10 +421,10 @@ async fn a_full_gate_forgets_nothing_for_paths_that_are_not_found() {
 }
 
 #[tokio::test]
-async fn what_does_not_write_passes_and_so_does_no_token_where_it_is_optional() {
+async fn reads_pass_and_so_do_writes_without_an_optional_token() {
     let strict = Server::start(|layer| layer).await;
     let get = Request::get("/r/a").body(String::from("0"));
-    let answer = send(strict.address, &get.expect("it is a request")).await;
+    let answer = send(strict.address, &get.expect("the request is valid")).await;
     assert_eq!(answer.status(), StatusCode::NO_CONTENT);
 
     let lenient = Server::start(FenceLayer::optional).await;
@@ -418,14 +435,10 @@ async fn what_does_not_write_passes_and_so_does_no_token_where_it_is_optional() 
         StatusCode::OK
     );
     let stale = lenient.put("a", token(33), 3).await;
-    assert_eq!(
-        stale.status(),
-        StatusCode::CONFLICT,
-        "a token that is there counts"
-    );
+    assert_eq!(stale.status(), StatusCode::CONFLICT, "a given token counts");
 }
 
-/// Catches a guard that lets a path pass that is spelled in another way.
+/// Catches a guard that lets another spelling of a path pass.
 #[tokio::test]
 async fn two_spellings_of_a_path_are_one_resource() {
     let server = Server::start(|layer| layer).await;
@@ -438,7 +451,7 @@ async fn two_spellings_of_a_path_are_one_resource() {
         ("/r/account-%zz", 33, StatusCode::OK),
     ] {
         let request = Request::put(path).body(String::from("1"));
-        let request = request.expect("it is a request");
+        let request = request.expect("the request is valid");
         let answer = put(server.address, request, token(number)).await;
         assert_eq!(answer.status(), status, "{path}");
     }

@@ -1,4 +1,4 @@
-//! The guard of object stores: on memory, and on an S3-compatible server.
+//! The guard of object stores: in memory, and on an S3-compatible server.
 
 #[path = "object/errors.rs"]
 mod errors;
@@ -19,7 +19,7 @@ use object_store::path::Path;
 
 use odd::{Odd, OddStore};
 
-/// Each object is the list of its writes, so that history and write are one step.
+/// Registers whose objects are the list of their writes, so that history and write are one step.
 struct Registers(FencedStore);
 
 impl Guarded for Registers {
@@ -32,13 +32,13 @@ impl Guarded for Registers {
     }
 
     async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
-        let object = self.0.get(&path(resource)).await.expect("it can be read");
+        let object = self.0.get(&path(resource)).await.expect("a read");
         let bytes = object.map(|object| object.bytes).unwrap_or_default();
-        let text = std::str::from_utf8(&bytes).expect("it is what was written");
+        let text = std::str::from_utf8(&bytes).expect("the object is text");
         text.lines()
             .map(|line| {
                 let (token, value) = line.split_once(' ').expect("a line has both");
-                let number = |text: &str| text.parse().expect("it is a number");
+                let number = |text: &str| text.parse().expect("the text is a number");
                 (number(token), number(value))
             })
             .collect()
@@ -83,7 +83,7 @@ async fn a_store_that_ignores_conditions_fails_the_suite() {
     let panic = failed.into_panic();
     let message = panic.downcast_ref::<String>().map_or("", String::as_str);
     assert!(
-        message.contains("accepted out of order") || message.contains("was told otherwise"),
+        message.contains("accepted out of order") || message.contains("counted other writes"),
         "{message}"
     );
 }

@@ -1,4 +1,4 @@
-//! The guard of Redis keys by the client redis-rs: the suite in `redis/`.
+//! The guard of Redis keys with the client redis-rs: the suite in `redis/`.
 
 #[path = "redis/main.rs"]
 mod suite;

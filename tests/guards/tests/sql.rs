@@ -1,4 +1,4 @@
-//! The guards of SQL databases, on real servers: one test for each, which starts it once.
+//! The guards of SQL databases on real servers: one test per database, which starts it once.
 
 #[path = "sql/checks.rs"]
 mod checks;

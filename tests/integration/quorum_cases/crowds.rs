@@ -1,37 +1,47 @@
-//! Many who contend for one name, while all works and while servers fail at random.
+//! Many contenders for one name, without faults and while servers fail at random.
 
 use std::env;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use leasehold::{FencingToken, Locker};
-use leasehold_tests::{RedisServer, crowding, within};
+use leasehold_tests::{Random, RedisServer, crowding, eventually, within};
 
-use crate::quorum::{start, urls};
+use crate::quorum::{held_at, start, urls};
 use crate::{LIMIT, millis};
 
 const CONTENDERS: usize = 16;
 const TURNS: usize = 8;
 const SHORT_TTL: Duration = Duration::from_secs(1);
 
-/// Catches contenders that take the servers away from each other for ever, and one that never gets its turn.
+/// Catches contenders that take servers from one another for ever, one that never gets its turn, two holders at
+/// once, and a token that falls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_at_five_servers_all_get_their_turns() {
     let servers = start(5).await;
+    let holder = Arc::new(Mutex::new(None::<FencingToken>));
     let contenders = (0..CONTENDERS).map(|_| {
-        let urls = urls(&servers);
+        let (urls, holder) = (urls(&servers), holder.clone());
         tokio::spawn(async move {
-            let locker = Locker::quorum(urls).await.expect("all are there");
+            let locker = Locker::quorum(urls).await.expect("all are up");
             let lock = locker.lock("x").expect("valid");
             let mut waits = Vec::new();
             for _ in 0..TURNS {
                 let begin = Instant::now();
-                let lease = lock.acquire().await.expect("all are there");
+                let lease = lock.acquire().await.expect("all are up");
                 waits.push(begin.elapsed());
+                let token = Some(lease.token());
+                let last = holder
+                    .lock()
+                    .expect("no contender panics")
+                    .replace(lease.token());
+                assert!(token > last, "{token:?} after {last:?}");
                 tokio::time::sleep(millis(2)).await;
-                lease.release().await.expect("all are there");
+                let now = *holder.lock().expect("no contender panics");
+                assert_eq!(now, token, "another contender held the lock meanwhile");
+                lease.release().await.expect("all are up");
             }
             waits
         })
@@ -39,7 +49,7 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
     let begin = Instant::now();
     let contenders = join_all(contenders.collect::<Vec<_>>());
     let all = within(LIMIT * 6, contenders).await.expect("in time");
-    let turn = begin.elapsed() / u32::try_from(CONTENDERS * TURNS).expect("few");
+    let turn = begin.elapsed() / u32::try_from(CONTENDERS * TURNS).expect("a small number");
     let mut waits = Vec::new();
     for (at, own) in all.into_iter().enumerate() {
         let mut own = own.expect("no panic");
@@ -50,23 +60,25 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
     waits.sort_unstable();
     let (median, most) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     println!("a turn {turn:?}; waits: median {median:?}, longest {most:?}");
-    // Each of the others has its turn meanwhile; three times as much where some overtake.
-    let fair = turn * u32::try_from(CONTENDERS).expect("few") * 3;
+    // Each of the others has its turn meanwhile; three times as long if some overtake.
+    let fair = turn * u32::try_from(CONTENDERS).expect("a small number") * 3;
     let fair = fair.max(Duration::from_secs(2) * crowding());
     assert!(most <= fair, "{most:?}, a turn {turn:?}");
+    let nothing = async || held_at(&servers).await == 0;
+    eventually(LIMIT, "nothing is left", nothing).await;
 }
 
-/// Catches a lease that stays behind at a server that stood still: with this time to live it would keep everybody
-/// from the lock for half a minute.
+/// Catches a lease that stays at a server that was paused: with this time to live it would block the lock for
+/// half a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_stand_still_keep_nothing_that_nobody_has() {
+async fn paused_servers_keep_no_abandoned_lease() {
     let servers = start(5).await;
     let over = Arc::new(AtomicBool::new(false));
     let contenders = (0..6).map(|_| {
         let (urls, over) = (urls(&servers), over.clone());
         tokio::spawn(async move {
             let builder = Locker::builder().command_timeout(millis(150));
-            let locker = builder.quorum(urls).await.expect("all are there");
+            let locker = builder.quorum(urls).await.expect("all are up");
             let lock = locker
                 .lock("x")
                 .expect("valid")
@@ -74,17 +86,17 @@ async fn servers_that_stand_still_keep_nothing_that_nobody_has() {
             let (mut longest, mut turns) = (Duration::ZERO, 0);
             while !over.load(Ordering::Relaxed) {
                 let begin = Instant::now();
-                let lease = lock.acquire().await.expect("three are there");
+                let lease = lock.acquire().await.expect("three are up");
                 (longest, turns) = (longest.max(begin.elapsed()), turns + 1);
-                lease.release().await.expect("three are there");
+                lease.release().await.expect("three are up");
             }
             (longest, turns)
         })
     });
     let contenders: Vec<_> = contenders.collect();
-    let mut random = Random(std::process::id().into());
+    let mut random = Random::new(std::process::id().into());
     for _ in 0..12 {
-        let one = usize::try_from(random.below(5)).expect("small");
+        let one = usize::try_from(random.below(5)).expect("a small number");
         for at in [0, one] {
             servers[at].pause();
         }
@@ -104,31 +116,18 @@ async fn servers_that_stand_still_keep_nothing_that_nobody_has() {
     assert!(longest <= Some(LIMIT), "{longest:?}");
 }
 
-/// From when to when somebody is known to have held it.
+/// The time for which a lease is known to have been held.
 struct Turn {
     token: FencingToken,
     from: Instant,
     to: Instant,
 }
 
-/// Numbers that follow from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
-/// Catches a token that falls, and two who hold: 300 acquisitions, or as many as `LEASEHOLD_ACQUISITIONS` says
-/// (10,000 take some minutes). Two of five at the most are killed or stand still at any time; what is killed
-/// comes back with its data.
+/// Catches a token that falls, and two holders at once, in 300 acquisitions or as many as
+/// `LEASEHOLD_ACQUISITIONS` says (10,000 take some minutes). At most two of five servers are killed or paused
+/// at any time; a killed server returns with its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_grow_and_nobody_overlaps_while_servers_fail_at_random() {
+async fn tokens_grow_and_no_leases_overlap_while_servers_fail_at_random() {
     let wanted = env::var("LEASEHOLD_ACQUISITIONS").ok();
     let wanted = wanted.map_or(300, |wanted| wanted.parse().expect("a number"));
     let servers = join_all((0..5).map(|_| RedisServer::config().append_only().start())).await;
@@ -175,10 +174,10 @@ async fn tokens_grow_and_nobody_overlaps_while_servers_fail_at_random() {
 
 async fn contend(urls: Vec<String>, done: Arc<AtomicU64>, wanted: u64) -> (Vec<Turn>, u32) {
     let builder = Locker::builder().command_timeout(millis(150));
-    // A server that was killed votes again after this.
+    // A server that was killed votes again after this time.
     let locker = builder.longest_ttl(SHORT_TTL).quorum(urls).await;
     let lock = locker
-        .expect("all are there")
+        .expect("all are up")
         .lock("x")
         .expect("valid")
         .ttl(SHORT_TTL);
@@ -202,14 +201,14 @@ async fn contend(urls: Vec<String>, done: Arc<AtomicU64>, wanted: u64) -> (Vec<T
     (turns, failed)
 }
 
-/// How many it killed, and how many it let stand still.
+/// Lets servers fail until it is over. Returns how many it killed and how many it paused.
 async fn fail_at_random(mut servers: Vec<RedisServer>, over: &AtomicBool) -> (u32, u32) {
-    let mut random = Random(std::process::id().into());
+    let mut random = Random::new(std::process::id().into());
     let (mut kills, mut pauses) = (0, 0);
     while kills == 0 || pauses == 0 || !over.load(Ordering::Relaxed) {
         let one = random.below(5);
         let other = (one + 1 + random.below(4)) % 5;
-        let pair = [one, other].map(|at| usize::try_from(at).expect("small"));
+        let pair = [one, other].map(|at| usize::try_from(at).expect("a small number"));
         let killed = pair.map(|_| random.below(2) == 0);
         for (at, killed) in pair.into_iter().zip(killed) {
             tokio::time::sleep(millis(random.below(100))).await;
@@ -229,7 +228,7 @@ async fn fail_at_random(mut servers: Vec<RedisServer>, over: &AtomicBool) -> (u3
                 servers[at].resume();
             }
         }
-        // Until what came back votes again, no others may fail.
+        // No others may fail until the returned servers vote again.
         let rest = if killed.contains(&true) {
             SHORT_TTL + millis(500)
         } else {

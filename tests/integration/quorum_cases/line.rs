@@ -1,4 +1,5 @@
-//! The line, where all lockers agree that it stands, whatever their lists say and whichever server is slow.
+//! The line of a quorum: all lockers agree on its server, whatever the order of their lists and whichever
+//! server is slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,28 +15,28 @@ use super::{Reach, timed};
 use crate::quorum::{Fault, TIMEOUT, TTL, fail, start, urls};
 use crate::{LIMIT, millis};
 
-/// Longer than an acquisition may take beside a server that is slow, refuses, or is held by a dead client; on a busy
-/// machine.
+/// The longest that an acquisition may take on a busy machine while one server is slow, refuses, or is held
+/// by a dead client.
 const BESIDE: Duration = Duration::from_millis(250);
 
 async fn quorum(urls: Vec<String>) -> Locker {
     let builder = Locker::builder().command_timeout(TIMEOUT);
-    builder.quorum(urls).await.expect("all are there")
+    builder.quorum(urls).await.expect("all are up")
 }
 
-/// Takes the lock again and again until it is over, and returns how often.
+/// Takes the lock again and again until it is over. Returns how often.
 async fn turns(locker: Locker, over: Arc<AtomicBool>) -> u64 {
     let lock = locker.lock("x").expect("valid").ttl(TTL);
     let mut turns = 0;
     while !over.load(Ordering::Relaxed) {
-        let lease = lock.acquire().await.expect("a majority is there");
+        let lease = lock.acquire().await.expect("a majority is up");
         turns += 1;
-        lease.release().await.expect("a majority is there");
+        lease.release().await.expect("a majority is up");
     }
     turns
 }
 
-/// How many turns each of these has within the time.
+/// Returns how many turns each of these lockers has within the time.
 async fn turns_within(time: Duration, lockers: Vec<Locker>) -> Vec<u64> {
     let over = Arc::new(AtomicBool::new(false));
     let all = lockers
@@ -50,9 +51,9 @@ async fn turns_within(time: Duration, lockers: Vec<Locker>) -> Vec<u64> {
         .collect()
 }
 
-/// Catches callers that do not wait, and take the lock again and again while others wait for it.
+/// Catches callers that do not wait and that take the lock again and again while others wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_waiters_are_served_beside_six_that_try_all_the_time() {
+async fn twenty_waiters_are_served_while_six_callers_try_all_the_time() {
     let servers = start(3).await;
     let (over, won) = (
         Arc::new(AtomicBool::new(false)),
@@ -60,14 +61,14 @@ async fn twenty_waiters_are_served_beside_six_that_try_all_the_time() {
     );
     let locker = quorum(urls(&servers)).await;
     let first = locker.lock("x").expect("valid").ttl(TTL);
-    let first = first.acquire().await.expect("it is free");
+    let first = first.acquire().await.expect("a free lock");
     let waiters = (0..20).map(|_| {
         let urls = urls(&servers);
         tokio::spawn(async move {
             let lock = quorum(urls).await.lock("x").expect("valid").ttl(TTL);
-            let lease = lock.acquire().await.expect("all are there");
+            let lease = lock.acquire().await.expect("all are up");
             tokio::time::sleep(millis(5)).await;
-            lease.release().await.expect("all are there");
+            lease.release().await.expect("all are up");
         })
     });
     let waiters: Vec<_> = waiters.collect();
@@ -77,16 +78,16 @@ async fn twenty_waiters_are_served_beside_six_that_try_all_the_time() {
             .await
             .is_ok_and(|found| found.waiting == 20)
     };
-    eventually(LIMIT, "twenty in line", stand).await;
+    eventually(LIMIT, "twenty waiters are in line", stand).await;
     let tries = (0..6).map(|_| {
         let (urls, over, won) = (urls(&servers), over.clone(), won.clone());
         tokio::spawn(async move {
             let lock = quorum(urls).await.lock("x").expect("valid").ttl(TTL);
             while !over.load(Ordering::Relaxed) {
-                if let Some(lease) = lock.try_acquire().await.expect("all are there") {
+                if let Some(lease) = lock.try_acquire().await.expect("all are up") {
                     won.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(millis(5)).await;
-                    lease.release().await.expect("all are there");
+                    lease.release().await.expect("all are up");
                 }
             }
         })
@@ -94,17 +95,17 @@ async fn twenty_waiters_are_served_beside_six_that_try_all_the_time() {
     let tries: Vec<_> = tries.collect();
     tokio::time::sleep(millis(500)).await;
     let watch = Stopwatch::start();
-    first.release().await.expect("all are there");
+    first.release().await.expect("all are up");
     let served = within(LIMIT, join_all(waiters)).await;
     let (took, won) = (watch.elapsed(), won.load(Ordering::Relaxed));
-    println!("twenty were served in {took:?}, and {won} tries won");
+    println!("twenty waiters were served in {took:?}, and {won} tries won");
     over.store(true, Ordering::Relaxed);
     join_all(tries).await;
     served.expect("all are served in time");
     assert!(won <= 2, "{won} tries won in {took:?}");
 }
 
-/// Catches lockers that stand in line at different servers because they list them in different orders.
+/// Catches lockers that join lines at different servers because they list them in different orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lockers_that_list_the_servers_in_different_orders_take_turns() {
     let servers = start(5).await;
@@ -121,21 +122,21 @@ async fn lockers_that_list_the_servers_in_different_orders_take_turns() {
     assert!(least >= 10 && most <= 3 * least, "{turns:?}");
 }
 
-/// Catches an acquisition that waits for one server although the others gave the lock.
+/// Catches an acquisition that waits for one server although the others granted the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_single_server_holds_up_an_acquisition() {
+async fn no_single_server_delays_an_acquisition() {
     for at in 0..3 {
-        steady(async || holds_nobody_up(at).await).await;
+        steady(async || delays_no_acquisition(at).await).await;
     }
 }
 
-async fn holds_nobody_up(at: usize) {
+async fn delays_no_acquisition(at: usize) {
     for fault in [None, Some(Fault::ReadOnly)] {
         let mut servers = start(3).await;
         let reach = Reach::of(&servers).await;
         let lock = reach.locker().await.lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("all are there");
-        lease.release().await.expect("all are there");
+        let lease = lock.acquire().await.expect("all are up");
+        lease.release().await.expect("all are up");
         match fault {
             Some(fault) => fail(&mut servers[at], fault).await,
             None => reach.slow(&[at], millis(200)),
@@ -143,22 +144,22 @@ async fn holds_nobody_up(at: usize) {
         for round in 0..3 {
             let what = format!("acquire beside server {at} with {fault:?}, round {round}");
             let lease = timed(&what, BESIDE, lock.acquire()).await;
-            let lease = lease.expect("two are there");
-            lease.release().await.expect("two are there");
+            let lease = lease.expect("two are up");
+            lease.release().await.expect("two are up");
         }
     }
     let servers = start(3).await;
     let locker = quorum(urls(&servers)).await;
     let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("all are there");
-    lease.release().await.expect("all are there");
+    let lease = lock.acquire().await.expect("all are up");
+    lease.release().await.expect("all are up");
     let strangers = taken(&servers, &[at], "x").await;
     for round in 0..3 {
         let what = format!("beside a stranger at server {at}, round {round}");
         let lease = timed(&format!("acquire {what}"), BESIDE, lock.acquire()).await;
-        let lease = lease.expect("two are free");
-        lease.release().await.expect("two have it");
-        // One of the two may still be about to take in the release before.
+        let lease = lease.expect("two servers are free");
+        lease.release().await.expect("two servers have the lock");
+        // One of the two may still be about to execute the earlier release.
         let tries = async {
             loop {
                 if let Some(lease) = lock.try_acquire().await.expect("two answer") {
@@ -167,23 +168,23 @@ async fn holds_nobody_up(at: usize) {
             }
         };
         let lease = timed(&format!("try {what}"), BESIDE, tries).await;
-        lease.release().await.expect("two have it");
+        lease.release().await.expect("two servers have the lock");
     }
     drop(strangers);
 }
 
-/// Catches a locker that cannot reach the server where the others stand in line, and is served before them.
+/// Catches a locker that cannot reach the server with the line and is served before the waiters there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_locker_that_misses_one_server_overtakes_nobody_by_far() {
+async fn a_locker_that_cannot_reach_one_server_hardly_overtakes() {
     for missing in 0..3 {
         let servers = start(3).await;
         let reach = Reach::of(&servers).await;
         let mut lockers = join_all((0..4).map(|_| quorum(urls(&servers)))).await;
         lockers.push(reach.locker().await);
-        // It knows all of them before.
+        // This locker knows all servers before.
         let lock = lockers[4].lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("all are there");
-        lease.release().await.expect("all are there");
+        let lease = lock.acquire().await.expect("all are up");
+        lease.release().await.expect("all are up");
         reach.lose(&[missing]).await;
         let turns = turns_within(Duration::from_secs(2), lockers).await;
         println!("turns; the last cannot reach server {missing}: {turns:?}");
@@ -192,7 +193,7 @@ async fn a_locker_that_misses_one_server_overtakes_nobody_by_far() {
     }
 }
 
-/// Catches a list that waits for a silent server for as long as the locker has patience.
+/// Catches a list that waits for a silent server for the locker's whole patience.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_waits_for_a_silent_server_for_one_command() {
     let servers = start(3).await;
@@ -201,10 +202,10 @@ async fn a_list_waits_for_a_silent_server_for_one_command() {
         .lock("x")
         .expect("valid")
         .ttl(Duration::from_secs(30));
-    let lease = lock.acquire().await.expect("all are there");
+    let lease = lock.acquire().await.expect("all are up");
     servers[1].pause();
     let watch = Stopwatch::start();
-    let names: Vec<_> = locker.list("*").try_collect().await.expect("two are there");
+    let names: Vec<_> = locker.list("*").try_collect().await.expect("two are up");
     let took = watch.elapsed();
     servers[1].resume();
     println!("a list beside a silent server: {took:?}");

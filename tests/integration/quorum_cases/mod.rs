@@ -1,4 +1,4 @@
-//! A quorum of real servers of which some fail: how long the others take, and who holds.
+//! A quorum of real servers of which some fail: how long calls take, and who holds.
 
 mod crowds;
 mod line;
@@ -15,21 +15,21 @@ use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Proxy, RedisServer, Stopwatch, eventually, next_event, steady};
 
 use crate::quorum::{Fault, TIMEOUT, TTL, fail, held_at, start};
-use crate::{LIMIT, millis};
+use crate::{LIMIT, in_line, millis};
 
-/// What the docs say of a minority that does not answer: a call takes one time-out longer, and this for
-/// what else it does on a busy machine.
+/// The documented bound while a minority does not answer: a call takes one timeout longer. The rest allows
+/// for a busy machine.
 const BOUND: Duration = TIMEOUT.saturating_add(Duration::from_millis(700));
-/// Who stands in line at a server that falls silent notices when it next looks after its place: within 1 s for
-/// leases of this time to live.
+/// The bound for a waiter at a server that falls silent. It notices when it next confirms its place: within 1
+/// s for leases of this time to live.
 const LINE_BOUND: Duration = BOUND.saturating_add(Duration::from_secs(1));
 
-/// And who stands in line at one that answers with errors alone leaves when its patience is over, and tries
-/// twice more.
+/// The bound for a waiter at a server that only returns errors. It leaves when its patience is over, and
+/// tries twice more.
 const ERRORS_BOUND: Duration = LINE_BOUND.saturating_add(PATIENCE).saturating_add(PATIENCE);
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// Servers behind proxies, as one client sees them.
+/// Servers behind proxies, as one client reaches them.
 struct Reach(Vec<Proxy>);
 
 impl Reach {
@@ -41,10 +41,10 @@ impl Reach {
         let builder = Locker::builder().command_timeout(TIMEOUT);
         let urls: Vec<_> = self.0.iter().map(Proxy::url).collect();
         let locker = builder.patience(PATIENCE).quorum(urls).await;
-        locker.expect("a majority is there")
+        locker.expect("a majority is up")
     }
 
-    /// From now on these are out of reach.
+    /// Makes these servers unreachable from now on.
     async fn lose(&self, which: &[usize]) {
         for at in which {
             self.0[*at].refuse(true);
@@ -65,7 +65,7 @@ impl Reach {
     }
 }
 
-/// How long the call took, and that it was not longer than it may be.
+/// Runs a call and checks that it takes no longer than the bound.
 async fn timed<T>(what: &str, bound: Duration, call: impl Future<Output = T>) -> T {
     let watch = Stopwatch::start();
     let done = call.await;
@@ -75,10 +75,10 @@ async fn timed<T>(what: &str, bound: Duration, call: impl Future<Output = T>) ->
     done
 }
 
-/// Catches a minority that holds calls up for longer than the docs say.
-async fn is_held_up_by(name: &str, first: bool, fault: Option<Fault>) {
+/// Catches a minority that delays calls for longer than the documentation says.
+async fn is_delayed_by(name: &str, first: bool, fault: Option<Fault>) {
     let mut servers = start(5).await;
-    // At any two of five, waiters may stand in line.
+    // Whichever two of five fail, the line may be at one of them.
     let failing = if first { [0, 1] } else { [3, 4] };
     let reach = Reach::of(&servers).await;
     let (one, other) = (reach.locker().await, reach.locker().await);
@@ -86,13 +86,12 @@ async fn is_held_up_by(name: &str, first: bool, fault: Option<Fault>) {
     let (lock, next) = (lock.expect("valid").ttl(TTL), next.expect("valid").ttl(TTL));
     let what = |call: &str| format!("two of five, {name} (first: {first}), {call}");
     let mut events = lock.events();
-    let lease = lock.acquire().await.expect("all are there");
-    let in_line = tokio::spawn({
+    let lease = lock.acquire().await.expect("all are up");
+    let waiter = tokio::spawn({
         let next = next.clone();
         async move { next.acquire().await }
     });
-    let waits = async || one.inspect("x").await.is_ok_and(|found| found.waiting == 1);
-    eventually(LIMIT, "one in line", waits).await;
+    in_line(&one, "x").await;
     match fault {
         Some(fault) => {
             for at in failing {
@@ -103,69 +102,69 @@ async fn is_held_up_by(name: &str, first: bool, fault: Option<Fault>) {
     }
     timed(&what("renew"), BOUND, lease.renew())
         .await
-        .expect("three are there");
+        .expect("three are up");
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
     let token = lease.token();
     timed(&what("release"), BOUND, lease.release())
         .await
-        .expect("three are there");
+        .expect("three are up");
     let bound = match fault {
         Some(Fault::ReadOnly) => ERRORS_BOUND,
         _ => LINE_BOUND,
     };
-    let lease = timed(&what("handoff"), bound, in_line)
+    let lease = timed(&what("handoff"), bound, waiter)
         .await
         .expect("no panic")
         .unwrap_or_else(|error| panic!("{}: {error}", what("handoff")));
     assert!(lease.token() > token && lease.is_valid());
     let refused = timed(&what("refusal"), BOUND, lock.try_acquire()).await;
-    assert!(refused.expect("three are there").is_none());
+    assert!(refused.expect("three are up").is_none());
     timed(&what("release"), BOUND, lease.release())
         .await
-        .expect("three are there");
+        .expect("three are up");
     let lease = timed(&what("acquire"), BOUND, lock.acquire()).await;
-    let lease = lease.expect("three are there");
-    lease.release().await.expect("three are there");
+    let lease = lease.expect("three are up");
+    lease.release().await.expect("three are up");
     if let Some(Fault::Paused) = fault {
         servers.iter().for_each(RedisServer::resume);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_are_down_hold_up_nobody() {
-    is_held_up_by("down", true, Some(Fault::Down)).await;
-    is_held_up_by("down", false, Some(Fault::Down)).await;
+async fn two_servers_that_are_down_delay_no_call() {
+    is_delayed_by("down", true, Some(Fault::Down)).await;
+    is_delayed_by("down", false, Some(Fault::Down)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_are_paused_hold_up_for_a_time_out() {
-    is_held_up_by("paused", true, Some(Fault::Paused)).await;
-    is_held_up_by("paused", false, Some(Fault::Paused)).await;
+async fn two_paused_servers_delay_calls_by_one_timeout() {
+    is_delayed_by("paused", true, Some(Fault::Paused)).await;
+    is_delayed_by("paused", false, Some(Fault::Paused)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_are_slow_hold_up_for_a_time_out() {
+async fn two_slow_servers_delay_calls_by_one_timeout() {
     for first in [true, false] {
-        steady(async || is_held_up_by("slowed", first, None).await).await;
+        steady(async || is_delayed_by("slowed", first, None).await).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_are_replicas_hold_up_for_the_patience() {
-    is_held_up_by("read-only", true, Some(Fault::ReadOnly)).await;
-    is_held_up_by("read-only", false, Some(Fault::ReadOnly)).await;
+async fn two_replicas_delay_calls_by_the_patience() {
+    is_delayed_by("read-only", true, Some(Fault::ReadOnly)).await;
+    is_delayed_by("read-only", false, Some(Fault::ReadOnly)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_are_emptied_hold_up_nobody() {
-    is_held_up_by("emptied", true, Some(Fault::Emptied)).await;
-    is_held_up_by("emptied", false, Some(Fault::Emptied)).await;
+async fn two_emptied_servers_delay_no_call() {
+    is_delayed_by("emptied", true, Some(Fault::Emptied)).await;
+    is_delayed_by("emptied", false, Some(Fault::Emptied)).await;
 }
 
-/// Catches what is carried out late, by servers that come back, for a call that failed long ago.
+/// Catches a late execution, by servers that return, of a call that failed long ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_away_are_an_error_in_time_and_nothing_is_left_when_they_are_back() {
+async fn three_missing_servers_are_an_error_in_time_and_keep_nothing() {
     for paused in [true, false] {
         let servers = start(5).await;
         let reach = Reach::of(&servers).await;
@@ -187,7 +186,7 @@ async fn three_away_are_an_error_in_time_and_nothing_is_left_when_they_are_back(
             error.to_string().contains("3 of 5 servers are missing"),
             "{error}"
         );
-        // It goes on for as long as it has patience.
+        // A waiting call goes on for its whole patience.
         let bound = PATIENCE + BOUND;
         let waited = timed(&format!("{what}, waiting"), bound, lock.acquire()).await;
         assert_eq!(waited.expect_err("as above").kind(), ErrorKind::Unavailable);
@@ -198,13 +197,12 @@ async fn three_away_are_an_error_in_time_and_nothing_is_left_when_they_are_back(
         } else {
             reach.slow(&away, Duration::ZERO);
         }
-        // The time to live is longer than the limit: nothing has gone by itself.
-        let all: Vec<_> = servers.iter().collect();
-        let nothing = async || held_at(&all).await == 0;
-        eventually(LIMIT, "nothing to be left", nothing).await;
+        // The time to live is longer than the limit: no lease has expired by itself.
+        let nothing = async || held_at(&servers).await == 0;
+        eventually(LIMIT, "nothing is left", nothing).await;
         let again = lock.acquire_within(LIMIT).await.expect("all are back");
         again
-            .expect("it is free")
+            .expect("a free lock")
             .release()
             .await
             .expect("all are back");

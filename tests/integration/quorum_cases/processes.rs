@@ -1,4 +1,4 @@
-//! Processes in Rust and in JavaScript that contend for one name at five servers.
+//! Processes in Rust and JavaScript that contend for one name on five servers.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,20 +9,19 @@ use crate::millis;
 use crate::quorum::{start, urls};
 
 const PROCESSES: usize = 16;
-/// Each has the lock so often at least.
+/// Each process holds the lock at least this often.
 const TURNS: usize = 6;
-/// A start on a busy machine, and all turns.
+/// The time for a start on a busy machine and all turns.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A lease that stays behind would keep everybody from the lock for so long.
+/// The time to live: an abandoned lease would block the lock for this long.
 const TTL_MILLIS: &str = "30000";
-/// A wait that long is none for others, but one for what nobody has.
+/// The shortest wait that shows an abandoned lease; waits for other contenders are shorter.
 const STALL: Duration = Duration::from_secs(10);
 
-/// When a lease was got, since 1970, and its token.
+/// When a lease was acquired, since 1970, and its token.
 type Got = (Duration, u64);
 
-/// Catches contenders that take the servers away from each other for ever, and a lease that stays behind with
-/// nobody.
+/// Catches contenders that take servers from one another for ever, and an abandoned lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_processes_at_five_servers_all_get_their_turns() {
     let (servers, guard) = (start(5).await, RedisServer::start().await);
@@ -30,7 +29,9 @@ async fn sixteen_processes_at_five_servers_all_get_their_turns() {
     let args = [&*url, &guard.url(), "x", TTL_MILLIS];
     let rust = Path::new(env!("CARGO_BIN_EXE_contender"));
     let mut crowd = contenders(rust, &args, PROCESSES, LIMIT).await;
-    let ready = SystemTime::UNIX_EPOCH.elapsed().expect("it is later");
+    let ready = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .expect("the time is after 1970");
     let mut lines = vec![Vec::new(); PROCESSES];
     let has_turns = |lines: &Vec<String>| got(lines).filter(|(at, _)| *at > ready).count() >= TURNS;
     let begin = Instant::now();
@@ -43,12 +44,12 @@ async fn sixteen_processes_at_five_servers_all_get_their_turns() {
     read_until(&mut crowd, &mut lines, &is_done).await;
 
     let turns: usize = lines.iter().map(|lines| got(lines).count()).sum();
-    let turn = took / u32::try_from(turns).expect("few");
+    let turn = took / u32::try_from(turns).expect("a small number");
     let mut waits = Vec::new();
     for (at, lines) in lines.iter().enumerate() {
         let failed = lines.iter().find(|line| line.starts_with("failed "));
         assert_eq!(failed, None, "process {at}");
-        // All are there: what comes before waits for programs to start.
+        // All processes are ready: earlier waits were for programs to start.
         let since = got(lines).map(|(at, _)| at).filter(|at| *at > ready);
         let times: Vec<_> = std::iter::once(ready).chain(since).collect();
         let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
@@ -62,9 +63,9 @@ async fn sixteen_processes_at_five_servers_all_get_their_turns() {
     waits.sort_unstable();
     let (median, most) = (waits[PROCESSES / 2], waits[PROCESSES - 1]);
     println!("a turn {turn:?}; longest waits: median {median:?}, longest {most:?}");
-    assert!(most < STALL, "somebody waited for {most:?}");
-    // The clocks of the processes differ by too much; but whoever had a lower token than one before would be
-    // refused. Late writes are.
+    assert!(most < STALL, "a process waited for {most:?}");
+    // The clocks of the processes differ too much to compare times. A lease with a token lower than an
+    // earlier one would be refused, and late writes are refused.
     for lines in &lines {
         for (_, token) in got(lines) {
             let wrote = format!("wrote {token}");
@@ -81,7 +82,7 @@ async fn read_until(
     let end = Instant::now() + LIMIT;
     while !lines.iter().all(is_enough) {
         let last: Vec<_> = lines.iter().map(|lines| lines.last()).collect();
-        assert!(Instant::now() < end, "somebody waits: {last:#?}");
+        assert!(Instant::now() < end, "a process still waits: {last:#?}");
         tokio::time::sleep(millis(10)).await;
         for (child, lines) in crowd.iter_mut().zip(&mut *lines) {
             lines.extend(child.unread_lines());

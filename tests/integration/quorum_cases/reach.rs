@@ -1,4 +1,4 @@
-//! Clients that reach some of the servers each.
+//! Clients that each reach only some of the servers.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use super::{BOUND, Reach};
 use crate::quorum::{TTL, start};
 use crate::{LIMIT, millis};
 
-/// Catches one who holds by a minority, and one who cannot because of such a one.
+/// Catches a holder by a minority, and a client that such a holder blocks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reaches_three_holds_and_who_reaches_two_does_not() {
+async fn a_client_needs_three_of_five_servers_to_hold_a_lock() {
     let servers = start(5).await;
     let (few, many) = (Reach::of(&servers).await, Reach::of(&servers).await);
     let (two, three) = (few.locker().await, many.locker().await);
@@ -30,9 +30,9 @@ async fn who_reaches_three_holds_and_who_reaches_two_does_not() {
     }
 }
 
-/// Catches a holder that goes on when its majority has turned to another.
+/// Catches a holder that goes on after its majority has turned to another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_cut_off_from_three_has_lost_it_before_another_gets_it() {
+async fn a_holder_cut_off_from_three_servers_loses_the_lock_before_another_gets_it() {
     steady(loses_it_before_another_gets_it).await;
 }
 
@@ -42,7 +42,7 @@ async fn loses_it_before_another_gets_it() {
     let (two, three) = (few.locker().await, many.locker().await);
     let (two, three) = (two.lock("x"), three.lock("x"));
     let (two, three) = (two.expect("valid").ttl(TTL), three.expect("valid").ttl(TTL));
-    let first = two.acquire().await.expect("all are there");
+    let first = two.acquire().await.expect("all are up");
     few.lose(&[2, 3, 4]).await;
     many.lose(&[0, 1]).await;
     let watch = Stopwatch::start();
@@ -53,12 +53,12 @@ async fn loses_it_before_another_gets_it() {
     let reason = first.lost().await.reason;
     let lost = Instant::now();
     let (second, got) = gets.await.expect("no panic");
-    // What the events say of a loss may be a little late; the lease itself never is.
+    // The event of a loss may be slightly late; the lease itself never is.
     assert!(got + millis(50) >= lost, "{:?} early, {reason}", lost - got);
     assert!(!first.is_valid() && second.is_valid());
     assert!(second.token() > first.token());
     assert!(watch.elapsed() < TTL + BOUND, "{:?}", watch.elapsed());
-    // The servers that it cannot reach do not keep it from anything once they are back.
+    // The servers that it could not reach do not block it once they are back.
     few.regain();
     many.regain();
     let refused = async || matches!(two.try_acquire().await, Ok(None));
@@ -66,12 +66,12 @@ async fn loses_it_before_another_gets_it() {
     assert!(second.is_valid());
     second.release().await.expect("all are back");
     let again = two.acquire_within(LIMIT).await.expect("all are back");
-    assert!(again.expect("it is free").token() > first.token());
+    assert!(again.expect("a free lock").token() > first.token());
 }
 
-/// Catches one who cannot have a majority, and keeps a server where others have to stand in line.
+/// Catches a client that cannot have a majority and keeps a server at which others have to wait in line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reaches_too_few_and_waits_keeps_nobody_from_it() {
+async fn a_waiter_that_reaches_too_few_servers_blocks_no_other() {
     let servers = start(5).await;
     let (few, many) = (Reach::of(&servers).await, Reach::of(&servers).await);
     let (two, four) = (few.locker().await, many.locker().await);

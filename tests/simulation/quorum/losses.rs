@@ -1,5 +1,4 @@
-//! What goes wrong at one server of a quorum. It may forget: that is all that it does wrong which others
-//! cannot see.
+//! Faults of one server of a quorum. Of these, only a loss of data is invisible to others.
 
 use leasehold_engine::MemoryServer;
 use leasehold_engine::protocol::{Command, Enter, Entered, Incarnation, Op, Reply, Terms};
@@ -10,11 +9,11 @@ use crate::faults::Faults;
 use crate::sabotage::Sabotage;
 use crate::world::{Happening, World};
 
-/// Nobody has this as a process.
+/// A number that no process has.
 const FIRST: u64 = 1 << 32;
 
 impl World {
-    /// What goes wrong at one of a quorum's servers.
+    /// Lets something go wrong at one of a quorum's servers.
     pub(crate) fn trouble_member(&mut self, faults: &Faults, server: usize) {
         if self.random.chance(faults.outages) && self.random.chance(40) {
             self.outage(server);
@@ -34,16 +33,16 @@ impl World {
         }
     }
 
-    /// Nobody can reach a server.
+    /// Makes a server unreachable for a while.
     fn outage(&mut self, server: usize) {
         let until = self.now + self.random.between(50, 4_000) * MILLI;
-        self.trace(|_| format!("nobody can reach server {server} until {until}"));
+        self.trace(|_| format!("server {server} is unreachable until {until}"));
         self.servers[server].out_until = until;
         self.cut_all(server);
         self.checks.saw("a server was out of reach");
     }
 
-    /// A server does nothing for a while.
+    /// Stops a server for a while.
     fn freeze(&mut self, server: usize) {
         if std::mem::replace(&mut self.servers[server].frozen, true) {
             return;
@@ -54,8 +53,8 @@ impl World {
         self.checks.saw("a server was frozen");
     }
 
-    /// Fewer than a majority forget within the time that a lease may live, and those that nobody knew
-    /// yet count, too: that is what a quorum is promised.
+    /// Returns true if this server may lose data now. A quorum is promised that fewer than a majority forget
+    /// within the time that a lease may live; servers that no host knew yet count, too.
     fn may_lose(&self, server: usize) -> bool {
         let since = self.plan.longest_held();
         let forgetful = self.servers.iter().enumerate().filter(|(other, state)| {
@@ -65,7 +64,7 @@ impl World {
         forgetful.count() < self.plan.majority()
     }
 
-    /// Some may have forgotten a lease that lives.
+    /// True if some server may have forgotten a live lease.
     pub(crate) fn forgot_lately(&self) -> bool {
         let since = self.plan.longest_held();
         let lost = |lost: Moment| lost + since > self.now;
@@ -102,7 +101,7 @@ impl World {
         self.restart(server, "a server came back with its data", store);
     }
 
-    /// It begins anew with what is in this store.
+    /// Restarts a server with the data of this store.
     pub(crate) fn restart(&mut self, server: usize, what: &'static str, store: MemoryServer) {
         self.trace(|_| format!("{what}: {server}"));
         self.forget_arrivals(server);
@@ -125,7 +124,7 @@ impl World {
         self.checks.saw(what);
     }
 
-    /// The server's clock is behind, and set right before it may vote again.
+    /// Sets the server's clock back; it is set right before the server may vote again.
     fn begin_late(&mut self, server: usize) {
         let late_by = self.random.between(100, 3 * 3_600 * 1_000) * 1_000;
         let state = &mut self.servers[server];
@@ -135,23 +134,23 @@ impl World {
         state.late_by = late_by;
         state.clock.origin_micros -= late_by;
         let least = nanos(self.plan.longest) / 10 * 9;
-        // Often before some hosts have connected again.
+        // The clock is often set before some hosts have connected again.
         let most = if self.random.chance(60) {
             100 * MILLI
         } else {
             least
         };
         let at = self.servers[server].out_until + self.random.below(most);
-        self.trace(|_| format!("server {server} is {late_by} µs late until {at}"));
+        self.trace(|_| format!("server {server} has a clock {late_by} µs behind until {at}"));
         self.schedule(at, Happening::SetForward(server));
     }
 
-    /// The clock of a server that began late is set right.
+    /// Sets the clock of a server that began late right.
     pub(crate) fn set_forward(&mut self, server: usize) {
         let state = &mut self.servers[server];
         let late_by = std::mem::take(&mut state.late_by);
         state.clock.origin_micros += late_by;
-        self.trace(|_| format!("server {server} is not late any more"));
+        self.trace(|_| format!("the clock of server {server} is right again"));
         self.checks
             .saw("the clock of a server that forgot was set forward");
     }
@@ -162,7 +161,7 @@ impl World {
         (0..self.servers.len()).all(|at| self.says(at).known.contains(&own))
     }
 
-    /// Returns what a server would say of itself.
+    /// Returns what a server would report of itself.
     fn says(&self, server: usize) -> Entered {
         let key = self.plan.keys().remove(0).mark();
         let terms = Terms {
@@ -181,11 +180,11 @@ impl World {
         let mut store = self.servers[server].store.clone();
         match store.execute(not_after, &[op]).replies.remove(0) {
             Ok(Reply::Entered(entered)) => entered,
-            other => panic!("a server says nothing of itself: {other:?}"),
+            other => panic!("a server does not report its state: {other:?}"),
         }
     }
 
-    /// Nobody notices, unless it asks.
+    /// Deletes a server's data. No host notices unless it asks.
     fn forget(&mut self, server: usize) {
         self.trace(|_| format!("server {server} is flushed"));
         self.servers[server].store.flush();
@@ -199,7 +198,7 @@ impl World {
         self.checks.saw("a server forgot");
     }
 
-    /// Whether it votes, as far as it says.
+    /// Notes whether a server votes, by its own report.
     pub(crate) fn look_at_entry(&mut self, server: usize, reply: &Reply) {
         if let Reply::Entered(entered) = reply {
             let is_known = entered.known.contains(&entered.incarnation);
@@ -207,7 +206,7 @@ impl World {
         }
     }
 
-    /// What it says of itself, if that is to be wrong.
+    /// Returns the server's report of itself, made wrong if the sabotage says so.
     pub(crate) fn mistaken(&self, enter: &Enter, reply: Reply) -> Reply {
         match (self.plan.sabotage, enter.terms.is_some(), reply) {
             (Sabotage::NothingChecked, false, _) => Reply::Intact,

@@ -1,4 +1,4 @@
-//! What only the members of a quorum do, and what must be true of leases that stand on several of them.
+//! The steps that only members of a quorum do, and the promises of leases that several members back.
 
 mod losses;
 mod rolling;

@@ -1,4 +1,4 @@
-//! Servers that restart one after another, as for an upgrade.
+//! Servers that restart one after another, as in an upgrade.
 
 use leasehold_engine::MemoryServer;
 use leasehold_engine::engine::Wait;
@@ -13,11 +13,11 @@ use crate::world::World;
 
 const SEEDS: u64 = 200;
 
-/// The number of restarts: on average two of each server, or fewer.
+/// The number of restarts: at most two of each server on average.
 const RESTARTS: usize = 6;
 
 impl World {
-    /// One run; what it saw.
+    /// Does one run and returns what it saw.
     fn roll(seed: u64, tracing: bool) -> Result<Stats, Violation> {
         let mut random = Random::new(seed);
         let plan = Plan::rolling(&mut random);
@@ -26,7 +26,7 @@ impl World {
         world.advance(SECOND);
         for server in (0..world.servers.len()).cycle().take(RESTARTS) {
             for host in 0..world.hosts.len() {
-                // Of a lock that others wait for one of them may have its turn at some server.
+                // If a lock has waiters, one of them may have its turn at some server.
                 world.acquire_now(host, Wait::Never);
                 world.acquire_now(host, Wait::Never);
             }
@@ -38,7 +38,7 @@ impl World {
             }
             world.wait_until_all_are_back();
         }
-        // Only until here: what is given up at the end is no loss.
+        // Losses count until here only: giving up at the end is no loss.
         let lost = ["lost: expired", "lost: deleted", "lost: superseded"];
         let lost = lost.map(|what| world.checks.stats.count(what));
         world.checks.ensure("I4", lost == [0; 3], || {
@@ -48,7 +48,7 @@ impl World {
         world.result()
     }
 
-    /// All hosts are connected and have said of each server that was in quarantine that it is back.
+    /// Waits until all hosts are connected and have reported the end of each quarantine.
     fn wait_until_all_are_back(&mut self) {
         let longest = nanos(self.plan.longest);
         let (begin, most) = (self.now, 3 * longest);
@@ -69,7 +69,8 @@ impl World {
     }
 }
 
-/// Catches a lease that is lost by a rolling restart, because a server was said to be back before it stood on it.
+/// Catches a lease that a rolling restart loses because a server was reported as back before it backed the
+/// lease.
 #[test]
 fn no_lease_is_lost_when_servers_restart_one_after_another() {
     if let Some((seeds, stats)) = seeds::run_all(SEEDS, World::roll)

@@ -9,29 +9,28 @@ use crate::clock::{MILLI, Moment};
 use crate::line::Step;
 use crate::world::World;
 
-/// The servers that are asked by one forced release do what they are asked for within so long; unless
-/// something is slow.
+/// The time within which the servers that one forced release asks execute it, unless something is slow.
 const TOGETHER: Moment = 20 * MILLI;
 
-/// What became of one lease.
+/// The losses of one lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seized {
-    /// Where it was taken away and not given again.
+    /// The servers where it was taken away and not granted again.
     servers: BTreeSet<usize>,
-    /// Where it was taken away by force, and when.
+    /// The servers where it was taken away by force, and when.
     forced: Vec<(usize, Moment)>,
-    /// That was before its holder knew that it has it.
+    /// True if that was before its holder knew that it has the lease.
     pub(crate) is_forced_early: bool,
     /// Since when a majority has been taken away at once.
     gone: Option<Moment>,
-    /// Since when fewer than a majority have it, of which its holder has not heard. What servers give it after that
-    /// only counts if they show by their tokens that there was no later lease.
+    /// Since when fewer than a majority back it, before its holder has heard so. Later grants only count if
+    /// the servers show by their tokens that there was no later lease.
     over: Option<Moment>,
-    /// The tokens that it had when a majority was lost before its holder heard that it has it.
+    /// The tokens that it had when it lost a majority before its holder heard that it has it.
     over_early: BTreeSet<FencingToken>,
 }
 
-/// Who has a lock at a server.
+/// The holder of a lock at a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     lease: LeaseId,
@@ -50,13 +49,13 @@ impl World {
         })
     }
 
-    /// This lease at each server that gave it. They know it by ids of which half is the same.
+    /// Returns this lease at each server that granted it. Servers know it by IDs with one half in common.
     fn holders_of(&self, key: &LockKey, lease: LeaseId) -> impl Iterator<Item = Holder> {
         let holders = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
         holders.filter(move |holder| holder.lease.half() == lease.half())
     }
 
-    /// Looks whether an operation took the lock from somebody, and whether it may.
+    /// Checks whether an operation took the lock from a holder, and whether it may.
     pub(crate) fn look_at_taking(&mut self, step: &Step, before: Option<Holder>) {
         let Some((before, key)) = before.zip(step.command.key()) else {
             return;
@@ -84,13 +83,13 @@ impl World {
         }
     }
 
-    /// A server gave the lock to this lease: again, perhaps.
+    /// Notes that a server granted the lock to this lease, perhaps again.
     pub(crate) fn is_given(&mut self, server: usize, key: &LockKey, lease: LeaseId) {
         if !self.checks.seized.contains_key(&lease.half()) {
             return;
         }
-        // Those that have it by no greater token than it has were no part of a later lease; unless its owner takes
-        // over from itself.
+        // Servers whose token is not greater than the lease's own did not back a later lease, unless its
+        // owner reclaims from itself.
         let token = self.checks.token_of(key, lease);
         let shows_that =
             |holder: &Holder| !holder.owner.is_reclaimable() && token >= Some(holder.token);
@@ -135,20 +134,21 @@ impl World {
         }
     }
 
-    /// Whether servers were taken from a lease, so that its holder can only go on until it hears.
+    /// True if servers were taken from a lease, so that its holder goes on only until it hears.
     pub(crate) fn is_taken(&self, key: &LockKey, lease: LeaseId) -> bool {
         let few = || self.servers_with(key, lease) < self.plan.majority();
         let taken = self.checks.seized.get(&lease.half());
         taken.is_some_and(|taken| taken.over.is_some() || !taken.servers.is_empty() && few())
     }
 
-    /// Whether so few had it once, by this token, that it was over before its holder heard that it has it.
+    /// True if so few servers backed the lease with this token that it was over before its holder heard that
+    /// it has it.
     pub(crate) fn was_over(&self, lease: LeaseId, token: FencingToken) -> bool {
         let of = self.checks.seized.get(&lease.half());
         of.is_some_and(|taken| taken.over_early.contains(&token))
     }
 
-    /// It was told to have begun, and is over already.
+    /// Notes that a lease was reported to have begun and is over already.
     pub(crate) fn began_late(&mut self, lease: LeaseId) {
         let now = self.now;
         if let Some(taken) = self.checks.seized.get_mut(&lease.half()) {
@@ -156,8 +156,8 @@ impl World {
         }
     }
 
-    /// A lease that fewer than a majority have ends with its deadline at the latest (I2), as does one that was
-    /// taken from a majority by force (I4).
+    /// Checks that a lease ends with its deadline at the latest once fewer than a majority back it (I2), or
+    /// once it was taken from a majority by force (I4).
     pub(crate) fn check_taken(&mut self, lease: LeaseId) {
         let Some(taken) = self.checks.seized.get(&lease.half()) else {
             return;
@@ -166,7 +166,7 @@ impl World {
         let (now, longest) = (self.now, self.plan.longest_held());
         let ends = over.is_none_or(|over| now - over <= longest);
         self.checks.ensure("I2", ends, || {
-            format!("{lease} goes on, and fewer than a majority had it at {over:?}")
+            format!("{lease} is still held, and fewer than a majority backed it at {over:?}")
         });
         let Some(gone) = gone else { return };
         let since = self.now - gone;

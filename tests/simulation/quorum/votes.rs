@@ -1,4 +1,4 @@
-//! What must be true of a quorum's leases, of which the members know no more than their own votes.
+//! The promises of a quorum's leases. Each member knows its own vote only.
 
 use leasehold_engine::engine::{LockId, Wait};
 use leasehold_engine::protocol::{Acquire, Command, LeaseId, LockKey, Release};
@@ -14,30 +14,30 @@ use crate::quorum::seized::Holder;
 use crate::sabotage::Sabotage;
 use crate::world::World;
 
-/// By so much earlier one must have asked than another to be surely before it in line: each asks all
-/// servers first, and stands in line then.
+/// How much earlier a waiter must have asked to be surely before another in line: each asks all servers first
+/// and joins the line then.
 const SURELY: Moment = 200 * MILLI;
 
-/// A lease that is over, and that its program does not let go of as long as a server has it. Only of
-/// a run that is to do it wrong.
+/// A lease that is over and that its program keeps as long as a server has it. Only a sabotaged run has
+/// these.
 #[derive(Clone, Debug)]
 pub(crate) struct Lingering {
     key: LockKey,
     valid: Valid,
 }
 
-/// What a member had before an operation: the lock's holder, and the last token that it knew.
+/// A member's state before an operation: the lock's holder, and the last token that it knew.
 pub(crate) type Former = (Option<Holder>, Option<u64>);
 
 impl Checks {
-    /// By which token this lease was told to have begun.
+    /// Returns the token with which this lease was reported to have begun.
     pub(crate) fn token_of(&self, key: &LockKey, lease: LeaseId) -> Option<FencingToken> {
         let mut granted = self.all_granted(key).iter().rev();
         let of = granted.find(|granted| granted.lease.half() == lease.half())?;
         Some(of.token)
     }
 
-    /// Some of it was freed by force before anybody knew that it is held.
+    /// True if part of the lease was freed by force before its holder knew that it has it.
     fn is_early(&self, lease: LeaseId) -> bool {
         let seized = self.seized.get(&lease.half());
         seized.is_some_and(|seized| seized.is_forced_early)
@@ -49,7 +49,7 @@ impl Checks {
     }
 }
 
-/// What a member does.
+/// The acts of a member.
 impl World {
     pub(crate) fn former(&self, server: usize, key: &LockKey) -> Option<Former> {
         let store = &self.servers[server].store;
@@ -58,14 +58,14 @@ impl World {
         is_member.then(|| (self.holder(server, key), last))
     }
 
-    /// Looks what an operation did at a member.
+    /// Checks the effect of an operation at a member.
     pub(crate) fn follow_vote(&mut self, host: usize, step: &Step, (holder, last): Former) {
         self.look_at_taking(step, holder);
         let Some(key) = step.command.key() else {
             return;
         };
         let server = step.server;
-        // By its own request, or handed over by another one.
+        // The grant may come from its own request, or from another one's handover.
         if let Some((lease, _)) = step.granted() {
             self.is_given(server, key, lease);
         }
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// A server gave its lock to a host.
+    /// Notes that a server granted its lock to a host.
     fn look_at_grant(&mut self, host: usize, lease: LeaseId) {
         let book = &self.hosts[host].book;
         let Some(lease) = book.whole(lease) else {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A server was given back what never was a lease.
+    /// Notes that a server got back a vote of an acquisition that never became a lease.
     fn look_at_return(&mut self, host: usize, lease: LeaseId) {
         let book = &self.hosts[host].book;
         let Some(lease) = book.whole(lease) else {
@@ -128,9 +128,9 @@ impl World {
     }
 }
 
-/// As a host's program is told that it holds a lock.
+/// The moment at which a host's program is told that it holds a lock.
 impl World {
-    /// Looks at what a host's program is about to be told.
+    /// Checks an event before a host's program gets it.
     pub(crate) fn before_event(
         &mut self,
         id: usize,
@@ -157,12 +157,12 @@ impl World {
         }
     }
 
-    /// I2, in the order in which tenures begin.
+    /// Checks I2 in the order in which tenures begin.
     fn begins(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
         let granted = self.checks.all_granted(key).iter();
         let last = granted.max_by_key(|granted| granted.token).copied();
-        // What was taken away before its holder heard that it has it comes too late; and who counts on what was
-        // freed by force meanwhile, and has not heard of it, may have too low a token.
+        // A lease that was taken away before its holder heard of it comes too late. A holder that counts on a
+        // vote which was freed by force meanwhile, and has not heard of it, may have too low a token.
         let grows = last.is_none_or(|last| last.token < token);
         let is_taken = self.is_taken(key, lease) || !grows && self.was_over(lease, token);
         if is_taken {
@@ -170,7 +170,7 @@ impl World {
         }
         let is_late = self.checks.is_early(lease) || is_taken;
         self.checks.ensure("I2", grows || is_late, || {
-            format!("{lease} has token {token}, and before it was {last:?}")
+            format!("{lease} has token {token}, and the latest lease before was {last:?}")
         });
         self.checks.begins(key, (lease, token), is_late);
         let have = self.servers_with(key, lease);
@@ -184,15 +184,16 @@ impl World {
             self.plan.sabotage,
             Sabotage::None | Sabotage::ReleasesMixedUp
         );
-        // One that gave it may have forgotten that by now, also before everything was repaired, or it was taken away.
+        // A server that granted it may have forgotten it by now, also before everything was repaired, or it
+        // was taken away.
         let is_taken = self.checks.seized.contains_key(&lease.half());
         let enough = have >= majority || !looks || is_taken || self.forgot_lately();
         self.checks.ensure("I1", enough, || {
-            format!("{lease} began, and only {have} servers have it")
+            format!("{lease} began, and only {have} servers back it")
         });
     }
 
-    /// How many servers have a lock for this lease. They know it by ids of which half is the same.
+    /// Returns how many servers have a lock for this lease. They know it by IDs with one half in common.
     pub(crate) fn servers_with(&self, key: &LockKey, lease: LeaseId) -> usize {
         let stored = (0..self.servers.len()).filter_map(|server| self.stored_at(server, key));
         stored
@@ -200,8 +201,8 @@ impl World {
             .count()
     }
 
-    /// In runs in which something goes wrong who does not wait may come before those who do, but each of them has its
-    /// turn: see the end of a run.
+    /// Counts the waiters that were overtaken. In runs with faults a caller that does not wait may come
+    /// before waiters. Each waiter still has its turn; the end of a run checks that.
     fn look_at_overtaking(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
         if self.hosts[host].book.contender(lease).is_none()
             || self.checks.asked.contains_key(&lease)
@@ -214,8 +215,8 @@ impl World {
         }
     }
 
-    /// I7, in calm runs: nobody who asked later is served before one who waits, in whatever order each lists the
-    /// servers. Whoever does not wait asked just now.
+    /// Checks I7 in calm runs: no caller that asked later is served before a waiter, in whatever order each
+    /// lists the servers. A caller that does not wait asked just now.
     fn check_order(&mut self, host: usize, lease: LeaseId) {
         let asked = self.checks.asked.get(&lease).copied();
         let asked = asked.unwrap_or(self.now);
@@ -230,8 +231,9 @@ impl World {
         let mut passed = None;
         // A waiter that does not hear of its turn is late, and may be overtaken.
         let hears = |host: &&Host| {
-            let mut ears = host.ears.iter();
-            self.plan.pushes == Pushes::Come && ears.all(|ear| ear.up || !ear.is_asked())
+            let mut subscriptions = host.subscriptions.iter();
+            self.plan.pushes == Pushes::Come
+                && subscriptions.all(|subscription| subscription.up || !subscription.is_asked())
         };
         for host in self.hosts.iter().filter(hears) {
             let now = host.clock.at(self.now);
@@ -247,7 +249,7 @@ impl World {
                 let other = host.book.locks.get(&lock).map(|lock| &lock.spec);
                 let same = other.is_some_and(|other| other.key == spec.key && !other.reentrant);
                 let since = self.checks.asked.get(&lease).copied();
-                // In the beginning a server may not be connected yet, and nobody knows then what it is.
+                // At first a server may not be connected yet, and its state is unknown then.
                 let before = |since| since > SURELY && since + SURELY < asked;
                 if waits && same && since.is_some_and(before) {
                     passed = Some((lease, since));
@@ -261,7 +263,7 @@ impl World {
     }
 }
 
-/// I1.
+/// Checks of I1.
 impl World {
     pub(crate) fn lingering(&self) -> Vec<(LockKey, Valid)> {
         let lingering = self.checks.lingering.iter();
@@ -271,7 +273,8 @@ impl World {
             .collect()
     }
 
-    /// Of those who may act by their own deadlines only one is not yet to hear that it was taken away.
+    /// Checks that at most one holder is valid by its own deadline, not counting holders that are still to
+    /// hear of a loss.
     pub(crate) fn check_holders(&mut self, key: &LockKey, mut leases: Vec<Valid>) {
         for valid in &leases {
             self.check_taken(valid.lease);
@@ -282,24 +285,24 @@ impl World {
             self.checks.saw("taken from a holder");
         }
         self.checks.ensure("I1", leases.len() < 2, || {
-            format!("these hold a valid lease on {key:?}: {leases:?}")
+            format!("several leases on {key:?} are valid: {leases:?}")
         });
         for valid in &leases {
             self.check_latest(key, valid);
         }
     }
 
-    /// I2: nobody goes on, or takes the lock back, once there is a later lease.
+    /// Checks I2: no holder goes on, or takes the lock back, once there is a later lease.
     fn check_latest(&mut self, key: &LockKey, valid: &Valid) {
         let mut granted = self.checks.all_granted(key).iter();
         let later = granted.rfind(|granted| !granted.is_late && granted.token > valid.token);
         let (later, is_excused) = (later.copied(), self.checks.is_early(valid.lease));
         self.checks.ensure("I2", later.is_none() || is_excused, || {
-            format!("{valid:?} goes on, and later there was {later:?}")
+            format!("{valid:?} is still held after a later lease: {later:?}")
         });
     }
 
-    /// A lease is lost, and its program will not have it, in a run that is to do it wrong.
+    /// Keeps a lost lease in a sabotaged run whose program ignores the loss.
     fn lingers(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
         let mut locks = self.hosts[host].book.locks.iter();
         let held = locks.find_map(|(lock, state)| {

@@ -1,11 +1,14 @@
-//! A process that takes a lock again and again, and writes under its token, for tests that take servers away.
+//! A process that takes a lock again and again and writes under its token, for tests in which servers fail.
 //!
-//! `contender "URL …" GUARD NAME TTL_MS`, of several URLs with a quorum, prints `ready`, and then for each turn: `got TOKEN MICROSECONDS` (since
-//! 1970) if the lease is valid, what the guard on the server GUARD says of a write (`wrote TOKEN` or
-//! `refused TOKEN`), and `failed ERROR` for calls that failed. Every fourth turn it writes once more when
-//! the lock is no longer its own: `late TOKEN` if the guard lets that pass, `refused TOKEN` if it does not.
-//! It ends with `done TURNS` once it has read a line and its turn is over. `contender.mjs` is the same in
-//! JavaScript.
+//! `contender "URL …" GUARD NAME TTL_MS` makes a quorum of several URLs. It prints `ready`, and then for each
+//! turn:
+//! - `got TOKEN MICROSECONDS` (since 1970) if the lease is valid;
+//! - the answer of the guard on the server GUARD to a write: `wrote TOKEN` or `refused TOKEN`;
+//! - `failed ERROR` for each call that failed.
+//!
+//! Every fourth turn it writes once more after its lease is over: `late TOKEN` if the guard accepts that,
+//! `refused TOKEN` otherwise. When it has read a line, it finishes its turn and ends with `done TURNS`.
+//! `contender.mjs` is the same in JavaScript.
 
 use std::error::Error;
 use std::sync::Arc;

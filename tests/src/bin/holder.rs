@@ -1,10 +1,12 @@
-//! A process that takes locks, for tests that need one of its own.
+//! A process that takes locks, for tests that need a process of their own.
 //!
 //! `holder hold URL NAME TTL_MS` acquires, prints `held TOKEN`, and holds until it is killed.
-//! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section ROUNDS times, with the
-//! lock or without it, and prints `overlap` whenever it finds another process in there; with the lock it adds
-//! its token to FILE.tokens each time. Of several URLs with
-//! blanks between them it makes a quorum.
+//!
+//! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section ROUNDS times, with the lock or without
+//! it. It prints `overlap` whenever it finds another process in the section. With the lock it appends its token to
+//! FILE.tokens each time.
+//!
+//! Several URLs, separated by spaces, make a quorum.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -51,7 +53,7 @@ async fn connect(urls: &str) -> Result<Locker, leasehold::Error> {
     }
 }
 
-/// Creates a file that must not be there, stays a moment, notes its token, and removes the file.
+/// Creates a file that must not exist, stays a moment, appends its token, and removes the file.
 async fn visit(file: &str, token: Option<FencingToken>) -> std::io::Result<()> {
     let entered = match OpenOptions::new().write(true).create_new(true).open(file) {
         Ok(_) => true,

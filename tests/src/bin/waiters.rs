@@ -1,10 +1,10 @@
-//! A process in which many wait in line, for tests that need several of them.
+//! A process with many waiters, for tests that need several such processes.
 //!
-//! `waiters URL LOCKERS` connects LOCKERS lockers, prints `ready`, and reads lines
-//! `ask LABEL NAME TTL_MS pass|hold`. For each line the next of the lockers waits for a lock, with LABEL as
-//! the owner. When it gets the lock it prints `granted LABEL TOKEN MICROSECONDS` (since 1970), and releases
-//! it at once (`pass`), or never (`hold`). For a line `free NAME` it frees a lock whoever has it, and
-//! prints `freed TOKEN`.
+//! `waiters URL LOCKERS` connects LOCKERS lockers, prints `ready`, and reads lines:
+//! - `ask LABEL NAME TTL_MS pass|hold`: the next locker waits for a lock, with LABEL as the owner. When it gets
+//!   the lock it prints `granted LABEL TOKEN MICROSECONDS` (since 1970) and releases it at once (`pass`) or never
+//!   (`hold`).
+//! - `free NAME`: frees the lock whoever holds it, and prints `freed TOKEN`.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (mut next, mut lines) = (lockers.iter().cycle(), lines());
     while let Some(line) = lines.recv().await {
         let words: Vec<&str> = line.split(' ').collect();
-        let locker = next.next().ok_or("there is no locker")?;
+        let locker = next.next().ok_or("no locker is left")?;
         match words[..] {
             ["ask", label, name, ttl, then] => {
                 let ttl = Duration::from_millis(ttl.parse()?);
@@ -57,7 +57,7 @@ async fn wait(lock: Lock, label: String, holds: bool) {
     }
 }
 
-/// The lines of standard input; a thread reads them.
+/// Returns the lines of standard input, which a thread reads.
 fn lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

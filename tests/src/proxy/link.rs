@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Control, Direction, Mode, Registration, Shared};
 
-/// How many bytes may wait in one direction while it passes; with more the sender has to wait too, as
-/// with any slow link.
+/// How many bytes one direction buffers while it passes. Beyond that the sender has to wait, as with any slow
+/// link.
 const PASS_LIMIT: usize = 1 << 20;
-/// Bytes that a connection may hold in one direction.
+/// How many bytes a connection may hold in one direction.
 const HOLD_LIMIT: usize = 16 << 20;
 const READ_SIZE: usize = 64 << 10;
 
@@ -30,7 +30,7 @@ pub(super) async fn carry(
     cuts: u64,
     registration: Registration,
 ) {
-    // Moved here, so that it is dropped after the sockets: they are closed when it is gone.
+    // Moved here to drop it after the sockets: when it is gone, they are closed.
     let registration = registration;
     let mut client = client;
     let shared: &Shared = &registration.shared;
@@ -42,7 +42,7 @@ pub(super) async fn carry(
             None => return reset(&client),
         },
     };
-    // They fail only on a socket that is closed already, which reading it will show.
+    // These calls fail only on a closed socket, which reading it will show.
     drop(client.set_nodelay(true));
     drop(server.set_nodelay(true));
     let (client_read, client_write) = client.split();
@@ -67,11 +67,11 @@ pub(super) async fn carry(
 
 /// Makes the peer see a reset instead of an orderly end when the socket is dropped.
 pub(super) fn reset(stream: &TcpStream) {
-    // It fails only on a socket that is closed already.
+    // It fails only on a closed socket.
     drop(stream.set_zero_linger());
 }
 
-/// Connects to the target. A target that refuses goes unnoticed while replies vanish or are held.
+/// Connects to the target. While replies vanish or are held, a refusal by the target stays hidden.
 async fn connect(target: u16, mut control: ControlReceiver, id: u64) -> Option<TcpStream> {
     if let Ok(stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await {
         return Some(stream);
@@ -109,9 +109,9 @@ struct Pump<'a> {
     lost: &'a AtomicBool,
     queue: VecDeque<(Instant, Item)>,
     queued: usize,
-    /// This direction has lost bytes: whatever follows is lost too.
+    /// True if this direction has lost bytes: it loses all that follows.
     broken: bool,
-    /// The sender's end was read.
+    /// True if the sender's end was read.
     ended: bool,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Pump<'a> {
         self.removed(count);
     }
 
-    /// Forgets what is queued. The connection has lost bytes then, and cannot go on in this direction.
+    /// Drops the queued bytes. The connection has lost bytes then and cannot go on in this direction.
     fn lose(&mut self) {
         self.broken = true;
         self.lost.store(true, Ordering::SeqCst);
@@ -227,13 +227,13 @@ impl Drop for Pump<'_> {
     }
 }
 
-/// Writes some of the first item when its time has come: how much, or `None` if it was the end.
+/// Writes some of the first item when its time has come. Returns how many bytes, or `None` for the end.
 /// Dropping the future early has no effect.
 async fn deliver(
     queue: &VecDeque<(Instant, Item)>,
     to: &mut WriteHalf<'_>,
 ) -> io::Result<Option<usize>> {
-    let (due, item) = queue.front().expect("called for a queue with items only");
+    let (due, item) = queue.front().expect("the queue has items");
     sleep_until(*due).await;
     match item {
         Item::Bytes(bytes) => to.write(bytes.as_slices().0).await.map(Some),

@@ -8,10 +8,10 @@ use super::*;
 use crate::eventually;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Long enough for loopback to have delivered what it would deliver.
+/// Long enough for loopback to deliver what it would deliver.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// A server that sends back what it gets.
+/// Starts a server that sends back what it gets.
 async fn echo() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
@@ -46,18 +46,18 @@ async fn expect(stream: &mut TcpStream, text: &str) {
     timeout(LIMIT, stream.read_exact(&mut bytes))
         .await
         .expect(text)
-        .expect("it is open");
+        .expect("the connection is open");
     assert_eq!(bytes, text.as_bytes());
 }
 
 async fn expect_silence(stream: &mut TcpStream) {
     assert!(
         timeout(QUIET, stream.read_u8()).await.is_err(),
-        "bytes came, or an end"
+        "the connection ended or sent bytes"
     );
 }
 
-/// The reset may come so soon that the connection already fails to be made.
+/// Expects a reset. It may come so soon that connecting already fails.
 async fn expect_refused(proxy: &Proxy) {
     match TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).await {
         Ok(mut stream) => expect_reset(&mut stream).await,
@@ -74,7 +74,7 @@ async fn expect_reset(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn passes_bytes_and_ends_and_counts() {
+async fn a_proxy_passes_bytes_and_ends_and_counts_them() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     send(&mut stream, "hello").await;
@@ -97,7 +97,7 @@ async fn passes_bytes_and_ends_and_counts() {
             write.shutdown().await.expect("the connection is open");
         })
     };
-    let passed = timeout(LIMIT, both_ways).await.expect("all of it passes");
+    let passed = timeout(LIMIT, both_ways).await.expect("all bytes pass");
     passed.0.expect("the connection is open");
     assert!(back == big.as_bytes());
     eventually(LIMIT, "the end of the connection", async || {
@@ -107,7 +107,7 @@ async fn passes_bytes_and_ends_and_counts() {
 }
 
 #[tokio::test]
-async fn holds_requests_and_delivers_them_in_order() {
+async fn held_requests_are_delivered_in_order() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     proxy.set(Direction::Up, Mode::Hold);
@@ -129,7 +129,7 @@ async fn holds_requests_and_delivers_them_in_order() {
 }
 
 #[tokio::test]
-async fn a_black_hole_swallows_all_and_healing_resets() {
+async fn a_black_hole_loses_all_bytes_and_healing_resets() {
     let proxy = Proxy::start(echo().await).await;
     let (mut old, mut idle) = (connect(&proxy).await, connect(&proxy).await);
     send(&mut old, "1").await;
@@ -142,7 +142,7 @@ async fn a_black_hole_swallows_all_and_healing_resets() {
     expect_silence(&mut old).await;
     expect_silence(&mut new).await;
 
-    // What lost bytes stays half-open; what lost none goes on.
+    // A connection that lost bytes stays half-open; one that lost none goes on.
     proxy.set_both(Mode::Pass);
     send(&mut old, "4444").await;
     send(&mut idle, "5").await;
@@ -158,7 +158,7 @@ async fn a_black_hole_swallows_all_and_healing_resets() {
 }
 
 #[tokio::test]
-async fn replies_vanish_and_requests_do_not() {
+async fn discarded_replies_vanish_and_requests_pass() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     proxy.discard_replies(true);
@@ -174,7 +174,7 @@ async fn replies_vanish_and_requests_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cuts_present_connections_and_refuses_new_ones() {
+async fn present_connections_are_cut_and_new_ones_refused() {
     let proxy = Proxy::start(echo().await).await;
     let (mut first, mut second) = (connect(&proxy).await, connect(&proxy).await);
     eventually(LIMIT, "both connections", async || {
@@ -203,7 +203,7 @@ async fn cuts_present_connections_and_refuses_new_ones() {
 }
 
 #[tokio::test]
-async fn loses_one_connection_only() {
+async fn a_mode_may_affect_one_connection_only() {
     let proxy = Proxy::start(echo().await).await;
     let (mut first, mut second) = (connect(&proxy).await, connect(&proxy).await);
     for stream in [&mut first, &mut second] {
@@ -220,7 +220,7 @@ async fn loses_one_connection_only() {
 }
 
 #[tokio::test]
-async fn delays_each_direction() {
+async fn latency_delays_each_direction() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     proxy.latency(Duration::from_millis(40));
@@ -231,8 +231,8 @@ async fn delays_each_direction() {
 }
 
 #[tokio::test]
-async fn a_dead_target_resets_unless_nothing_passes() {
-    // Bound, so that no other process takes the port, and not listening.
+async fn a_dead_target_causes_a_reset_unless_bytes_vanish() {
+    // The port is bound, so that no other process takes it, and does not listen.
     let dead = TcpSocket::new_v4().expect("a socket");
     let any = (Ipv4Addr::LOCALHOST, 0).into();
     dead.bind(any).expect("a free port");
@@ -248,7 +248,7 @@ async fn a_dead_target_resets_unless_nothing_passes() {
 }
 
 #[tokio::test]
-async fn dropping_it_closes_its_connections() {
+async fn dropping_a_proxy_closes_its_connections() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     send(&mut stream, "1").await;
@@ -259,7 +259,7 @@ async fn dropping_it_closes_its_connections() {
 
 #[tokio::test]
 #[should_panic(expected = "a proxy holds more than 16777216 bytes Up")]
-async fn holding_too_much_fails_the_test() {
+async fn holding_too_many_bytes_fails_the_test() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     proxy.set(Direction::Up, Mode::Hold);

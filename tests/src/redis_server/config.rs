@@ -18,7 +18,7 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// More arguments of `redis-server`: `["--databases", "4"]`.
+    /// Adds arguments for `redis-server`, such as `["--databases", "4"]`.
     #[must_use]
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
@@ -36,15 +36,15 @@ impl RedisConfig {
         self
     }
 
-    /// Listens on a Unix socket too: [`RedisServer::socket_path`].
+    /// Also listens on a Unix socket: [`RedisServer::socket_path`].
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
     }
 
-    /// Listens for TLS too, on [`RedisServer::tls_port`], with this certificate and key, and the CA of its
-    /// clients, all of them files. Only with `asks` it wants a certificate of each client.
+    /// Also listens for TLS on [`RedisServer::tls_port`], with the files of a certificate, its key, and the
+    /// CA of the clients. It requires client certificates only if `asks`.
     #[must_use]
     pub fn tls(mut self, certificate: &Path, key: &Path, ca: &Path, asks: bool) -> Self {
         let [certificate, key, ca] = [certificate, key, ca].map(|path| path.display().to_string());
@@ -62,13 +62,13 @@ impl RedisConfig {
         self
     }
 
-    /// The same for the nodes of a cluster, which tell clients of TLS their ports for that.
+    /// Configures TLS for the nodes of a cluster, which tell TLS clients their TLS ports.
     #[must_use]
     pub fn tls_cluster(self, ca: &Authority) -> Self {
         let (server, client) = (ca.server(&["127.0.0.1"]), ca.client());
         let [certificate, key] =
             [&client.certificate, &client.key].map(|path| path.display().to_string());
-        // They are clients of one another.
+        // The nodes are clients of one another.
         let args = [
             ("--tls-cluster", "yes"),
             ("--tls-client-cert-file", &*certificate),
@@ -79,21 +79,21 @@ impl RedisConfig {
             .args(args.into_iter().flatten())
     }
 
-    /// Its clock is ahead of this machine's by so many seconds, or behind (libfaketime).
+    /// Sets the server's clock this many seconds ahead of the machine's, or behind if negative (libfaketime).
     #[must_use]
     pub fn clock_off(mut self, seconds: i32) -> Self {
         self.clock_off = Some(seconds);
         self
     }
 
-    /// Makes it a sentinel that watches `primary` as the service `mymaster`. As many as the quorum have to
-    /// agree on what happens to it.
+    /// Makes it a sentinel that watches `primary` as the service `mymaster`. `quorum` sentinels have to agree
+    /// that the primary is down.
     #[must_use]
     pub fn sentinel_of(self, primary: &RedisServer, quorum: u8) -> Self {
         self.sentinel_at(primary.port, quorum)
     }
 
-    /// The same, of a primary on this loopback port.
+    /// Makes it a sentinel that watches a primary on this loopback port.
     #[must_use]
     pub fn sentinel_at(mut self, port: u16, quorum: u8) -> Self {
         self.watches = Some(format!(
@@ -104,8 +104,7 @@ impl RedisConfig {
         self
     }
 
-    /// Makes it a replica of `primary`. Replication takes a moment to begin: wait for
-    /// `master_link_status` to be `up` in INFO.
+    /// Makes it a replica of `primary`. Replication takes a moment to begin: wait for [`RedisServer::in_sync`].
     #[must_use]
     pub fn replica_of(self, primary: &RedisServer) -> Self {
         let config = self.args(["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
@@ -115,8 +114,8 @@ impl RedisConfig {
         }
     }
 
-    /// Keeps every write on disk before it answers, so that data survives [`RedisServer::kill`].
-    /// Without this a restarted server is empty.
+    /// Writes to disk before each answer, so that data survives [`RedisServer::kill`]. Without this a
+    /// restarted server is empty.
     #[must_use]
     pub fn append_only(mut self) -> Self {
         self.append_only = true;
@@ -144,7 +143,7 @@ impl RedisConfig {
             }
         }
         panic!(
-            "{PORT_ATTEMPTS} ports were taken by others: {}",
+            "other processes took {PORT_ATTEMPTS} ports: {}",
             server.log_tail()
         );
     }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 use super::*;
 
 #[tokio::test]
-async fn starts_pauses_and_stops() {
+async fn a_server_starts_pauses_and_stops() {
     let mut server = RedisServer::start().await;
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
     let mut admin = Admin::connect(&server).await;
@@ -22,7 +22,7 @@ async fn starts_pauses_and_stops() {
     );
     server.resume();
     let reply = tokio::time::timeout(LIMIT, admin.next_value()).await;
-    let reply = reply.expect("an answer").expect("it runs on");
+    let reply = reply.expect("an answer").expect("the server answers again");
     assert_eq!(reply, Resp::Simple("PONG".into()));
 
     server.pause();
@@ -51,7 +51,7 @@ async fn a_restarted_server_is_empty_unless_it_is_append_only() {
 }
 
 #[tokio::test]
-async fn its_clock_can_be_off() {
+async fn the_clock_of_a_server_can_be_off() {
     let mut server = RedisServer::config().clock_off(10).start().await;
     for off in [10, 0, -10] {
         server.set_clock_off(off);
@@ -70,7 +70,7 @@ async fn its_clock_can_be_off() {
 }
 
 #[tokio::test]
-async fn takes_a_password_a_socket_and_arguments() {
+async fn a_server_takes_a_password_a_socket_and_arguments() {
     let config = RedisServer::config().password("secret").unix_socket();
     let server = config.args(["--databases", "2"]).start().await;
     assert!(server.url().starts_with("redis://:secret@"));
@@ -89,18 +89,11 @@ async fn takes_a_password_a_socket_and_arguments() {
 }
 
 #[tokio::test]
-async fn replicates() {
+async fn a_replica_copies_its_primary() {
     let primary = RedisServer::config().password("secret").start().await;
     let replica = RedisServer::config().replica_of(&primary).start().await;
     let mut admin = Admin::connect(&replica).await;
-    eventually(LIMIT, "the link to the primary", async || {
-        admin
-            .info("replication", "master_link_status")
-            .await
-            .as_deref()
-            == Some("up")
-    })
-    .await;
+    replica.in_sync().await;
     let mut primary = Admin::connect(&primary).await;
     primary.ok(&["SET", "k", "v"]).await;
     assert_eq!(primary.int(&["WAIT", "1", "5000"]).await, 1);
@@ -109,7 +102,7 @@ async fn replicates() {
 
 #[tokio::test]
 #[should_panic(expected = "redis-server ended with exit status: 1: the end of its log:")]
-async fn tells_why_it_does_not_start() {
+async fn a_failed_start_panics_with_the_log() {
     RedisServer::config()
         .args(["--no-such-option", "1"])
         .start()
@@ -117,7 +110,7 @@ async fn tells_why_it_does_not_start() {
 }
 
 #[tokio::test]
-async fn dropping_it_kills_it_and_removes_its_folder() {
+async fn dropping_a_server_kills_it_and_removes_its_folder() {
     let server = RedisServer::start().await;
     let (port, folder) = (server.port(), server.folder().to_owned());
     server.pause();
@@ -127,7 +120,7 @@ async fn dropping_it_kills_it_and_removes_its_folder() {
 }
 
 #[tokio::test]
-async fn notices_that_its_port_is_taken() {
+async fn a_server_notices_that_its_port_is_taken() {
     let other = RedisServer::start().await;
     let mut server = RedisServer::start().await;
     server.kill();

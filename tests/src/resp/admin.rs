@@ -11,17 +11,17 @@ use tokio::time::timeout;
 use super::value::{Resp, encode_command};
 use crate::RedisServer;
 
-/// Longer than any answer of a server that is neither paused nor gone.
+/// Longer than any answer takes of a server that is neither paused nor gone.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
 /// A connection that sends one command at a time and waits for its reply.
 ///
-/// Its own commands count in the server's statistics too.
+/// Its own commands also count in the server's statistics.
 #[derive(Debug)]
 pub struct Admin {
     stream: TcpStream,
     unread: Vec<u8>,
-    /// Set if a reply did not come in time: should it come later, it would be taken for the next one.
+    /// Set if a reply did not arrive in time: a late reply would be taken for that of the next command.
     timed_out: bool,
 }
 
@@ -38,7 +38,7 @@ impl Admin {
             })
     }
 
-    /// Connects to whatever listens on that loopback port: a proxy, a fake server.
+    /// Connects to whatever listens on that loopback port, such as a proxy or a fake server.
     pub async fn connect_port(port: u16) -> Self {
         Self::try_connect(port, None)
             .await
@@ -62,8 +62,8 @@ impl Admin {
         Ok(admin)
     }
 
-    /// Runs a command. Panics if the connection fails or there is no reply within 10 s; an error
-    /// reply is a [`Resp::Error`].
+    /// Runs a command. Panics if the connection fails or there is no reply within 10 s; an error reply is a
+    /// [`Resp::Error`].
     pub async fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Resp {
         self.try_command(args).await.unwrap_or_else(|error| {
             let name = args
@@ -73,14 +73,14 @@ impl Admin {
         })
     }
 
-    /// Runs a command; connections that fail and replies that do not come within 10 s are errors.
+    /// Runs a command. A failed connection, or no reply within 10 s, is an error.
     pub async fn try_command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Resp> {
         if self.timed_out {
             return Err(io::Error::other(
-                "an earlier command got no reply: connect anew",
+                "an earlier command got no reply: connect again",
             ));
         }
-        // Also if the caller drops this future: its reply may come at any time.
+        // The caller may also drop this future: then the reply may arrive at any time.
         self.timed_out = true;
         let work = async {
             self.stream.write_all(&encode_command(args)).await?;
@@ -93,7 +93,7 @@ impl Admin {
         reply
     }
 
-    /// Reads the next value, whether a command asked for it or not (a message, a monitor's line).
+    /// Reads the next value, whether a command asked for it or not, such as a message or a monitor's line.
     pub async fn next_value(&mut self) -> io::Result<Resp> {
         loop {
             if let Some((value, length)) = Resp::parse(&self.unread) {
@@ -111,7 +111,7 @@ impl Admin {
         let reply = self.command(args).await;
         reply
             .as_int()
-            .unwrap_or_else(|| panic!("not a number: {reply:?}"))
+            .unwrap_or_else(|| panic!("expected a number, got {reply:?}"))
     }
 
     /// Runs a command whose reply is a string or nil.
@@ -119,7 +119,7 @@ impl Admin {
         match self.command(args).await {
             reply @ (Resp::Simple(_) | Resp::Bulk(Some(_))) => reply.as_string(),
             Resp::Bulk(None) => None,
-            reply => panic!("neither a string nor nil: {reply:?}"),
+            reply => panic!("expected a string or nil, got {reply:?}"),
         }
     }
 
@@ -128,7 +128,7 @@ impl Admin {
         assert_eq!(self.command(args).await, Resp::Simple("OK".into()));
     }
 
-    /// The value of one field of INFO, if there is such a field.
+    /// Returns the value of one field of INFO, or `None` if there is no such field.
     pub async fn info(&mut self, section: &str, field: &str) -> Option<String> {
         let text = self
             .string(&["INFO", section])
@@ -138,7 +138,7 @@ impl Admin {
             .find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_owned()))
     }
 
-    /// How often the server has run the command, with all its subcommands, since its start or
+    /// Returns how often the server has run the command, with all its subcommands, since its start or
     /// [`Self::reset_stats`]. Calls from within scripts count too.
     pub async fn command_calls(&mut self, name: &str) -> u64 {
         let text = self
@@ -159,8 +159,8 @@ impl Admin {
         calls.sum()
     }
 
-    /// How many scripts clients have run: EVAL, EVALSHA, FCALL and their read-only forms. An
-    /// EVALSHA that was answered with NOSCRIPT counts.
+    /// Returns how many scripts clients have run: EVAL, EVALSHA, FCALL and their read-only forms. An EVALSHA
+    /// that was answered with NOSCRIPT counts.
     pub async fn script_calls(&mut self) -> u64 {
         let mut sum = 0;
         for name in [
@@ -176,8 +176,8 @@ impl Admin {
         sum
     }
 
-    /// How many lockers hear pushes, and have checked that they do: once they have, they have the server
-    /// say changes on that connection, too.
+    /// Returns how many lockers have confirmed their subscription. From then on the server also tracks their
+    /// keys on that connection.
     pub async fn hearing_lockers(&mut self) -> usize {
         let mut list = async |kind| {
             let list = ["CLIENT", "LIST", "TYPE", kind];
@@ -198,12 +198,12 @@ impl Admin {
         self.ok(&["CONFIG", "RESETSTAT"]).await;
     }
 
-    /// Deletes everything.
+    /// Deletes all keys.
     pub async fn flushall(&mut self) {
         self.ok(&["FLUSHALL"]).await;
     }
 
-    /// The keys that match the pattern, sorted.
+    /// Returns the keys that match the pattern, sorted.
     pub async fn keys(&mut self, pattern: &str) -> Vec<String> {
         let Resp::Array(keys) = self.command(&["KEYS", pattern]).await else {
             panic!("KEYS answers with an array");
@@ -213,7 +213,7 @@ impl Admin {
         keys
     }
 
-    /// Closes the connections of all clients but this one; returns how many there were.
+    /// Closes the connections of all other clients, and returns how many there were.
     pub async fn kill_clients(&mut self) -> i64 {
         let mut killed = 0;
         for kind in ["normal", "pubsub"] {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn reads_values_and_statistics() {
+    async fn an_admin_reads_values_and_statistics() {
         let server = RedisServer::start().await;
         let mut admin = Admin::connect(&server).await;
         let binary = [b"SET".as_slice(), b"k\r\n", b"\xff\x00"];
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn kills_other_clients() {
+    async fn an_admin_kills_other_clients() {
         let server = RedisServer::start().await;
         let mut admin = Admin::connect(&server).await;
         let mut other = Admin::connect(&server).await;

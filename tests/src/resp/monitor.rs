@@ -1,4 +1,4 @@
-//! What a server executes, as MONITOR shows it.
+//! A log of the commands that a server executes, as MONITOR shows them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::{Admin, Resp};
 use crate::{RedisServer, eventually, unique_name};
 
-/// Lines kept; a test that makes more has to [`Monitor::clear`] in between.
+/// How many lines a monitor keeps; a test that makes more has to [`Monitor::clear`] in between.
 const LINE_LIMIT: usize = 100_000;
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
 
@@ -20,8 +20,8 @@ struct Log {
 
 /// A connection in MONITOR mode that collects every command the server executes from now on.
 ///
-/// A line is as Redis prints it: `1700000000.123456 [0 127.0.0.1:5555] "set" "k" "v"`, with `lua`
-/// for the address of what scripts do.
+/// A line is as Redis prints it: `1700000000.123456 [0 127.0.0.1:5555] "set" "k" "v"`. Commands of scripts
+/// have `lua` as the address.
 #[derive(Debug)]
 pub struct Monitor {
     log: Arc<Mutex<Log>>,
@@ -52,10 +52,10 @@ impl Monitor {
         Self { log, probe, task }
     }
 
-    /// The lines of everything that the server had executed when this was called.
+    /// Returns a line for everything that the server had executed when this was called.
     ///
-    /// It sends a command of its own and waits until that shows up, so nothing is missing. Panics
-    /// if there were more than 100,000 lines or the server does not answer.
+    /// It sends a command of its own and waits until that appears, so no line is missing. Panics if there
+    /// were more than 100,000 lines or the server does not answer.
     pub async fn lines(&mut self) -> Vec<String> {
         let mark = unique_name("monitor-sync");
         assert_eq!(
@@ -77,14 +77,14 @@ impl Monitor {
         .await
     }
 
-    /// Those of [`Self::lines`] that contain `text`, for example a key.
+    /// Returns the lines of [`Self::lines`] that contain `text`, for example a key.
     pub async fn matching(&mut self, text: &str) -> Vec<String> {
         let mut lines = self.lines().await;
         lines.retain(|line| line.contains(text));
         lines
     }
 
-    /// Forgets everything that the server executed up to now.
+    /// Forgets everything that the server has executed up to now.
     pub async fn clear(&mut self) {
         let seen = self.lines().await.len();
         lock(&self.log).lines.drain(..seen);
@@ -92,7 +92,7 @@ impl Monitor {
 }
 
 fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    // A panicking reader leaves the lines as they were.
+    // A panic of a reader leaves the lines unchanged.
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn sees_every_command_in_order() {
+    async fn a_monitor_sees_every_command_in_order() {
         let server = RedisServer::config().password("secret").start().await;
         let mut admin = Admin::connect(&server).await;
         let mut monitor = Monitor::start(&server).await;

@@ -9,15 +9,15 @@ pub enum Resp {
     Error(String),
     /// `:42`
     Integer(i64),
-    /// A string of bytes, or nil.
+    /// A byte string, or nil.
     Bulk(Option<Vec<u8>>),
     /// An array; the nil array reads as an empty one.
     Array(Vec<Resp>),
 }
 
 impl Resp {
-    /// Reads one value from the start of `input`: the value and its length in bytes, or `None` if
-    /// it is not complete yet. Panics on what is not RESP2.
+    /// Reads one value from the start of `input`. Returns the value and its length in bytes, or `None` if it
+    /// is not complete yet. Panics if the input is not RESP2.
     pub fn parse(input: &[u8]) -> Option<(Self, usize)> {
         let line_end = input.windows(2).position(|pair| pair == b"\r\n")?;
         let line = std::str::from_utf8(&input[1..line_end]).expect("a RESP line is UTF-8");
@@ -55,7 +55,7 @@ impl Resp {
         }
     }
 
-    /// The number, if it is one; a bulk string of digits counts.
+    /// Returns the number of an integer or of a bulk string of digits.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),
@@ -63,7 +63,7 @@ impl Resp {
         }
     }
 
-    /// The text of a simple or bulk string. Panics if it is not UTF-8.
+    /// Returns the text of a simple or bulk string. Panics if it is not UTF-8.
     pub fn as_string(&self) -> Option<String> {
         match self {
             Self::Simple(text) => Some(text.clone()),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_nested_values_only_when_complete() {
+    fn nested_values_are_parsed_only_when_complete() {
         let input = b"*4\r\n:-7\r\n$3\r\n\r\nx\r\n*2\r\n$-1\r\n+OK\r\n-ERR no\r\n:9\r\n";
         let (value, length) = Resp::parse(input).expect("complete");
         assert_eq!(length, input.len() - 4);

@@ -1,4 +1,4 @@
-//! Counting a program's instructions, with valgrind.
+//! Counts a program's instructions with valgrind.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,8 +16,8 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Counts all instructions of the program, or only those in functions that are named like this and in
-    /// what they call. The program runs in a folder of its own.
+    /// Starts a program in a folder of its own and counts its instructions: all, or only those of functions
+    /// with this name and their callees.
     pub(crate) fn start(
         program: impl AsRef<OsStr>,
         args: &[&str],
@@ -47,22 +47,22 @@ impl Counted {
         Ok(Self { child, folder })
     }
 
-    /// A path in its folder.
+    /// Returns a path in the program's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Whether it has not ended yet.
+    /// Returns true if the program has not ended yet.
     pub(crate) fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// What it has printed.
+    /// Returns what the program has printed.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Waits for its end, and returns how many instructions that were, and what it printed.
+    /// Waits for the end of the program. Returns the number of instructions, and what the program printed.
     pub(crate) fn instructions(mut self) -> Result<(f64, String)> {
         let status = self.child.wait()?;
         if !status.success() {
@@ -79,7 +79,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // It has ended if its instructions were read.
+        // The program has ended if its instructions were read.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -9,7 +9,7 @@ use leasehold_tests::Resp;
 
 use crate::Result;
 
-/// Longer than a server takes for anything here, even under valgrind.
+/// Longer than a server takes for any command here, even under valgrind.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {
@@ -27,7 +27,7 @@ impl Client {
         })
     }
 
-    /// The reply to a command; an error that it is answered is one here, too.
+    /// Returns the reply to a command. An error reply is an error here, too.
     pub(crate) fn command<P: AsRef<str>>(&mut self, command: &[P]) -> Result<Resp> {
         self.send(command)?;
         self.receive()

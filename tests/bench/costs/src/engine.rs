@@ -1,5 +1,5 @@
-//! What the engine and the codec do, in instructions. Valgrind runs this program once more for each work,
-//! and counts only what is done in functions of these names.
+//! The instructions of the engine and the codec. For each kind of work valgrind runs this program once more
+//! and counts only the functions of these names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::{Figures, Result};
 /// The first argument of this program when valgrind runs it.
 pub(crate) const WORK: &str = "work";
 
-/// What it prints then, before a number.
+/// The text before the number that the program then prints.
 const OPERATIONS: &str = "operations: ";
 
 const ROUNDS: usize = 32;
 const LOCKS: usize = 64;
 const HELD: usize = 2_000;
 const TTL: Duration = Duration::from_secs(30);
-/// What is counted.
+/// A kind of work to count.
 struct Work {
     name: &'static str,
     figure: &'static str,
-    /// The functions that do it.
+    /// The functions that do the work.
     functions: &'static str,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// Does the work, and prints how many operations of its kind, or pairs, that were.
+/// Does the work. Prints how many operations or pairs it was.
 pub(crate) fn work(name: &str, socket: &str) -> Result<()> {
     let operations = match name {
         "pairs" => pairs(Host::new(Memory::new(), LOCKS, TTL, 1)?)?,

@@ -1,15 +1,15 @@
-//! The gate: compares the figures with those of the baseline. No figure may have risen by more than a tenth.
+//! The gate: compares the figures with the baseline. No figure may have risen by more than a tenth.
 
 use std::fs;
 
 use crate::{Figures, Result};
 
-/// The figures that were written down. The folder is this package's.
+/// The file of the recorded figures, in this package's folder.
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.json");
-/// By how much one may rise. They repeat to about 1 %.
+/// The most by which a figure may rise. Figures repeat to about 1 %.
 const MOST_RISE: f64 = 0.10;
 
-/// Writes the figures down, for later runs to be compared with.
+/// Records the figures for comparison with later runs.
 pub(crate) fn write(measured: Figures) -> Result<()> {
     let rounded = measured
         .into_iter()
@@ -20,7 +20,7 @@ pub(crate) fn write(measured: Figures) -> Result<()> {
     Ok(())
 }
 
-/// Compares the figures with those that were written down, and prints both.
+/// Compares the figures with the recorded ones, and prints both.
 pub(crate) fn check(measured: &Figures) -> Result<()> {
     let (lines, failed) = compare(&baseline()?, measured);
     for line in lines {
@@ -43,7 +43,7 @@ fn baseline() -> Result<Figures> {
     Ok(serde_json::from_slice(&text).map_err(|error| format!("in {BASELINE}: {error}"))?)
 }
 
-/// A line for each figure, and the names of those that fail.
+/// Returns a line for each figure, and the names of those that fail.
 fn compare(baseline: &Figures, measured: &Figures) -> (Vec<String>, Vec<String>) {
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
     let names: Vec<_> = baseline.keys().chain(measured.keys()).collect();
@@ -77,7 +77,7 @@ fn compare(baseline: &Figures, measured: &Figures) -> (Vec<String>, Vec<String>)
     (lines, failed)
 }
 
-/// To four digits.
+/// Rounds to four digits.
 fn round(figure: f64) -> f64 {
     show(figure).parse().unwrap_or(figure)
 }
@@ -106,7 +106,7 @@ mod tests {
         compare(&figures(baseline), &figures(measured)).1
     }
 
-    /// The control of the gate: what has risen too much does not pass, and what has not does.
+    /// Catches a gate that lets a figure pass that has risen too much, or refuses one that has not.
     #[test]
     fn a_figure_that_has_risen_by_more_than_a_tenth_fails() {
         let baseline = [("a", 100.0), ("b", 2.0)];
@@ -122,7 +122,7 @@ mod tests {
         assert!(failed(&baseline, &[("a", 50.0), ("b", 1.0)]).is_empty());
     }
 
-    /// So that none is lost by a change of its name.
+    /// Catches a figure that is lost because its name changes.
     #[test]
     fn a_figure_that_is_not_in_both_fails() {
         let (one, both) = ([("a", 1.0)], [("a", 1.0), ("b", 1.0)]);
@@ -131,14 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_fails() {
+    fn a_figure_that_is_no_number_fails() {
         assert_eq!(failed(&[("a", 1.0)], &[("a", f64::NAN)]).len(), 1);
         assert_eq!(failed(&[("a", 0.0)], &[("a", 1.0)]).len(), 1);
     }
 
-    /// What was written down is passed by itself, and by nothing that is 11 % dearer in any figure.
+    /// Catches a recorded figure that cannot fail: the baseline passes against itself, and no figure may be
+    /// 11 % higher.
     #[test]
-    fn each_figure_that_was_written_down_can_fail() {
+    fn each_recorded_figure_can_fail() {
         let baseline = baseline().expect("the baseline has figures");
         assert!(baseline.len() > 10);
         assert!(compare(&baseline, &baseline).1.is_empty());

@@ -1,5 +1,5 @@
-//! What a locker takes of the heap: allocations of a pair, and bytes of a lease that is held. And how many
-//! operations it puts into a call.
+//! A locker's use of the heap: allocations of a pair, and bytes of a held lease. Also the number of
+//! operations that it puts into a call.
 
 use std::alloc::System;
 use std::ops::Range;
@@ -50,7 +50,7 @@ async fn measure_all(figures: &mut Figures) -> Result<()> {
         locker.shutdown().await;
     }
     let locker = Locker::connect(server.url()).await?;
-    // Tables have their size after this.
+    // After this the tables have their size.
     for lease in hold(&locker, 0..HELD, Vec::new()).await? {
         lease.release().await?;
     }
@@ -68,8 +68,7 @@ async fn measure_all(figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// All callers acquire, and then all release, so that it is the same at each run which operations leave
-/// together.
+/// All callers acquire, and then all release, so that the same operations leave together in each run.
 async fn pairs(locker: &Locker, callers: usize) -> Result<()> {
     let locks = (0..callers).map(|caller| locker.lock(format!("orders/{caller:06}")));
     let locks = locks.collect::<std::result::Result<Vec<_>, _>>()?;

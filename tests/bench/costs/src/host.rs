@@ -1,4 +1,4 @@
-//! A host that drives the engine by hand, and puts together batches of a size of its own choice.
+//! A host that drives the engine step by step, with batches of a chosen size.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,22 +18,22 @@ use crate::stores::Memory;
 const ATTEMPT: Duration = Duration::from_secs(60);
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where a host's locks are.
+/// The store of a host's locks.
 pub(crate) trait Store {
     fn now(&mut self) -> Timestamp;
     fn execute(&mut self, batch: &[Op]) -> Result<BatchReply>;
 }
 
-/// One locker with a number of locks.
+/// A locker with a number of locks.
 pub(crate) struct Host<S> {
     pub(crate) store: S,
-    /// Renewals that the store was asked for.
+    /// The number of renewals that the store received.
     pub(crate) renewals: usize,
-    /// Whether what the engine does is to be counted.
+    /// True if the work of the engine is to be counted.
     pub(crate) counted: bool,
     engine: Engine,
     locks: Vec<Arc<LockSpec>>,
-    /// Operations in a call of the store.
+    /// The number of operations in a call of the store.
     per_call: usize,
     last_call: u64,
     wake: Option<Timestamp>,
@@ -75,7 +75,7 @@ impl<S: Store> Host<S> {
         Ok(host)
     }
 
-    /// Acquires and releases each lock so many times, as many at once as fit into a call.
+    /// Acquires and releases each lock this many times, as many at once as fit into a call.
     pub(crate) fn pairs(&mut self, rounds: usize) -> Result<()> {
         for _ in 0..rounds {
             let mut first = 0;
@@ -97,7 +97,7 @@ impl<S: Store> Host<S> {
         let mut leases = Vec::with_capacity(range.len());
         for number in range {
             let (call, spec) = (self.call(), self.locks[number].clone());
-            // Some digits that look as if they were random.
+            // Digits that look random.
             let lease =
                 LeaseId(u128::from(call.0).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
             let (lock, wait) = (LockId(number as u64 + 1), Wait::Never);
@@ -115,7 +115,7 @@ impl<S: Store> Host<S> {
         Ok(leases)
     }
 
-    /// Renews those leases.
+    /// Renews these leases.
     pub(crate) fn renew(&mut self, leases: &[LeaseId]) -> Result<()> {
         for &lease in leases {
             let call = self.call();
@@ -151,7 +151,7 @@ impl<S: Store> Host<S> {
         }
     }
 
-    /// Does what the engine wants until it waits. A call that fails is an error.
+    /// Does what the engine asks for until it waits. A failed call is an error.
     fn settle(&mut self) -> Result<()> {
         loop {
             let sends = self.drain()?;
@@ -162,7 +162,7 @@ impl<S: Store> Host<S> {
         }
     }
 
-    /// The batches that the engine sends.
+    /// Returns the batches that the engine sends.
     fn drain(&mut self) -> Result<Vec<(RequestId, Vec<Op>)>> {
         let mut sends = Vec::new();
         loop {
@@ -178,7 +178,7 @@ impl<S: Store> Host<S> {
         }
     }
 
-    /// Executes what was sent in calls of this host's size, whatever the engine's are.
+    /// Executes batches in calls of this host's size, whatever the engine's size is.
     fn answer(&mut self, sends: Vec<(RequestId, Vec<Op>)>) -> Result<()> {
         let sizes: Vec<_> = sends.iter().map(|(id, batch)| (*id, batch.len())).collect();
         let ops: Vec<Op> = sends.into_iter().flat_map(|(_, batch)| batch).collect();
@@ -210,7 +210,7 @@ impl<S: Store> Host<S> {
 }
 
 impl Host<Memory> {
-    /// Lets so much time pass, in which what is held is renewed.
+    /// Lets time pass, in which held leases are renewed.
     pub(crate) fn hold(&mut self, time: Duration) -> Result<()> {
         let end = self.store.now() + time;
         while let Some(wake) = self.wake.filter(|wake| *wake < end) {
@@ -226,7 +226,7 @@ impl Host<Memory> {
 fn check(answer: Answer) -> Result<()> {
     match answer {
         Answer::Acquire(Ok(Some(_))) | Answer::Release(Ok(())) | Answer::Renew(Ok(())) => Ok(()),
-        other => Err(format!("not what a free lock is answered: {other:?}").into()),
+        other => Err(format!("not the answer for a free lock: {other:?}").into()),
     }
 }
 

@@ -1,8 +1,8 @@
-//! What an operation costs, in numbers that repeat to about 1 % whatever else the machine does:
+//! The cost of an operation, in numbers that repeat to about 1 % whatever else the machine does:
 //! instructions, which valgrind counts, commands at the server, and allocations.
 //!
-//! `cargo xtask costs` runs this, which compares them with `baseline.json`. All is driven through the public
-//! API, so that nothing here knows what the script, its keys or the wire look like.
+//! `cargo xtask costs` runs this program, which compares them with `baseline.json`. It only uses the public
+//! API, so it depends on neither the script nor its keys nor the wire.
 
 #![allow(clippy::cast_precision_loss)]
 
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Each by its name: what is counted, and of what.
+/// The figures by name: the count and its subject.
 type Figures = BTreeMap<String, f64>;
 
 fn main() -> ExitCode {
@@ -40,7 +40,7 @@ fn run() -> Result<()> {
     match args[..] {
         [] => gate::check(&measure()?),
         ["--write"] => gate::write(measure()?),
-        // What valgrind runs.
+        // Valgrind runs this.
         [engine::WORK, work, socket] => engine::work(work, socket),
         _ => Err("it takes --write or nothing: see `cargo xtask costs`".into()),
     }

@@ -1,8 +1,8 @@
-//! What the server does for a pair of acquire and release, for a renewal, and for a tenure that is handed
-//! over: instructions, and commands that the script calls.
+//! The server's work for a pair of acquire and release, for a renewal, and for a handed-over tenure:
+//! instructions, and commands that the script calls.
 //!
-//! Instructions are relative to those of what people write themselves, `SET NX PX` and a script that
-//! compares and deletes, one command a call: so they hold for other versions of the server, too.
+//! Instructions are relative to those of the usual handwritten lock, `SET NX PX` and a script that compares
+//! and deletes, with one command per call. So they hold for other versions of the server, too.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ use crate::{Figures, Result};
 const LOCKS: usize = 64;
 /// How often each lock is acquired and released, or renewed. The first time costs more.
 const ROUNDS: usize = 16;
-/// Pairs, or renewals.
+/// The number of pairs or renewals.
 const OPERATIONS: f64 = (LOCKS * ROUNDS) as f64;
 const TTL: Duration = Duration::from_secs(3_600);
-/// How long a claim that waits is alive.
+/// How long a waiting claim is alive.
 const WINDOW: Duration = Duration::from_secs(12);
 const START_LIMIT: Duration = Duration::from_secs(30);
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                                   return redis.call('DEL', KEYS[1]) end return 0";
-/// Not called by the script.
+/// Commands that the script does not call.
 const OTHER_COMMANDS: &[&str] = &["info", "evalsha", "script|load", "ping"];
 
 pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
-    // What a program pays once, as to load the script, is no part of a pair.
+    // One-time costs of a program, such as loading the script, are no part of a pair.
     let none = count(|client| plain_pairs(client, 0))?;
     let plain = count(|client| plain_pairs(client, ROUNDS))?.without(&none);
     let plain = plain.instructions / OPERATIONS;
@@ -87,8 +87,8 @@ fn renewals(client: Client, rounds: usize) -> Result<()> {
     (0..rounds).try_for_each(|_| host.renew(&leases))
 }
 
-/// Each lock goes from one to the next who waits, one operation a call: the next joins the line, which is
-/// empty, and the holder releases. Nobody hears a push.
+/// Hands each lock from one holder to the next waiter, one operation per call: the next one joins the empty
+/// line, and the holder releases. No client hears a push.
 fn handovers(client: Client, clients: u64, rounds: usize) -> Result<()> {
     let mut store = Redis::new(client)?;
     let claim = |number: usize| -> Result<Claim> {
@@ -118,7 +118,7 @@ fn handovers(client: Client, clients: u64, rounds: usize) -> Result<()> {
             Ok(Command::Acquire(acquire))
         };
         let (Reply::Held(mut held), _) = alone(&mut store, ask(0)?)? else {
-            return Err("a free lock is not had".into());
+            return Err("a free lock was not acquired".into());
         };
         for number in 0..rounds {
             alone(&mut store, ask(number + 1)?)?;
@@ -129,12 +129,12 @@ fn handovers(client: Client, clients: u64, rounds: usize) -> Result<()> {
             };
             held = match alone(&mut store, Command::Release(release))? {
                 (Reply::HandedOver { grant, .. }, _) => grant,
-                // Its token is the time.
+                // The token is the time.
                 (Reply::Released, Some(time)) => Grant {
                     token: FencingToken::new(time.as_micros())?,
                     ..held
                 },
-                other => return Err(format!("it is not handed over: {other:?}").into()),
+                other => return Err(format!("the lock was not handed over: {other:?}").into()),
             };
         }
     }
@@ -161,7 +161,7 @@ impl Cost {
     }
 }
 
-/// What a server of its own does for that work, and to start and end.
+/// Returns the cost of this work on a server of its own, with the server's start and end.
 fn count(work: impl FnOnce(Client) -> Result<()>) -> Result<Cost> {
     let program = std::env::var_os("LEASEHOLD_REDIS_SERVER").unwrap_or("redis-server".into());
     let args = [
@@ -169,7 +169,7 @@ fn count(work: impl FnOnce(Client) -> Result<()>) -> Result<Cost> {
         ["--unixsocket", "socket"],
         ["--save", ""],
         ["--appendonly", "no"],
-        // Once a second, the least, because what it does at these times is not counted as work's.
+        // Once a second, the minimum: the server's periodic work would count as part of the measured work.
         ["--hz", "1"],
         ["--dynamic-hz", "no"],
     ];
@@ -201,7 +201,7 @@ fn connect(server: &mut Counted, socket: &Path) -> Result<Client> {
     .into())
 }
 
-/// How many commands scripts have called.
+/// Returns how many commands scripts have called.
 fn commands(admin: &mut Client) -> Result<u64> {
     let stats = admin.command(&["INFO", "commandstats"])?;
     let stats = stats.as_string().ok_or("INFO answers with a text")?;

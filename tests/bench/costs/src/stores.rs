@@ -11,12 +11,12 @@ use crate::Result;
 use crate::client::Client;
 use crate::host::Store;
 
-/// In 2026, in microseconds.
+/// A time in 2026, in microseconds.
 const BEGIN: u64 = 1_780_000_000_000_000;
-/// What passes at each look at the clock.
+/// The time that passes at each reading of the clock.
 const STEP: Duration = Duration::from_micros(10);
 
-/// In this process, with a clock that runs on at each look: the same at each run.
+/// A store in this process, with a clock that advances at each reading: the same in each run.
 pub(crate) struct Memory {
     server: MemoryServer,
     now: Timestamp,
@@ -48,14 +48,14 @@ impl Store for Memory {
     }
 }
 
-/// On a server, by a connection that sends one call and waits for its reply.
+/// A store on a server, with a connection that sends one call and waits for its reply.
 pub(crate) struct Redis {
     pub(crate) client: Client,
     begin: Instant,
 }
 
 impl Redis {
-    /// Loads the script, too.
+    /// Makes the store and loads the script.
     pub(crate) fn new(mut client: Client) -> Result<Self> {
         client.command(&["SCRIPT", "LOAD", protocol::SCRIPT])?;
         Ok(Self {
@@ -80,7 +80,7 @@ impl Store for Redis {
     }
 }
 
-/// The texts of a reply of the script: a list, or one alone.
+/// Returns the texts of a reply of the script: of a list, or a single one.
 fn fields(reply: Resp) -> Result<Vec<Vec<u8>>> {
     match reply {
         Resp::Array(items) => Ok(items

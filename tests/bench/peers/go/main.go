@@ -1,4 +1,4 @@
-// Locks in Go: see the README of the folder above.
+// Locks in Go: see the README of the parent folder.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// atOnce is how many are acquired at a time when many are to be held.
+// atOnce is how many locks are acquired at a time when many are held.
 const atOnce = 64
 
 type reply map[string]any
@@ -146,5 +146,5 @@ func check(err error) {
 	}
 }
 
-// done is a context that says nothing about the lock.
+// done is a context without news of the lock.
 var done = context.Background()

@@ -18,7 +18,7 @@ import (
 
 const ttl = 30 * time.Second
 
-// A side is one of the locks. What acquire returns first ends with the tenure, if the side tells.
+// A side is one of the locks. The context that acquire returns ends with the tenure, if the side reports losses.
 type side struct {
 	version string
 	renews  bool
@@ -37,15 +37,15 @@ func connect(ports, name string) (*side, error) {
 	case "rueidislock":
 		return rueidisLock(address, rueidislock.LockerOption{})
 	case "rueidislock-one-key":
-		// For one server. Not with NoLoopTracking, which is faster where nobody waits: with it acquisitions
-		// wait for what this very process has released until the time to live is over.
+		// For one server. Without NoLoopTracking, which is faster without waiters: with it, acquisitions wait until
+		// locks that this process has released have expired.
 		return rueidisLock(address, rueidislock.LockerOption{KeyMajority: 1})
 	case "redsync":
 		return redSync(addresses), nil
 	case "redsync-tuned":
 		return redSync(addresses, redsync.WithRetryDelay(time.Millisecond)), nil
 	case "redislock":
-		// Without a strategy it would not wait at all.
+		// Without a retry strategy it would not wait at all.
 		return redisLock(address, 100*time.Millisecond), nil
 	case "redislock-tuned":
 		return redisLock(address, time.Millisecond), nil
@@ -73,7 +73,7 @@ func redSync(addresses []string, options ...redsync.Option) *side {
 		pools = append(pools, goredis.NewPool(client))
 	}
 	sync := redsync.New(pools...)
-	// It gives up after 32 tries by default, which is not what is compared.
+	// By default it gives up after 32 tries, which is not what is compared.
 	options = append([]redsync.Option{redsync.WithExpiry(ttl), redsync.WithTries(1_000_000)}, options...)
 	acquire := func(name string) (context.Context, func(), error) {
 		mutex := sync.NewMutex(name, options...)

@@ -1,4 +1,4 @@
-"""The lock of redis-py: see the README of the folder above."""
+"""The lock of redis-py: see the README of the parent folder."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ import time
 import redis
 
 TTL = 30
-# What a waiter sleeps between two tries, in seconds.
+# The sleep of a waiter between two attempts, in seconds.
 SLEEPS = {"redis-py": 0.1, "redis-py-tuned": 0.001}
 
 

@@ -1,4 +1,4 @@
-//! What the gate and the HTTP layer cost.
+//! The cost of the gate and the HTTP layer.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -13,14 +13,14 @@ use tower::{Layer, Service};
 
 use super::{Bench, micros};
 
-/// How many resources there are; the writes go to each in turn.
+/// The number of resources; the writes go to each in turn.
 const RESOURCES: usize = 1_000;
-/// How many writes are timed together: one alone takes hardly longer than reading the clock.
+/// How many writes are timed together: a single one takes hardly longer than reading the clock.
 const WRITES: u32 = 1_000;
 
 type Map = Mutex<HashMap<String, usize>>;
 
-/// Guarded writes as a ratio to unguarded ones.
+/// Measures guarded writes as a ratio to unguarded ones.
 pub(super) async fn measure(bench: &Bench) {
     in_memory(bench).await;
     over_http(bench).await;
@@ -40,7 +40,7 @@ fn names() -> Vec<String> {
         .collect()
 }
 
-/// The names of one batch, one after the other.
+/// Returns the names of one batch, one after the other.
 fn batch(names: &[String]) -> impl Iterator<Item = &String> {
     (0..WRITES).zip(names.iter().cycle()).map(|(_, name)| name)
 }
@@ -92,7 +92,7 @@ where
     let calls = async {
         for name in batch(names) {
             let request = Request::put(name).header(FENCING_TOKEN, token(34));
-            let request = request.body(String::new()).expect("it is a request");
+            let request = request.body(String::new()).expect("the request is valid");
             let Ok(answer) = service.call(request).await;
             assert!(answer.status().is_success(), "the token is the only one");
         }

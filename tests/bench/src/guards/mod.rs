@@ -1,4 +1,4 @@
-//! What the guards cost: a write behind a guard as a ratio to the same write without, on the same store.
+//! The cost of the guards: a guarded write as a ratio to the same write without a guard, on the same store.
 
 mod gate;
 mod object;
@@ -13,26 +13,26 @@ use tokio::time::timeout;
 use crate::stats::{median, number, spread};
 use crate::{Options, Result};
 
-/// The stores, in the order in which they are measured.
+/// The stores, in the order of measurement.
 const STORES: [&str; 7] = [
     "gate", "redis", "postgres", "mariadb", "sqlite", "memory", "s3",
 ];
-/// How many pairs a round has at the least, however long they take. It is even, so that each kind of write
-/// is first equally often.
+/// The least number of pairs in a round, however long they take. It is even, so that each kind of write is
+/// first equally often.
 const LEAST_PAIRS: usize = 10;
 /// How much longer than its rounds a store may take: for its start, and for slow writes.
 const SLACK: Duration = Duration::from_secs(120);
-/// How many rows of the table a store has at the most.
+/// The most rows that a store has in the table.
 const MOST_ROWS: u32 = 4;
 
-/// The measuring, and the table that it prints.
+/// The state of the measurement, and the table that it prints.
 struct Bench {
     rounds: usize,
     round: Duration,
     control: bool,
 }
 
-/// Measures all that the options ask for. Returns an error if a store does not finish in time.
+/// Measures everything that the options ask for. Returns an error if a store does not finish in time.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let only = &options.only;
     if let Some(store) = only.iter().find(|store| !STORES.contains(&store.as_str())) {
@@ -53,7 +53,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let wanted = |store: &&str| only.is_empty() || only.iter().any(|only| only == store);
     for store in STORES.into_iter().filter(wanted) {
         eprintln!("… {store}");
-        // The databases' clients make it large.
+        // The databases' clients make the future large.
         let measured = timeout(limit, Box::pin(bench.measure(store))).await;
         measured.map_err(|_| format!("{store} was not done after {limit:?}"))?;
     }
@@ -99,8 +99,9 @@ impl Bench {
         println!("{what:<42} {plain:>10} {guarded:>12}  {}", spread(&ratios));
     }
 
-    /// Pairs of writes until the time is over: plain, guarded, guarded, plain, and so on. So both kinds
-    /// meet alike what a write leaves behind (a warm cache, a dirty page, a busy core). Returns the median of each.
+    /// Runs pairs of writes until the time is over: plain, guarded, guarded, plain, and so on. So both kinds
+    /// meet the effects of earlier writes (a warm cache, a dirty page, a busy core) equally. Returns the
+    /// median of each.
     async fn round(
         &self,
         plain: &impl AsyncFn() -> f64,
@@ -123,14 +124,14 @@ impl Bench {
     }
 }
 
-/// How many microseconds the work takes.
+/// Returns how many microseconds the work takes.
 async fn micros(work: impl Future<Output = ()>) -> f64 {
     let began = Instant::now();
     work.await;
     began.elapsed().as_secs_f64() * 1e6
 }
 
-/// Waiting for a processor takes many times as long as most writes.
+/// Warns of a busy machine: waiting for a processor takes many times as long as most writes.
 fn warn_of_load() {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().and_then(|load| load.parse().ok());

@@ -1,4 +1,4 @@
-//! What the guard of object stores costs: a put over an object that exists.
+//! The cost of the guard of object stores: a put over an existing object.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::{Bench, micros};
 
-/// What is written, in bytes.
+/// The length of the object in bytes.
 const LENGTH: usize = 1_024;
 
-/// Guarded writes as a ratio to unguarded ones.
+/// Measures guarded writes as a ratio to unguarded ones.
 pub(super) async fn memory(bench: &Bench) {
     let store = Arc::new(InMemory::new());
     of(bench, "object_store in memory: put of 1 KiB", store, false).await;
 }
 
-/// Guarded writes as a ratio to unguarded ones, over HTTP.
+/// Measures guarded writes as a ratio to unguarded ones, over HTTP.
 pub(super) async fn s3(bench: &Bench) {
     let moto = Moto::start().await;
     let what = "object_store on S3 (moto): put of 1 KiB";
     of(bench, what, moto.store(), false).await;
-    // The guard makes two requests, a HEAD and the put. This shows what it costs beyond both.
+    // The guard makes two requests, a HEAD and the put. This shows its cost beyond both.
     of(
         bench,
         "  the same, plain with a HEAD before it",

@@ -1,4 +1,4 @@
-//! What the guard of Redis costs: one write after the other on one connection.
+//! The cost of the guard of Redis: one write after the other on one connection.
 
 use fred::prelude::*;
 use fred::types::{ClusterHash, CustomCommand};
@@ -12,7 +12,7 @@ use super::{Bench, micros};
 const TRANSFER: &str = "redis.call('DECRBY', KEYS[1], ARGV[1])
     return redis.call('INCRBY', KEYS[2], ARGV[1])";
 
-/// Guarded writes as a ratio to unguarded ones.
+/// Measures guarded writes as a ratio to unguarded ones.
 pub(super) async fn measure(bench: &Bench) {
     let server = RedisServer::start().await;
     let client = Builder::from_config(Config::from_url(&server.url()).expect("a valid URL"))
@@ -55,7 +55,7 @@ async fn hashes(bench: &Bench, client: &Client, redis: &Fenced) {
     bench.compare("Redis: HSET", plain, guarded).await;
 }
 
-/// The same script, without and behind the check.
+/// Measures the same script with the check and without it.
 async fn scripts(bench: &Bench, client: &Client, redis: &Fenced) {
     let load = CustomCommand::new_static("SCRIPT", ClusterHash::FirstKey, false);
     let _: () = client

@@ -1,6 +1,6 @@
-//! What the guards of SQL databases cost: a transaction of one `UPDATE`, plain and guarded, on one
-//! connection of a pool. No server syncs to the disk, which would only make the ratios smaller;
-//! SQLite is shown in both ways.
+//! The cost of the guards of SQL databases: a transaction of one `UPDATE`, plain and guarded, on one
+//! connection of a pool. No server syncs to the disk, which would only make the ratios smaller; SQLite is
+//! measured both ways.
 
 use std::cell::Cell;
 
@@ -19,19 +19,19 @@ const UPDATE: &str = "UPDATE register SET value = ? WHERE resource = 'a'";
 
 type ConnectOptions<DB> = <<DB as sqlx::Database>::Connection as Connection>::Options;
 
-/// Guarded writes as a ratio to unguarded ones.
+/// Measures guarded writes as a ratio to unguarded ones.
 pub(super) async fn postgres(bench: &Bench) {
     let server = PostgresServer::start().await;
     of::<sqlx::Postgres>(bench, "Postgres", server.options()).await;
 }
 
-/// Guarded writes as a ratio to unguarded ones.
+/// Measures guarded writes as a ratio to unguarded ones.
 pub(super) async fn mariadb(bench: &Bench) {
     let server = MariaDbServer::start().await;
     of::<sqlx::MySql>(bench, "MariaDB", server.options()).await;
 }
 
-/// Guarded writes as a ratio to unguarded ones, which are synced to the disk or not.
+/// Measures guarded writes as a ratio to unguarded ones, with and without syncs to the disk.
 pub(super) async fn sqlite(bench: &Bench) {
     for (name, synchronous) in [
         ("SQLite", SqliteSynchronous::Off),
@@ -84,15 +84,15 @@ async fn of<DB: Db>(bench: &Bench, database: &str, options: ConnectOptions<DB>) 
     pool.close().await;
 }
 
-/// Waits until the connection is back in the pool. A task checks whether it still works, and puts it
-/// back: that is not part of a write, and must not be measured with the next one.
+/// Waits until the connection is back in the pool. A task checks the connection and returns it. That is no
+/// part of a write, and must not be measured with the next one.
 async fn settled<DB: Db>(pool: &Pool<DB>) {
     while pool.num_idle() == 0 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A new value each time, because a database may not write a value that does not change.
+/// Writes a new value each time, since a database may skip a write that changes nothing.
 async fn update<DB: Db>(tx: &mut DB::Connection, count: &Cell<u64>) {
     count.set(count.get() + 1);
     let updated = DB::run(tx, UPDATE, &[count.get().into()]).await;

@@ -13,11 +13,11 @@ use crate::peer::{Process, number};
 use crate::stats::percentile;
 
 pub(super) const CALLERS: [usize; 4] = [1, 16, 64, 256];
-/// Tasks in each process, and processes.
+/// Tasks in each process, and the number of processes.
 pub(super) const CONFIGURATIONS: [(usize, usize); 4] = [(2, 1), (16, 1), (200, 1), (16, 4)];
-/// Rounds of warming up, whether they agree by then or not.
+/// The most warm-up rounds, whether they agree by then or not.
 const MOST_WARM_UPS: usize = 12;
-/// A little more than the time to live of all sides.
+/// Slightly more than the time to live of all sides.
 const LOSS_LIMIT: Duration = Duration::from_secs(35);
 
 /// Returns the name of a configuration.
@@ -28,7 +28,7 @@ pub(super) fn configuration((tasks, processes): (usize, usize)) -> String {
     }
 }
 
-/// Acquire and release, each caller a name of its own.
+/// Measures acquire and release; each caller has its own name.
 pub(super) async fn pairs(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
     for callers in CALLERS {
         for (peer, measured) in peers.iter_mut().zip(&mut results.sides) {
@@ -58,7 +58,7 @@ pub(super) async fn pairs(plan: &Plan, peers: &mut [Peer], results: &mut Results
     Ok(())
 }
 
-/// Pairs a second; `None` if the side does not answer any more.
+/// Returns pairs per second; `None` if the side no longer answers.
 async fn rate_of_pairs(peer: &mut Peer, callers: usize, millis: u64) -> Result<Option<f64>> {
     let Some(done) = peer.tell(&format!("pairs {callers} {millis}")).await else {
         return Ok(None);
@@ -75,7 +75,7 @@ struct WarmUp {
 }
 
 impl WarmUp {
-    /// Until three rounds in a row differ by no more than a tenth, or there were too many.
+    /// Returns false once three rounds in a row differ by at most a tenth, or once there were too many.
     fn goes_on(&self) -> bool {
         self.rates.len() < MOST_WARM_UPS && !self.agree()
     }
@@ -92,8 +92,8 @@ impl WarmUp {
     }
 }
 
-/// All tasks of all processes acquire and release one name. Each round of a side is beside one of the side
-/// that it is compared with.
+/// Measures one name that all tasks of all processes acquire and release. Each round of a side runs beside a
+/// round of its base.
 pub(super) async fn handoff(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
     for shape in CONFIGURATIONS {
         for at in 0..peers.len() {
@@ -183,7 +183,8 @@ async fn turn(
     }))
 }
 
-/// Leases that are held and renewed: all sides at once, because processor time is counted and not time.
+/// Measures held and renewed leases of all sides at once, since processor time is counted and not elapsed
+/// time.
 pub(super) async fn held(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
     let mut holding = Vec::new();
     for (at, peer) in peers.iter_mut().enumerate() {
@@ -215,7 +216,7 @@ pub(super) async fn held(plan: &Plan, peers: &mut [Peer], results: &mut Results)
     Ok(())
 }
 
-/// From a DEL of all keys of a name that is held until its holder hears of it, of all sides at once.
+/// Measures from a DEL of all keys of a held name until its holder hears of it, for all sides at once.
 pub(super) async fn loss(peers: &mut [Peer], results: &mut Results) -> Result<()> {
     eprintln!("loss: up to {LOSS_LIMIT:?}");
     let told = futures::future::join_all(peers.iter_mut().map(lose)).await;
@@ -229,7 +230,7 @@ async fn lose(peer: &mut Peer) -> Result<Option<Loss>> {
     if peer.tell("watch").await.is_none() {
         return Ok(None);
     }
-    // So that what follows an acquisition in the background has come to its end.
+    // Time for the background work after an acquisition to end.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut delete = peer.admin.keys("*watched*").await;
     delete.insert(0, "DEL".to_owned());
@@ -250,7 +251,7 @@ mod tests {
     use super::{MOST_WARM_UPS, WarmUp};
 
     #[test]
-    fn warms_up_until_three_rounds_agree_and_not_forever() {
+    fn a_warm_up_ends_when_three_rounds_agree_or_at_its_limit() {
         let warm_up = |rates: &[f64]| WarmUp {
             rates: rates.to_vec(),
         };

@@ -1,7 +1,8 @@
-//! Leasehold beside its peers: pairs, handoffs, held leases, losses, in one report as Markdown, JSON and plots.
+//! Leasehold beside its peers: pairs, handoffs, held leases and losses in one report as Markdown, JSON and
+//! plots.
 //!
-//! Each side is a program that is told what to do line by line, on a redis-server of its own. Sides take turns in each
-//! round, so that a ratio is of neighbors in time.
+//! Each side is a program that takes commands line by line, on a redis-server of its own. Sides take turns in
+//! each round, so that a ratio compares neighbors in time.
 
 mod measure;
 mod peer;
@@ -27,12 +28,12 @@ const PAGE: &str = "docs/book/src/measurements.md";
 /// The folder of the page's plot, seen from the page.
 const FIGURES: &str = "figures";
 
-/// What is measured, how much of it, and where.
+/// The measurements, their sizes and their conditions.
 struct Plan {
-    /// What was typed.
+    /// The command line.
     command: String,
     date: String,
-    /// Of the machine and its server.
+    /// The versions of the machine and its server.
     versions: String,
     rounds: usize,
     warm_up_millis: u64,
@@ -41,11 +42,11 @@ struct Plan {
     handoff_millis: u64,
     leases: usize,
     held: Duration,
-    /// What `bench guards` printed.
+    /// The output of `bench guards`.
     guards: Option<String>,
-    /// Bytes of what a bundle gets, gzipped.
+    /// The gzipped bytes that each package adds to a bundle.
     sizes: Vec<(String, u64)>,
-    /// What is not measured, and why.
+    /// The parts that are not measured, and why.
     skipped: Vec<String>,
 }
 
@@ -138,7 +139,7 @@ impl Plan {
         }
     }
 
-    /// Adds what the npm packages bring into a bundle.
+    /// Adds the sizes of the npm packages in a bundle.
     fn add_sizes(&mut self) {
         let printed = output(Command::new("node").arg("sizes.mjs"), "tests/bench/node");
         match printed.and_then(|text| Ok(serde_json::from_str(&text)?)) {
@@ -147,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// Adds what the benchmark of guards prints; it is not among the sides, because peers have none.
+    /// Adds the output of the benchmark of guards, which are no sides, since peers have none.
     fn add_guards(&mut self, options: &Options) {
         if options.quick || !options.only.is_empty() {
             let why = "guards, because of the options: `cargo xtask bench guards`";

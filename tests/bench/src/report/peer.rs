@@ -1,4 +1,4 @@
-//! A side on a server of its own, with what went wrong with it.
+//! A side on a server of its own, with its failures.
 
 use futures::future::try_join_all;
 use leasehold_tests::{Admin, RedisServer};
@@ -13,9 +13,9 @@ pub(super) struct Peer {
     pub(super) program: Program,
     pub(super) admin: Admin,
     pub(super) process: Process,
-    /// What went wrong with it.
+    /// The failures of the side.
     pub(super) failures: Vec<String>,
-    /// Nothing is asked of it any more.
+    /// True if the side gets no more commands.
     given_up: bool,
     server: RedisServer,
 }
@@ -33,12 +33,12 @@ impl Peer {
         })
     }
 
-    /// Tells it to do something, and reads what came of it; `None` if it cannot, or has failed.
+    /// Sends a command, and reads the result; `None` if the side cannot do it or has failed.
     pub(super) async fn tell(&mut self, work: &str) -> Option<Value> {
         self.tell_all(&mut [], work).await?.pop()
     }
 
-    /// The same, to more of its processes at the same time.
+    /// Sends a command to more of its processes at the same time.
     pub(super) async fn tell_all(
         &mut self,
         more: &mut [Process],
@@ -53,7 +53,7 @@ impl Peer {
             Err(error) => {
                 let name = self.program.name;
                 eprintln!("!! NOTHING MORE IS MEASURED of {name}: {error}");
-                // What it still does would disturb the others.
+                // A running command would disturb the others.
                 let _ = self.process.child.start_kill();
                 self.given_up = true;
                 self.failures
@@ -63,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// Starts it anew if it was given up: for the next benchmark.
+    /// Restarts the side if it was given up, for the next benchmark.
     pub(super) async fn revive(&mut self) -> Result<()> {
         if std::mem::take(&mut self.given_up) {
             self.admin.flushall().await;
@@ -72,7 +72,7 @@ impl Peer {
         Ok(())
     }
 
-    /// More processes of this side, on the same server.
+    /// Starts more processes of this side on the same server.
     pub(super) async fn more(&self, count: usize) -> Result<Vec<Process>> {
         try_join_all((0..count).map(|_| self.another())).await
     }
@@ -81,7 +81,7 @@ impl Peer {
         Process::start(&self.program, &self.server.port().to_string()).await
     }
 
-    /// All commands that the server has run, those in scripts included.
+    /// Returns how many commands the server has run, including those in scripts.
     pub(super) async fn commands(&mut self) -> Result<f64> {
         let stats = self.admin.string(&["INFO", "commandstats"]).await;
         let stats = stats.ok_or("INFO answers with a text")?;
@@ -92,7 +92,7 @@ impl Peer {
         Ok(calls.filter_map(|calls| calls.parse::<f64>().ok()).sum())
     }
 
-    /// Seconds of processor time of the side's process, and of its server.
+    /// Returns the seconds of processor time of the side's process, and of its server.
     pub(super) fn processor(&self) -> Result<[f64; 2]> {
         let process = self.process.child.id().ok_or("the program has ended")?;
         Ok([seconds_of(process)?, seconds_of(self.server.pid())?])

@@ -1,4 +1,4 @@
-//! Plots: bars, one for each side, the longest first.
+//! Plots with a bar for each side, the longest first.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,16 +13,16 @@ pub(super) const MAIN: &str = "pairs-64.svg";
 
 const WIDTH: u32 = 760;
 const BAR: u32 = 22;
-/// Where bars begin, right of their names.
+/// The left end of the bars, right of their names.
 const LEFT: u32 = 250;
 const TOP: u32 = 44;
-/// Left for the number at the end of the longest bar.
+/// The space for the number at the end of the longest bar.
 const RIGHT: u32 = 90;
 const OWN: &str = "#1F6FEB";
 const OTHER: &str = "#A0A8B2";
 const INK: &str = "#6E7681";
 
-/// What a plot shows: a number of each side, NaN if it has none.
+/// The figure of a plot: a number for each side, NaN if it has none.
 type Figure = fn(&Measured) -> f64;
 
 pub(super) fn all(results: &Results, folder: &Path) -> Result<()> {

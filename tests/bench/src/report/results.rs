@@ -1,4 +1,4 @@
-//! What was measured.
+//! The results of the measurements.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::peer::Peer;
 use crate::stats::{median, ratios};
 
-/// By side, in the order of the plan.
+/// The results by side, in the order of the plan.
 #[derive(Serialize)]
 pub(super) struct Results {
     pub(super) sides: Vec<Measured>,
 }
 
-/// What is known of a side.
+/// The results of a side.
 #[derive(Default, Serialize)]
 pub(super) struct Measured {
     pub(super) name: &'static str,
@@ -21,46 +21,46 @@ pub(super) struct Measured {
     pub(super) version: String,
     /// The side that it is compared with.
     pub(super) base: &'static str,
-    /// Whether it stopped to answer at some time.
+    /// True if it stopped answering at some time.
     pub(super) failed: bool,
-    /// Where its rounds still differed after the longest warm-up.
+    /// The measurements whose rounds still differed after the longest warm-up.
     pub(super) unsettled: Vec<String>,
-    /// Pairs a second by callers, of each round.
+    /// Pairs per second by callers, for each round.
     pub(super) pairs: BTreeMap<usize, Vec<f64>>,
     pub(super) handoff: BTreeMap<String, Handoff>,
     pub(super) held: Option<Held>,
-    /// From a DEL to the news of it, if it comes at all.
+    /// The time from a DEL to the news of it, if the news comes.
     pub(super) loss: Option<Loss>,
 }
 
-/// Of tasks that want one name; each of each round.
+/// The results of tasks that want one name, for each round.
 #[derive(Default, Serialize)]
 pub(super) struct Handoff {
-    /// Tenures a second.
+    /// Tenures per second.
     pub(super) per_second: Vec<f64>,
-    /// Those of the side that it is compared with, in the same rounds.
+    /// Tenures per second of the side's base in the same rounds.
     pub(super) base_per_second: Vec<f64>,
-    /// Commands at the server for each, those in scripts included.
+    /// Commands at the server for each tenure, including those in scripts.
     pub(super) commands: Vec<f64>,
-    /// Tenures of the task that had the fewest, as a share of those of the one with the most.
+    /// Tenures of the task with the fewest, as a share of those of the task with the most.
     pub(super) least_to_most: Vec<f64>,
-    /// Tenures of the latter.
+    /// Tenures of the task with the most.
     pub(super) most: Vec<f64>,
 }
 
-/// Of leases that are held.
+/// The results of held leases.
 #[derive(Serialize)]
 pub(super) struct Held {
     pub(super) seconds: f64,
     pub(super) commands: f64,
-    /// Per cent of a core.
+    /// Percent of a core.
     pub(super) client_cpu: f64,
     pub(super) server_cpu: f64,
 }
 
 #[derive(Serialize)]
 pub(super) struct Loss {
-    /// `None` if nothing was heard in this time.
+    /// `None` if no news came in this time.
     pub(super) millis: Option<f64>,
     pub(super) waited_millis: f64,
 }
@@ -79,7 +79,7 @@ impl Results {
         }
     }
 
-    /// How many times the pairs of this side its base makes, by round.
+    /// Returns the ratio of the base's pairs to this side's, by round.
     pub(super) fn pairs_ratios(&self, side: &Measured, callers: usize) -> Vec<f64> {
         let base = self.sides.iter().find(|other| other.name == side.base);
         match (
@@ -97,25 +97,25 @@ impl Measured {
         self.name == self.base
     }
 
-    /// Whether it is Leasehold, on whatever client.
+    /// Returns true if the side is Leasehold, on any client.
     pub(super) fn is_own(&self) -> bool {
         self.name.starts_with("leasehold")
     }
 
-    /// Thousand pairs a second; NaN if they were not measured.
+    /// Returns thousand pairs per second; NaN if they were not measured.
     pub(super) fn thousand_pairs(&self, callers: usize) -> f64 {
         median(self.pairs.get(&callers).map_or(&[], Vec::as_slice)) / 1e3
     }
 }
 
 impl Handoff {
-    /// Whether a task had less than a tenth of the tenures of another, which had ten or more: of fewer,
-    /// nothing can be said.
+    /// Returns true if a task had less than a tenth of the tenures of another that had ten or more; fewer
+    /// prove nothing.
     pub(super) fn starves(&self) -> bool {
         median(&self.most) >= 10.0 && median(&self.least_to_most) < 0.1
     }
 
-    /// How many times the tenures of this side its base has, by round.
+    /// Returns the ratio of the base's tenures to this side's, by round.
     pub(super) fn ratios(&self) -> Vec<f64> {
         ratios(&self.base_per_second, &self.per_second)
     }

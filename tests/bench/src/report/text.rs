@@ -42,7 +42,7 @@ pub(super) fn page(plan: &Plan, results: &Results) -> String {
     text
 }
 
-/// All of it.
+/// Returns the whole report.
 pub(super) fn report(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
         "# Leasehold beside its peers\n\n{}, by `{}`: {}.\n\nEach side is on a redis-server of its own. Figures are \
@@ -193,7 +193,7 @@ fn with_ratio(value: f64, ratios: &[f64], side: &Measured) -> String {
     format!("{}; {}", number(value), spread(ratios))
 }
 
-/// Ratios, bold if the peer is ahead.
+/// Shows ratios, in bold if the peer is faster.
 fn ahead(ratios: &[f64]) -> String {
     if median(ratios) < 1.0 {
         return format!("**{}**", spread(ratios));

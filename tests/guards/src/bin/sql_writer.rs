@@ -1,6 +1,6 @@
-//! Writes under a fence, and then does not commit: the test kills it.
+//! Writes under a fence and does not commit: the test kills it.
 //!
-//! `sql_writer URL RESOURCE TOKEN`; it prints "written" once it has written.
+//! `sql_writer URL RESOURCE TOKEN` prints "written" once it has written.
 
 use leasehold::fence;
 use leasehold_guard_tests::{conformance, sql};
@@ -34,10 +34,10 @@ async fn write<DB: sql::Db>(pool: Pool<DB>, resource: &str, number: u64) {
     let token = conformance::token(number);
     let mut tx = fence::sql::begin(&pool, resource, token)
         .await
-        .expect("nobody else is there");
+        .expect("the newest token");
     sql::write::<DB>(&mut tx, resource, number, 1)
         .await
-        .expect("the tables are there");
+        .expect("the tables exist");
     println!("written");
     std::future::pending::<()>().await;
     drop(tx);

@@ -1,4 +1,4 @@
-//! Stores that cannot be guarded, servers that fail, and objects that are not a guard's.
+//! Stores that cannot be guarded, servers that fail, and objects without a guard's format.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use object_store::{
 use crate::memory;
 use crate::odd::{Odd, OddStore};
 
-/// The error of the probe for a store that cannot be guarded.
+/// Returns the error of the probe for a store that cannot be guarded.
 async fn verdict(store: FencedStore) -> String {
     let error = store.probe(&Path::from("scratch")).await;
-    let error = error.expect_err("it cannot be guarded");
+    let error = error.expect_err("the store cannot be guarded");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     error.to_string()
 }
 
 #[tokio::test]
-async fn the_probe_tells_stores_apart() {
+async fn the_probe_finds_stores_that_cannot_be_guarded() {
     let moto = Moto::start().await;
     let scratch = Path::from("scratch");
     for store in [
@@ -36,7 +36,10 @@ async fn the_probe_tells_stores_apart() {
         let found = store.probe(&scratch).await;
         found.unwrap_or_else(|error| panic!("{store:?}: {error}"));
         let left = store.inner().list_with_delimiter(Some(&scratch)).await;
-        assert!(left.expect("it lists").objects.is_empty(), "{store:?}");
+        assert!(
+            left.expect("the store lists").objects.is_empty(),
+            "{store:?}"
+        );
     }
     let odd = |odd| FencedStore::new(OddStore::new(memory(), odd));
     for (store, says) in [
@@ -54,21 +57,25 @@ async fn the_probe_tells_stores_apart() {
     }
 }
 
-/// `object_store` 0.14 refuses attributes and `PutMode::Update` for local files. If this fails
-/// because it has learned them, the documentation's table is out of date.
+/// Catches an outdated table in the documentation. `object_store` 0.14 refuses attributes and
+/// `PutMode::Update` for local files; when it supports them, this test fails.
 #[tokio::test]
-async fn local_files_cannot_be_guarded_and_say_so() {
+async fn local_files_cannot_be_guarded_and_the_error_says_so() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let store = LocalFileSystem::new_with_prefix(folder.path()).expect("the folder exists");
     let store = FencedStore::new(Arc::new(store));
     let path = Path::from("a");
     let error = store.put(&path, token(33), "x").await;
-    let error = error.expect_err("it has no metadata");
+    let error = error.expect_err("the store has no metadata");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("PutMode::Update"), "{error}");
-    assert!(store.get(&path).await.expect("it can be read").is_none());
+    assert!(store.get(&path).await.expect("a read").is_none());
     assert!(verdict(store).await.contains("LocalFileSystem"));
-    let left = folder.path().read_dir().expect("it is still there").count();
+    let left = folder
+        .path()
+        .read_dir()
+        .expect("the folder still exists")
+        .count();
     assert_eq!(left, 0, "nothing was written");
 }
 
@@ -87,23 +94,26 @@ fn builder(endpoint: &str, bucket: &str) -> AmazonS3Builder {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_unavailable() {
-    // Nobody listens on port 1, because only root may.
+async fn a_missing_server_is_unavailable() {
+    // No program listens on port 1, since only root may.
     let store = builder("http://127.0.0.1:1", "b").build();
     let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
-    let error = error.expect_err("nobody is there");
+    let error = error.expect_err("no server is up");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
 
 #[tokio::test]
-async fn conditional_puts_that_are_turned_off_are_missed() {
+async fn disabled_conditional_puts_are_unsupported() {
     let moto = Moto::start().await;
     let store = builder(moto.url(), "leasehold").with_conditional_put(S3ConditionalPut::Disabled);
     let store = FencedStore::new(Arc::new(store.build().expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
-    assert_eq!(error.expect_err("it cannot").kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        error.expect_err("the put is unsupported").kind(),
+        ErrorKind::Unsupported
+    );
     let store = builder(moto.url(), "no-such-bucket").build();
     let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
@@ -129,14 +139,14 @@ async fn paths_are_checked_before_anything_is_sent() {
 async fn objects_of_others(store: Arc<dyn ObjectStore>) {
     let (plain, strange) = (Path::from("others/plain"), Path::from("others/strange"));
     let fenced = FencedStore::new(store.clone());
-    store.put(&plain, "x".into()).await.expect("it is put");
-    let object = fenced.get(&plain).await.expect("it can be read");
-    let object = object.expect("it is there");
+    store.put(&plain, "x".into()).await.expect("a put");
+    let object = fenced.get(&plain).await.expect("a read");
+    let object = object.expect("an object");
     assert_eq!((&object.bytes[..], object.token), (&b"x"[..], None));
     let first = fenced.put(&plain, token(1), "y").await;
-    first.expect("it was never fenced");
+    first.expect("the object was never fenced");
     assert_eq!(
-        fenced.highest(&plain).await.expect("it can be read"),
+        fenced.highest(&plain).await.expect("a read"),
         Some(token(1))
     );
 
@@ -154,8 +164,11 @@ async fn objects_of_others(store: Arc<dyn ObjectStore>) {
         ]);
         let options = PutOptions::from(attributes);
         let put = store.put_opts(&strange, "not sealed".into(), options).await;
-        put.expect("it is put");
-        let error = fenced.get(&strange).await.expect_err("it is not a guard's");
+        put.expect("a put");
+        let error = fenced
+            .get(&strange)
+            .await
+            .expect_err("the object is not a guard's");
         assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
         let put = fenced.put(&strange, token(34), "z").await;
         assert_eq!(put.is_ok(), readable, "{number}: {put:?}");
@@ -169,20 +182,20 @@ async fn objects_of_others_are_adopted_or_refused() {
     objects_of_others(moto.store()).await;
 }
 
-async fn what_is_kept(store: Arc<dyn ObjectStore>) {
+async fn keeps_token_and_attributes(store: Arc<dyn ObjectStore>) {
     let path = Path::from("kept");
     let fenced = FencedStore::new(store.clone());
     let json = Attributes::from_iter([(Attribute::ContentType, "application/json")]);
     let put = fenced.put_with(&path, token(33), "{}", json).await;
     put.expect("the first passes");
-    let update = |old: Option<&[u8]>| [old.expect("it is there"), b" "].concat().into();
+    let update = |old: Option<&[u8]>| [old.expect("an object"), b" "].concat().into();
     let put = fenced.update(&path, token(33), update).await;
     put.expect("an equal token passes");
-    let found = store.get(&path).await.expect("it is there");
+    let found = store.get(&path).await.expect("an object");
     let kind = found.attributes.get(&Attribute::ContentType).cloned();
     assert_eq!(kind.as_deref(), Some("application/json"));
     // A reader without a guard still sees the JSON.
-    let bytes = found.bytes().await.expect("it can be read");
+    let bytes = found.bytes().await.expect("a read");
     assert_eq!(bytes.len(), 3 + 54);
     assert!(bytes.starts_with(b"{}") && bytes.trim_ascii() == b"{}");
 
@@ -190,27 +203,27 @@ async fn what_is_kept(store: Arc<dyn ObjectStore>) {
         .delete(&path, token(35))
         .await
         .expect("35 is greater");
-    assert!(fenced.get(&path).await.expect("it can be read").is_none());
+    assert!(fenced.get(&path).await.expect("a read").is_none());
     assert_eq!(
-        fenced.highest(&path).await.expect("it can be read"),
+        fenced.highest(&path).await.expect("a read"),
         Some(token(35))
     );
     let late = fenced.put(&path, token(34), "late").await;
     let late = late.expect_err("the token outlives the content");
     assert_eq!(late.kind(), ErrorKind::StaleToken);
     let empty = |old: Option<&[u8]>| {
-        assert_eq!(old, None, "what was deleted is not there");
+        assert_eq!(old, None, "a deleted object is gone");
         "anew".into()
     };
     let anew = fenced.update(&path, token(35), empty).await;
     anew.expect("the one that deleted may put");
-    let object = fenced.get(&path).await.expect("it can be read");
-    assert_eq!(object.expect("it is there").bytes, "anew");
+    let object = fenced.get(&path).await.expect("a read");
+    assert_eq!(object.expect("an object").bytes, "anew");
 }
 
 #[tokio::test]
 async fn a_delete_keeps_the_token_and_an_update_the_attributes() {
-    what_is_kept(memory()).await;
+    keeps_token_and_attributes(memory()).await;
     let moto = Moto::start().await;
-    what_is_kept(moto.store()).await;
+    keeps_token_and_attributes(moto.store()).await;
 }

@@ -1,4 +1,4 @@
-//! Stores that do not do what they should, or are slow.
+//! Stores that misbehave or are slow.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,27 +14,26 @@ use object_store::{
 };
 use tokio::sync::Semaphore;
 
-/// In which way a store is odd.
+/// A misbehavior of a store.
 #[derive(Clone, Debug)]
 pub(crate) enum Odd {
     /// It ignores the condition of a put, and gives others time between reading and putting.
     IgnoresConditions,
-    /// It obeys `PutMode::Create`, but ignores the etag of an update.
+    /// It obeys `PutMode::Create` and ignores the etag of an update.
     IgnoresEtags,
-    /// It takes metadata and forgets it.
+    /// It accepts metadata and loses it.
     LosesMetadata,
-    /// The first put is done, but its reply is lost. The client tries again by itself, and finds its own
-    /// object.
+    /// The first put is done and its reply is lost. The client retries by itself and finds its own object.
     AnswersTwice(Arc<Semaphore>),
-    /// The first put is done, but its reply is lost.
+    /// The first put is done and its reply is lost.
     NeverAnswers(Arc<Semaphore>),
-    /// Somebody else is always faster.
+    /// Another writer is always faster.
     AlwaysLate,
-    /// It waits after a read, until the test lets it go on.
+    /// It waits after a read until the test lets it go on.
     Pauses(Pause),
 }
 
-/// A pause between the reading and the putting of a writer.
+/// A pause of a writer between reading and putting.
 #[derive(Clone, Debug)]
 pub(crate) struct Pause {
     pub(crate) read: Arc<Semaphore>,
@@ -51,7 +50,7 @@ impl Pause {
     }
 }
 
-/// A store that is odd in one way.
+/// A store with one misbehavior.
 #[derive(Clone, Debug)]
 pub(crate) struct OddStore {
     inner: Arc<dyn ObjectStore>,
@@ -111,7 +110,7 @@ impl ObjectStore for OddStore {
             Odd::Pauses(pause) => {
                 pause.read.add_permits(1);
                 let go = pause.go.acquire().await;
-                go.expect("nobody closes it").forget();
+                go.expect("the semaphore stays open").forget();
             }
             _ => {}
         }
@@ -158,6 +157,6 @@ fn used(permit: tokio::sync::SemaphorePermit<'_>) -> bool {
 fn precondition(path: &Path) -> Error {
     Error::Precondition {
         path: path.to_string(),
-        source: "the etag is another".into(),
+        source: "the etag differs".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! What can happen between reading and putting, and when a reply is lost.
+//! Races between reading and putting, and lost replies.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 type Put = JoinHandle<Result<PutResult, Error>>;
 
-/// A writer with token 33 that has read and not yet put.
+/// Starts a writer with token 33 that has read and not yet put.
 async fn paused(store: Arc<dyn ObjectStore>, path: &Path, sealed: bool) -> (Put, Pause) {
     let pause = Pause::new();
     let store = FencedStore::new(OddStore::new(store, Odd::Pauses(pause.clone())));
@@ -30,18 +30,20 @@ async fn paused(store: Arc<dyn ObjectStore>, path: &Path, sealed: bool) -> (Put,
     let path = path.clone();
     let put = tokio::spawn(async move { store.put(&path, token(33), "late").await });
     let read = timeout(LIMIT, pause.read.acquire()).await;
-    read.expect("it reads").expect("nobody closes it").forget();
+    read.expect("the writer reads")
+        .expect("the semaphore stays open")
+        .forget();
     (put, pause)
 }
 
 async fn resumed(put: Put, pause: &Pause) -> Result<PutResult, Error> {
-    // Its second reading, after the lost race, needs no permission.
+    // Its second read, after the lost race, needs no permission.
     pause.go.add_permits(10);
-    let put = timeout(LIMIT, put).await.expect("it goes on");
-    put.expect("it does not panic")
+    let put = timeout(LIMIT, put).await.expect("the writer goes on");
+    put.expect("no panic")
 }
 
-/// A holder was paused between check and write, and the next one wrote in the meantime.
+/// A holder is paused between the check and the write, and the next holder writes meanwhile.
 async fn a_paused_writer(store: Arc<dyn ObjectStore>, existed: bool) {
     let path = Path::from(format!("paused/{existed}"));
     let fenced = FencedStore::new(store.clone());
@@ -52,11 +54,11 @@ async fn a_paused_writer(store: Arc<dyn ObjectStore>, existed: bool) {
     let (put, pause) = paused(store, &path, true).await;
     let newer = fenced.put(&path, token(34), "newer").await;
     newer.expect("the newer passes");
-    let error = resumed(put, &pause).await.expect_err("it is stale by now");
-    let stale = error.stale_token().expect("that is why");
+    let error = resumed(put, &pause).await.expect_err("the write is stale");
+    let stale = error.stale_token().expect("the error has its details");
     assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
-    let object = fenced.get(&path).await.expect("it can be read");
-    assert_eq!(object.expect("it is there").bytes, "newer");
+    let object = fenced.get(&path).await.expect("a read");
+    assert_eq!(object.expect("an object").bytes, "newer");
 }
 
 #[tokio::test]
@@ -68,8 +70,8 @@ async fn a_paused_writer_is_refused() {
     a_paused_writer(moto.store(), true).await;
 }
 
-/// A newer holder puts the same content again. If the etag were a hash of that alone, it would be the one
-/// that the paused, older writer has read, whose put would then pass.
+/// A newer holder puts the same content again. If the etag were a hash of the content alone, it would equal
+/// the one that the paused older writer has read, whose put would then pass.
 async fn the_same_content_again(store: Arc<dyn ObjectStore>, sealed: bool) -> Option<Error> {
     let path = Path::from(format!("same content/{sealed}"));
     let fenced = FencedStore::new(store.clone());
@@ -83,37 +85,37 @@ async fn the_same_content_again(store: Arc<dyn ObjectStore>, sealed: bool) -> Op
 }
 
 #[tokio::test]
-async fn an_etag_that_comes_back_does_not_let_a_stale_writer_in() {
+async fn an_etag_that_recurs_does_not_let_a_stale_write_pass() {
     let moto = Moto::start().await;
     let error = the_same_content_again(moto.store(), true).await;
-    let error = error.expect("the seal tells them apart");
+    let error = error.expect("the seal makes the etags differ");
     assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
-    // The negative control: without the seal the stale write passes. (If this fails, the server's
-    // etags are no longer hashes of the content, and the promise above is not tested.)
+    // The negative control: without the seal the stale write passes. If this fails, the server's etags are no
+    // longer hashes of the content, and the promise above is not tested.
     let error = the_same_content_again(moto.store(), false).await;
-    assert_eq!(error, None, "a hash of the content is the same again");
+    assert_eq!(error, None, "the hash of the content recurs");
     // In memory each put has a new etag.
     let error = the_same_content_again(memory(), false).await;
     assert!(error.is_some_and(|error| error.kind() == ErrorKind::StaleToken));
 }
 
-/// A writer that is killed between check and write leaves nothing, because all there is is the put.
+/// Catches a write that is half done when its writer is killed after the check: the put is the only effect.
 #[tokio::test]
-async fn a_writer_that_is_gone_after_the_check_wrote_nothing() {
+async fn a_writer_killed_after_the_check_wrote_nothing() {
     let (store, path) = (memory(), Path::from("gone"));
     let fenced = FencedStore::new(store.clone());
     let first = fenced.put(&path, token(32), "first").await;
     first.expect("the first passes");
     let (put, _pause) = paused(store, &path, true).await;
     put.abort();
-    assert!(put.await.expect_err("it was aborted").is_cancelled());
-    let object = fenced.get(&path).await.expect("it can be read");
-    let object = object.expect("it is there");
+    assert!(put.await.expect_err("the task was aborted").is_cancelled());
+    let object = fenced.get(&path).await.expect("a read");
+    let object = object.expect("an object");
     assert_eq!(
         (&object.bytes[..], object.token),
         (&b"first"[..], Some(token(32)))
     );
-    // Nor was its token, 33, ever accepted.
+    // Its token, 33, was not accepted either.
     let older = fenced.put(&path, token(32), "second").await;
     older.expect("32 is still the greatest");
 }
@@ -126,28 +128,28 @@ fn append(to: &FencedStore, path: &Path) -> impl Future<Output = Result<PutResul
     }
 }
 
-/// The clients of cloud stores try again by themselves when a server fails, and then find an etag that
-/// their own first try has changed. Catches an update that is applied twice.
+/// Catches an update that is applied twice. Clients of cloud stores retry by themselves when a server fails,
+/// and then find an etag that their own first attempt has changed.
 #[tokio::test]
-async fn an_update_whose_answer_was_lost_is_applied_once() {
+async fn an_update_with_a_lost_reply_is_applied_once() {
     let (store, path) = (memory(), Path::from("once"));
     let times = Arc::new(Semaphore::new(1));
     let odd = OddStore::new(store.clone(), Odd::AnswersTwice(times.clone()));
     let fenced = FencedStore::new(odd);
-    let result = append(&fenced, &path).await.expect("it was done");
+    let result = append(&fenced, &path).await.expect("the update was done");
     assert_eq!(times.available_permits(), 0, "an answer was lost");
-    let meta = store.head(&path).await.expect("it is there");
+    let meta = store.head(&path).await.expect("an object");
     assert_eq!(result.e_tag, meta.e_tag);
     times.add_permits(1);
-    append(&fenced, &path).await.expect("it was done");
-    let object = fenced.get(&path).await.expect("it can be read");
-    assert_eq!(object.expect("it is there").bytes, "xx");
+    append(&fenced, &path).await.expect("the update was done");
+    let object = fenced.get(&path).await.expect("a read");
+    assert_eq!(object.expect("an object").bytes, "xx");
 }
 
-/// If the client does not try again, it is unknown whether the put was done, and the program may try it
-/// again.
+/// Catches a lost reply that is reported as a failure. If the client does not retry, it is unknown whether
+/// the put was done, and the program may try again.
 #[tokio::test]
-async fn an_answer_that_never_came_is_a_timeout() {
+async fn a_reply_that_never_arrives_is_a_timeout() {
     let path = Path::from("unknown");
     let odd = Odd::NeverAnswers(Arc::new(Semaphore::new(1)));
     let fenced = FencedStore::new(OddStore::new(memory(), odd));
@@ -156,18 +158,21 @@ async fn an_answer_that_never_came_is_a_timeout() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(error.is_transient());
     let stale = fenced.put(&path, token(32), "older").await;
-    stale.expect_err("it had been done, and so 33 was accepted");
+    stale.expect_err("the put was done, so 33 was accepted");
     let again = fenced.put(&path, token(33), "x").await;
     again.expect("an equal token passes");
 }
 
-/// A writer that loses every race gives up in the end, with an error that says so.
+/// Catches a writer that retries without a bound: one that loses every race gives up with an error that says
+/// so.
 #[tokio::test]
 async fn the_number_of_tries_is_bounded() {
     let path = Path::from("busy");
     let fenced = FencedStore::new(OddStore::new(memory(), Odd::AlwaysLate)).attempts(4);
     let error = timeout(LIMIT, fenced.put(&path, token(33), "x")).await;
-    let error = error.expect("it ends").expect_err("it lost every time");
+    let error = error
+        .expect("the call ends")
+        .expect_err("the writer lost every race");
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert_eq!(
         error.to_string(),

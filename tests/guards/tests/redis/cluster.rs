@@ -6,7 +6,7 @@ use leasehold_tests::{Admin, RedisServer, eventually};
 
 use super::{LIMIT, kind, refusal};
 
-/// The node, and the URL for a client that knows of clusters.
+/// Starts the node. Returns it with a URL for a client that knows clusters.
 pub(crate) async fn node() -> (RedisServer, String) {
     let args = [
         "--cluster-enabled",
@@ -17,7 +17,7 @@ pub(crate) async fn node() -> (RedisServer, String) {
     let server = RedisServer::config().args(args).start().await;
     let mut admin = Admin::connect(&server).await;
     admin.ok(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
-    eventually(LIMIT, "the cluster to be up", async || {
+    eventually(LIMIT, "the cluster is up", async || {
         let info = admin.string(&["CLUSTER", "INFO"]).await;
         info.is_some_and(|info| info.contains("cluster_state:ok"))
     })
@@ -26,7 +26,7 @@ pub(crate) async fn node() -> (RedisServer, String) {
     (server, url)
 }
 
-/// Catches a fence that is on another slot than its resource: the server would answer CROSSSLOT.
+/// Catches a fence on another slot than its resource: the server would answer CROSSSLOT.
 #[tokio::test]
 async fn a_key_named_as_the_resource_is_always_on_its_slot() {
     let (_server, url) = node().await;
@@ -72,9 +72,9 @@ async fn keys_of_other_slots_are_an_error_before_anything_is_sent() {
     let error = order
         .set("orders/43", "paid")
         .await
-        .expect_err("it is on another slot");
+        .expect_err("the key is on another slot");
     assert_eq!(error.kind(), ErrorKind::Config);
-    // redis-rs does not say that it is of a cluster, and the server does not say which key it is.
+    // redis-rs does not say that it uses a cluster, and the server does not name the key.
     let named = if super::BY_REDIS_RS {
         "{orders/42}:fence"
     } else {
@@ -88,9 +88,9 @@ async fn keys_of_other_slots_are_an_error_before_anything_is_sent() {
     assert_eq!(admin.script_calls().await, 0);
 }
 
-/// If the client does not know of the cluster, the server refuses the same.
+/// Catches another kind of error if the client does not know the cluster: then the server itself refuses.
 #[tokio::test]
-async fn the_servers_own_refusal_is_of_the_same_kind() {
+async fn the_refusal_of_the_server_has_the_same_kind() {
     let (server, _) = node().await;
     let redis = super::guard(&server.url()).await;
     let order = redis.resource("orders/42", token(1)).expect("a valid name");
@@ -101,13 +101,13 @@ async fn the_servers_own_refusal_is_of_the_same_kind() {
     let error = order
         .set("orders/43", 1)
         .await
-        .expect_err("it is on another slot");
+        .expect_err("the key is on another slot");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("{orders/42}:fence"), "{error}");
 }
 
 #[tokio::test]
-async fn one_server_takes_any_keys() {
+async fn a_lone_server_accepts_any_keys() {
     let store = super::Store::start().await;
     let redis = store.under(1);
     redis.set("orders/42", 1).await.expect("any key will do");

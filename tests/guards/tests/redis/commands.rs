@@ -1,4 +1,4 @@
-//! Each command does what it says, once, and not under a stale token.
+//! Each command does its work once, and not under a stale token.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn strings() {
 }
 
 #[tokio::test]
-async fn strings_for_a_time() {
+async fn strings_with_an_expiry() {
     let mut store = Store::start().await;
     let (new, old) = (store.under(34), store.under(33));
     let hour = Duration::from_secs(3600);
@@ -39,7 +39,7 @@ async fn strings_for_a_time() {
     assert_eq!(refusal(old.set_for("k", "late", hour).await), STALE);
     assert_eq!(store.get("k").await.as_deref(), Some("one"));
 
-    // A fence that expires would let the old holder in again.
+    // A fence that expires would admit the old holder again.
     assert_eq!(store.admin.int(&["PTTL", FENCE]).await, -1);
     assert_eq!(store.get(FENCE).await.as_deref(), Some("34"));
 
@@ -110,8 +110,7 @@ async fn lists() {
     assert_eq!(read, Resp::Array(vec![bulk("a"), bulk("b")]));
 }
 
-/// Catches a check that is a call of its own, a write that is not needed, and a script whose text is sent
-/// each time.
+/// Catches a check that is a call of its own, a needless write, and a script whose text is sent each time.
 #[tokio::test]
 async fn a_write_is_one_call() {
     let mut store = Store::start().await;
@@ -129,7 +128,7 @@ async fn a_write_is_one_call() {
 }
 
 #[tokio::test]
-async fn what_is_not_one_value_is_not_sent() {
+async fn invalid_arguments_are_not_sent() {
     let mut store = Store::start().await;
     let redis = store.under(1);
     let none: Option<String> = None;
@@ -142,8 +141,11 @@ async fn what_is_not_one_value_is_not_sent() {
         kind(redis.hset("k", "f", u64::MAX).await),
         ErrorKind::Config
     );
-    // These would lower the fence, or spoil it.
-    let error = redis.set(FENCE, "9").await.expect_err("it is refused");
+    // These would lower or spoil the fence.
+    let error = redis
+        .set(FENCE, "9")
+        .await
+        .expect_err("the call is refused");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains(FENCE), "{error}");
     assert!(store.admin.keys("*").await.is_empty());

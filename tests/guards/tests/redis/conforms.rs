@@ -1,4 +1,4 @@
-//! The suite of all guards; and a guard of two calls, which must fail it.
+//! The suite of all guards, and a guard of two calls that must fail it.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use leasehold_guard_tests::conformance::{Guarded, conforms, token};
 use leasehold_tests::{Admin, RedisServer, Resp};
 use tokio::sync::Mutex;
 
-/// Writers of different tokens are on different connections.
+/// The number of connections: writers of different tokens use different ones.
 const CLIENTS: u64 = 4;
 const WRITE: &str = "redis.call('SET', KEYS[1], ARGV[2])
     redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])";
 
-/// The register is a key with the resource's name, and the history is a list beside it.
+/// A register that is a key with the resource's name, with its history in a list on the same slot.
 struct Registers<C> {
     clients: Vec<C>,
     admin: Mutex<Admin>,
@@ -59,7 +59,7 @@ impl<C> Registers<C> {
     }
 }
 
-/// A key on the slot of the resource.
+/// Returns a key on the slot of the resource.
 fn beside(resource: &str, what: &str) -> String {
     if resource.contains('{') {
         format!("{resource}:{what}")
@@ -99,7 +99,7 @@ async fn keys_of_a_cluster_are_guarded() {
     conforms(store, "cluster", 20).await;
 }
 
-/// What people write: look at the fence, then raise it and write.
+/// Wrong on purpose: reads the fence, then raises it and writes.
 struct InTwoCalls(Client);
 
 impl Guarded for Registers<InTwoCalls> {
@@ -136,7 +136,7 @@ impl Guarded for Registers<InTwoCalls> {
 /// The negative control: when writers race, the suite fails with a guard of two calls. Without a race it
 /// passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_check_in_a_call_of_its_own_is_found_out() {
+async fn a_separate_check_does_not_conform() {
     let server = RedisServer::start().await;
     let store = Registers::new(&server, async || {
         InTwoCalls(super::client(&server.url()).await)
@@ -144,13 +144,14 @@ async fn a_check_in_a_call_of_its_own_is_found_out() {
     .await;
     conforms(store.clone(), "alone", 0).await;
     let raced = tokio::spawn(conforms(store, "raced", 500)).await;
-    let found = raced.expect_err("a stale write got through and nobody noticed");
+    let found = raced.expect_err("the suite notices a stale write");
     let panic = found.into_panic();
     let message = panic.downcast_ref::<String>().map_or("", String::as_str);
     assert!(message.contains("accepted out of order"), "{message}");
 }
 
-/// The guard takes a lease's token, and a later holder shuts the earlier one out.
+/// Catches a guard that does not take a lease's token, or that lets an earlier holder write after a later
+/// one.
 #[tokio::test]
 async fn a_guarded_write_from_a_lease_is_one_line() {
     let server = RedisServer::start().await;
@@ -159,23 +160,23 @@ async fn a_guarded_write_from_a_lease_is_one_line() {
         .expect("the server is new enough");
     let redis = super::guard(&server.url()).await;
     let lock = locker.lock("orders/42").expect("a valid name");
-    let lease = lock.acquire().await.expect("the lock is free");
+    let lease = lock.acquire().await.expect("a free lock");
     let write = async |token, value: &str| {
         redis
             .resource("orders/42", token)?
             .set("orders/42", value)
             .await
     };
-    write(lease.token(), "first").await.expect("it is held");
+    write(lease.token(), "first").await.expect("a held lock");
     let paused = lease.token();
-    lease.release().await.expect("it was held");
-    let lease = lock.acquire().await.expect("the lock is free");
-    write(lease.token(), "second").await.expect("it is held");
+    lease.release().await.expect("the lock was held");
+    let lease = lock.acquire().await.expect("a free lock");
+    write(lease.token(), "second").await.expect("a held lock");
     let refused = super::refusal(write(paused, "late").await);
     assert_eq!(refused, (paused.get(), lease.token().get()));
 }
 
-/// To the server a kept script and one given as text are the same.
+/// Catches a difference between a prepared script and one given as text: for the server they are the same.
 #[tokio::test]
 async fn a_kept_script_is_guarded_too() {
     let server = RedisServer::start().await;

@@ -1,4 +1,4 @@
-//! Servers that are slow, gone, or refuse.
+//! Servers that are slow, down, or refuse.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, eventually};
 
 use super::{LIMIT, Store, guard, kind, refusal};
 
-/// The outcome is unknown; here it was done. It is safe to repeat `set`, but not `incr_by`.
+/// Documents that the outcome of a timeout is unknown; here the write was done. It is safe to repeat `set`,
+/// not `incr_by`.
 #[tokio::test]
 async fn after_a_timeout_the_write_may_have_been_done() {
     let mut store = Store::start().await;
@@ -23,11 +24,15 @@ async fn after_a_timeout_the_write_may_have_been_done() {
     assert_eq!(kind(sum), ErrorKind::Timeout);
     assert!(began.elapsed() >= limit && began.elapsed() < LIMIT);
     store.server.resume();
-    eventually(LIMIT, "the writes of which nothing was heard", async || {
+    eventually(LIMIT, "the unconfirmed writes are done", async || {
         store.get("k").await.as_deref() == Some("1") && store.get("n").await.is_some()
     })
     .await;
-    store.under(34).set("k", 1).await.expect("it passes again");
+    store
+        .under(34)
+        .set("k", 1)
+        .await
+        .expect("a repeated write passes");
     assert_eq!(store.get("k").await.as_deref(), Some("1"));
     assert_eq!(
         store.under(34).incr_by("n", 1).await,
@@ -37,7 +42,7 @@ async fn after_a_timeout_the_write_may_have_been_done() {
     assert_eq!(refusal(store.under(33).set("k", 9).await), (33, 34));
 }
 
-/// Catches a client that sends a write again by itself, as fred does by default.
+/// Catches a client that resends a write by itself, as fred does by default.
 #[tokio::test]
 async fn a_write_is_sent_once() {
     let server = RedisServer::start().await;
@@ -62,14 +67,17 @@ async fn a_write_is_sent_once() {
         let (lost, ()) = tokio::join!(lost, cut);
         let error = lost.expect_err("the answer is lost");
         assert!(error.is_transient(), "{error}");
-        // If the write were sent again, it would come before this, on the same connection.
-        eventually(LIMIT, "an answer", async || redis.set("k", 1).await.is_ok()).await;
+        // A resent write would come before this one, on the same connection.
+        eventually(LIMIT, "the server answers", async || {
+            redis.set("k", 1).await.is_ok()
+        })
+        .await;
         assert_eq!(admin.int(&["GET", "n"]).await, done);
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_unavailable() {
+async fn a_stopped_server_is_unavailable() {
     let mut store = Store::start().await;
     let redis = store.redis.clone().timeout(Duration::from_millis(500));
     let redis = redis.resource("r", token(1)).expect("a valid name");
@@ -100,7 +108,7 @@ async fn a_replica_takes_no_writes() {
 }
 
 #[tokio::test]
-async fn what_a_user_may_not_do_is_told_without_the_password() {
+async fn a_missing_right_is_reported_without_the_password() {
     let mut store = Store::start().await;
     let password = "hunter2hunter2";
     let rights = [">hunter2hunter2", "on", "~allowed*", "+@all"];
@@ -112,7 +120,10 @@ async fn what_a_user_may_not_do_is_told_without_the_password() {
     );
     let redis = guard(&url).await;
     let redis = redis.resource("r", token(1)).expect("a valid name");
-    let error = redis.set("k", 1).await.expect_err("it has no right to it");
+    let error = redis
+        .set("k", 1)
+        .await
+        .expect_err("the user has no right to the key");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
     for shown in [format!("{error:?}"), format!("{redis:?}")] {
         assert!(!shown.contains(password), "{shown}");

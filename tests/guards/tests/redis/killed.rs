@@ -1,4 +1,4 @@
-//! Writers that are killed leave nothing half done.
+//! Killed writers leave no write half done.
 
 use std::env;
 use std::path::Path;
@@ -11,11 +11,11 @@ use super::{FENCE, LIMIT, Store, guard, refusal};
 
 const URL: &str = "LEASEHOLD_TEST_WRITER_URL";
 
-/// Writes all keys. If it were half done, they would differ from one another or from the fence.
+/// Writes all keys. After half a write they would differ from one another or from the fence.
 const ALL: &str = "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1]) end";
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-/// The writer: the test below starts this program once more for this test alone, with the URL.
+/// The writer process: the test below starts this program again with only this test and the URL.
 #[tokio::test]
 async fn writer() {
     let Ok(url) = env::var(URL) else { return };
@@ -24,17 +24,19 @@ async fn writer() {
     for number in 1.. {
         let redis = redis.resource("r", token(number)).expect("a valid name");
         let written: Result<(), _> = redis.script(&script, KEYS.to_vec(), number).await;
-        written.expect("nobody else writes");
+        written.expect("there is no other writer");
     }
 }
 
 #[tokio::test]
-async fn nothing_is_half_done_when_the_writer_is_killed() {
+async fn a_killed_writer_leaves_no_half_done_write() {
     let mut store = Store::start().await;
     let program = env::current_exe().expect("the test knows its program");
-    let program = program.to_str().expect("its path is UTF-8");
+    let program = program.to_str().expect("the path is UTF-8");
     let url = format!("{URL}={}", store.server.url());
-    let (_, here) = module_path!().split_once("::").expect("it is a module");
+    let (_, here) = module_path!()
+        .split_once("::")
+        .expect("the path has a module");
     let writer = format!("{here}::writer");
     let mut at_least = 0;
     for round in 0..10 {
@@ -49,8 +51,8 @@ async fn nothing_is_half_done_when_the_writer_is_killed() {
         })
         .await;
         writer.kill9();
-        // Once the server has seen the end of the connection, all that was sent before is done.
-        eventually(LIMIT, "the end of its connection", async || {
+        // Once the server has seen the end of the connection, it has executed all that was sent before.
+        eventually(LIMIT, "its connection ends", async || {
             let clients = store.admin.info("clients", "connected_clients").await;
             clients.as_deref() == Some("2")
         })

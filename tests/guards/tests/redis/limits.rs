@@ -1,10 +1,10 @@
-//! The limits of the guard that the documentation names.
+//! The documented limits of the guard.
 
 use leasehold::ErrorKind;
 
 use super::{FENCE, Store, kind, refusal};
 
-/// The fence is lost with the data. The promise for that case: the next holder closes it again.
+/// Documents that the fence is lost with the data, and that the next holder's write closes it again.
 #[tokio::test]
 async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
     let mut store = Store::start().await;
@@ -15,14 +15,14 @@ async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
         .under(33)
         .set("k", "late")
         .await
-        .expect("the server knows nothing of 34 any more");
+        .expect("the server has forgotten 34");
     store.under(35).set("k", "newest").await.expect("it passes");
     assert_eq!(refusal(store.under(33).set("k", "late").await), (33, 35));
     assert_eq!(refusal(store.under(34).set("k", "late").await), (34, 35));
     assert_eq!(store.get("k").await.as_deref(), Some("newest"));
 }
 
-/// If the data outlives the server, so does the fence.
+/// Catches a fence that is lost though the data outlives the server.
 #[tokio::test]
 async fn a_server_that_keeps_its_data_keeps_its_fences() {
     let server = leasehold_tests::RedisServer::config().append_only();
@@ -53,9 +53,10 @@ async fn a_write_that_fails_keeps_the_token() {
     assert_eq!(kind(counted), ErrorKind::WrongType);
 }
 
-/// Catches a token that is kept, or a first key that is written, though memory is too short for all.
+/// Catches a token that is kept, or a first key that is written, though memory is too short for the whole
+/// write.
 #[tokio::test]
-async fn a_server_without_memory_does_nothing_at_all() {
+async fn a_server_without_memory_writes_nothing() {
     let mut store = Store::start().await;
     store.under(33).set("a", "old").await.expect("it passes");
     store.under(33).set("b", "old").await.expect("it passes");
@@ -78,9 +79,9 @@ async fn a_server_without_memory_does_nothing_at_all() {
     store.under(34).set("a", "new").await.expect("it passes");
 }
 
-/// Catches a guard that overwrites, or compares, a key in the fence's place that is no fence.
+/// Catches a guard that overwrites or compares a foreign value in the fence's key.
 #[tokio::test]
-async fn a_fence_key_that_holds_something_else_is_left_alone() {
+async fn a_foreign_value_in_the_fence_key_is_kept() {
     let mut store = Store::start().await;
     store.admin.ok(&["SET", "k", "old"]).await;
     let most = "9007199254740992";
@@ -99,7 +100,7 @@ async fn a_fence_key_that_holds_something_else_is_left_alone() {
     ] {
         store.admin.ok(&["SET", FENCE, junk]).await;
         let error = store.under(34).set("k", "new").await;
-        let error = error.expect_err("it is no token");
+        let error = error.expect_err("the value is no token");
         assert_eq!(error.kind(), ErrorKind::WrongType, "{junk:?}: {error}");
         assert!(error.to_string().contains(FENCE), "{error}");
         assert_eq!(store.get(FENCE).await.as_deref(), Some(junk));
@@ -107,7 +108,7 @@ async fn a_fence_key_that_holds_something_else_is_left_alone() {
     store.admin.int(&["DEL", FENCE]).await;
     store.admin.int(&["RPUSH", FENCE, "34"]).await;
     let error = store.under(34).set("k", "new").await;
-    let error = error.expect_err("it is a list");
+    let error = error.expect_err("the key has a list");
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     assert!(error.to_string().contains(FENCE), "{error}");
     assert_eq!(store.get("k").await.as_deref(), Some("old"));

@@ -1,4 +1,5 @@
-//! The guard of Redis keys, on real servers: by fred, and by redis-rs in `redis_rs.rs`. Needs `redis-server` (`apt-get install redis-server`).
+//! The guard of Redis keys on real servers: by fred, and by redis-rs in `redis_rs.rs`. It needs
+//! `redis-server` (`apt-get install redis-server`).
 
 mod cluster;
 mod commands;
@@ -16,10 +17,10 @@ use leasehold::{Error, ErrorKind};
 use leasehold_guard_tests::conformance::token;
 use leasehold_tests::{Admin, RedisServer};
 
-/// How long a test waits for anything.
+/// The longest wait of a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// A server, a plain connection to look at it, and a guard.
+/// A server, a plain connection to inspect it, and a guard.
 pub(crate) struct Store {
     pub(crate) server: RedisServer,
     pub(crate) admin: Admin,
@@ -39,7 +40,7 @@ impl Store {
         }
     }
 
-    /// The writes under a token to the resource `r`, whose fence is [`FENCE`].
+    /// Returns the writes under a token to the resource `r`, whose fence is [`FENCE`].
     pub(crate) fn under(&self, number: u64) -> Fenced {
         self.redis
             .resource("r", token(number))
@@ -51,13 +52,13 @@ impl Store {
     }
 }
 
-/// Where the fence of the resource `r` is.
+/// The key of the fence of the resource `r`.
 pub(crate) const FENCE: &str = "{r}:fence";
 
-/// Which client the guard is tried on.
+/// True if the guard uses redis-rs.
 const BY_REDIS_RS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"redis_rs");
 
-/// A guard by a client of its own.
+/// Returns a guard with a client of its own.
 pub(crate) async fn guard(url: &str) -> FencedRedis {
     if !BY_REDIS_RS {
         return FencedRedis::new(client(url).await);
@@ -65,15 +66,15 @@ pub(crate) async fn guard(url: &str) -> FencedRedis {
     if let Some(node) = url.strip_prefix("redis-cluster://") {
         let client = redis::cluster::ClusterClient::new([format!("redis://{node}")]);
         let connection = client.expect("a valid URL").get_async_connection().await;
-        return FencedRedis::with_redis(connection.expect("it is there"));
+        return FencedRedis::with_redis(connection.expect("an object"));
     }
     let client = redis::Client::open(url).expect("a valid URL");
     let config = redis::aio::ConnectionManagerConfig::new().set_response_timeout(None);
     let connection = client.get_connection_manager_with_config(config).await;
-    FencedRedis::with_redis(connection.expect("it is there"))
+    FencedRedis::with_redis(connection.expect("an object"))
 }
 
-/// A client with the settings of most programs: three attempts, no time-out.
+/// Returns a client with the settings of most programs: three attempts, no timeout.
 pub(crate) async fn client(url: &str) -> Client {
     let config = Config::from_url(url).expect("the URL of a test is valid");
     let client = Builder::from_config(config)
@@ -87,7 +88,7 @@ pub(crate) async fn client(url: &str) -> Client {
     client
 }
 
-/// The two tokens of a refusal. Panics if it was not refused as stale.
+/// Returns the two tokens of a refusal. Panics if the write was not refused as stale.
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (u64, u64) {
     let error = result.expect_err("a stale token is refused");
     assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
@@ -95,7 +96,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (u64, u64
     (stale.offered.get(), stale.highest.get())
 }
 
-/// The error. Panics if it did not fail.
+/// Returns the kind of the error. Panics if the call succeeded.
 pub(crate) fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
-    result.expect_err("it fails").kind()
+    result.expect_err("the call fails").kind()
 }

@@ -6,7 +6,7 @@ use leasehold::fence::redis::Script;
 use super::{FENCE, Store, kind, refusal};
 
 #[tokio::test]
-async fn keys_and_arguments_are_the_scripts_own() {
+async fn a_script_gets_its_own_keys_and_arguments() {
     let store = Store::start().await;
     let redis = store.under(1);
     let lua = "return {#KEYS, #ARGV, KEYS[1], KEYS[2], ARGV[1], ARGV[2]}";
@@ -19,7 +19,7 @@ async fn keys_and_arguments_are_the_scripts_own() {
     assert_eq!(redis.script(count, (), ()).await, Ok(none));
     let one = (1, 1, "a".to_owned(), "x".to_owned());
     assert_eq!(redis.script(count, "a", "x").await, Ok(one));
-    // The script cannot see the guard's variables: to Redis they are globals that do not exist.
+    // The script cannot see the guard's variables: for Redis they are globals that do not exist.
     for name in ["fence", "token", "seen", "is_token"] {
         let read: Result<(), _> = redis
             .script(format!("return {name}").as_str(), (), ())
@@ -30,13 +30,13 @@ async fn keys_and_arguments_are_the_scripts_own() {
 }
 
 #[tokio::test]
-async fn whatever_it_returns_is_the_reply() {
+async fn the_result_of_a_script_is_the_reply() {
     let store = Store::start().await;
     let redis = store.under(1);
     let nested: Vec<Vec<i64>> = redis
         .script("return {{1, 2}, {}, {3}}", (), ())
         .await
-        .expect("it is read");
+        .expect("the reply is read");
     assert_eq!(nested, [vec![1, 2], vec![], vec![3]]);
     assert_eq!(
         redis.script("return false", (), ()).await,
@@ -50,7 +50,7 @@ async fn whatever_it_returns_is_the_reply() {
             .await,
         Ok("FINE".to_owned())
     );
-    // What the guard's text has after the script must not become a part of its `return`.
+    // The guard's text after the script must not become a part of its `return`.
     assert_eq!(
         redis.script("return ARGV[1] -- and no more", (), 7).await,
         Ok(7)
@@ -58,17 +58,18 @@ async fn whatever_it_returns_is_the_reply() {
 }
 
 #[tokio::test]
-async fn a_reply_of_another_type_is_told_with_what_was_done() {
+async fn the_error_for_a_reply_of_another_type_says_that_the_script_ran() {
     let mut store = Store::start().await;
     let lua = "redis.call('SET', KEYS[1], 'done') return 'not a number'";
     let read: Result<i64, _> = store.under(1).script(lua, "k", ()).await;
-    let error = read.expect_err("it is no number");
+    let error = read.expect_err("the reply is no number");
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.to_string().contains("succeeded"), "{error}");
     assert_eq!(store.get("k").await.as_deref(), Some("done"));
 }
 
-/// As documented, after an error in the script the token is kept, and what was written stays.
+/// Documents that after an error in the script the token is kept and its writes stay. Catches an error that
+/// admits older tokens.
 #[tokio::test]
 async fn a_mistake_does_not_let_older_tokens_in() {
     let mut store = Store::start().await;
@@ -79,7 +80,7 @@ async fn a_mistake_does_not_let_older_tokens_in() {
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(
         error.to_string().contains("user_script:3"),
-        "the line is the user's own: {error}"
+        "the error has the line in the user's script: {error}"
     );
     assert_eq!(store.get("k").await.as_deref(), Some("half"));
     assert_eq!(store.get(FENCE).await.as_deref(), Some("34"));
@@ -87,7 +88,7 @@ async fn a_mistake_does_not_let_older_tokens_in() {
 
     let own = "return redis.error_reply('SOLDOUT nothing is left')";
     let error = store.under(34).script::<(), _>(own, (), ()).await;
-    let error = error.expect_err("it is the script's own");
+    let error = error.expect_err("the script returns an error");
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.to_string().contains("SOLDOUT nothing"), "{error}");
     let like_ours = "return redis.error_reply('STALETOKEN x')";
@@ -95,7 +96,7 @@ async fn a_mistake_does_not_let_older_tokens_in() {
     assert_eq!(kind(error), ErrorKind::Store);
 }
 
-/// Catches a script whose text ends the block that the guard puts around it, and so gets past the check.
+/// Catches a script whose text ends the block that the guard puts around it, and so bypasses the check.
 #[tokio::test]
 async fn no_text_gets_ahead_of_the_check() {
     let mut store = Store::start().await;
@@ -110,7 +111,7 @@ async fn no_text_gets_ahead_of_the_check() {
     for text in texts {
         for number in [33, 34] {
             let answer: Result<(), _> = store.under(number).script(text, "k", ()).await;
-            let error = answer.expect_err("it does not compile");
+            let error = answer.expect_err("the script does not compile");
             assert_eq!(error.kind(), ErrorKind::Config, "{text}: {error}");
         }
     }
@@ -126,9 +127,9 @@ async fn the_server_may_forget_the_scripts() {
     let script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
     for round in 1..=3 {
         let sum: Result<i64, _> = store.under(round).script(&script, "n", 2).await;
-        assert_eq!(sum, Ok(2 * i64::try_from(round).expect("it is small")));
+        assert_eq!(sum, Ok(2 * i64::try_from(round).expect("a small number")));
         let sum = store.under(round).incr_by("m", 2).await;
-        assert_eq!(sum, Ok(2 * i64::try_from(round).expect("it is small")));
+        assert_eq!(sum, Ok(2 * i64::try_from(round).expect("a small number")));
         store.admin.ok(&["SCRIPT", "FLUSH"]).await;
     }
     // A script that returns such an error itself is not run twice.

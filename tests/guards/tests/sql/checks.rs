@@ -1,4 +1,4 @@
-//! What must hold for every database.
+//! The checks for every database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use tokio::time::timeout;
 use crate::ended;
 use crate::stores::{Bare, CheckedBefore, Fenced, OwnRow, history};
 
-/// Far longer than anything here takes.
+/// Far longer than any check takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A database of the tests.
 pub(crate) struct Base<DB: Db> {
     pub(crate) pool: Pool<DB>,
-    /// Other connections to the same database, as another process would have.
+    /// Other connections to the same database, like another process's.
     pub(crate) other: Pool<DB>,
     /// The URL, for another process.
     pub(crate) url: Option<String>,
-    /// Statements that open a transaction at each isolation level but the default.
+    /// Statements that open a transaction at each isolation level except the default.
     pub(crate) levels: &'static [&'static str],
 }
 
-/// Runs every check in this file; the check of the table is the first.
+/// Runs every check in this file; the check of the table comes first.
 pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
     table_is_made(base).await;
     sql::create_tables(&base.pool).await;
@@ -42,10 +42,10 @@ pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
     if let Some(url) = &base.url {
         killed_before_the_commit(&base.pool, url).await;
     }
-    a_check_before_the_transaction_is_found_out(base).await;
+    a_check_before_the_transaction_does_not_conform(base).await;
 }
 
-/// Catches a puzzling error of the database where the table is missing, and `IF NOT EXISTS` races.
+/// Catches a puzzling error of the database where the table is missing, and races of `IF NOT EXISTS`.
 async fn table_is_made<DB: Db>(base: &Base<DB>) {
     let error = fence::sql::begin(&base.pool, "a", token(1)).await;
     let error = error.expect_err("there is no table");
@@ -63,24 +63,24 @@ async fn table_is_made<DB: Db>(base: &Base<DB>) {
         })
         .collect();
     for creator in creators {
-        let result = creator.await.expect("nobody panics");
-        result.expect("the table is made once, and found by the others");
+        let result = creator.await.expect("no creator panics");
+        result.expect("one creator makes the table, and the others find it");
     }
     let mut tx = fence::sql::begin(&base.pool, "kept", token(5))
         .await
-        .expect("it is there");
-    tx.commit().await.expect("it can be written to");
+        .expect("an object");
+    tx.commit().await.expect("the table can be written to");
     fence::sql::create_table(&base.other)
         .await
-        .expect("nothing is to be done");
+        .expect("the table exists already");
     tx = fence::sql::begin(&base.pool, "kept", token(6))
         .await
-        .expect("it is there");
-    tx.rollback().await.expect("it can be rolled back");
+        .expect("an object");
+    tx.rollback().await.expect("a rollback");
     let error = fence::sql::begin(&base.pool, "kept", token(4)).await;
     let error = error.expect_err("the tokens are kept");
-    let stale = error.stale_token().expect("it is stale");
-    assert_eq!(stale.highest, token(5), "6 was rolled back");
+    let stale = error.stale_token().expect("a stale token");
+    assert_eq!(stale.highest, token(5), "the token 6 was rolled back");
 }
 
 async fn conformance<DB: Db>(base: &Base<DB>) {
@@ -96,8 +96,8 @@ async fn conformance<DB: Db>(base: &Base<DB>) {
     conforms(Arc::new(OwnRow(base.pool.clone())), "own row", 4).await;
 }
 
-/// Two holders begin at once on a resource that has no row. Catches a check that finds no row and
-/// then writes one.
+/// Catches a check that finds no row and then writes one: two holders begin at once on a resource without a
+/// row.
 async fn first_writers_race<DB: Db>(base: &Base<DB>) {
     let mut levels = base
         .levels
@@ -126,10 +126,10 @@ async fn first_writers_race<DB: Db>(base: &Base<DB>) {
             })
         });
         let [older, newer] = writers;
-        let older = older.await.expect("it does not panic");
+        let older = older.await.expect("no panic");
         newer
             .await
-            .expect("it does not panic")
+            .expect("no panic")
             .expect("nothing is greater than 34");
         let expected: &[_] = match older {
             Ok(()) => &[(33, 33), (34, 34)],
@@ -155,47 +155,47 @@ async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
     };
     let mut old = fence::sql::begin(&base.pool, &resource, token(33))
         .await
-        .expect("it is first");
+        .expect("the first token");
     sql::write::<DB>(&mut old, &resource, 33, 1)
         .await
-        .expect("it can write");
+        .expect("a write");
     let mut new = begin(34);
     timeout(Duration::from_millis(150), &mut new)
         .await
-        .expect_err("it waits for the older");
+        .expect_err("the newer one waits for the older one");
     old.commit()
         .await
-        .expect("nothing greater was accepted yet");
+        .expect("no greater token was accepted yet");
     let new = timeout(LIMIT, new)
         .await
         .expect("it goes on then")
-        .expect("it does not panic");
+        .expect("no panic");
     let mut new = new.expect("34 is greater");
     let count = "SELECT writes FROM register WHERE resource = ?";
     let count = DB::rows(&mut new, count, &[resource.as_str().into()]).await;
     assert_eq!(
-        count.expect("it can read"),
+        count.expect("the read succeeds"),
         [[1]],
-        "it sees what the older wrote"
+        "the newer one sees the older one's write"
     );
     let mut late = begin(33);
     timeout(Duration::from_millis(150), &mut late)
         .await
-        .expect_err("it waits for the newer");
-    new.commit().await.expect("it is the newest");
+        .expect_err("the stale one waits for the newer one");
+    new.commit().await.expect("the newest token");
     let late = timeout(LIMIT, late)
         .await
         .expect("it goes on then")
-        .expect("it does not panic");
+        .expect("no panic");
     let error = late.expect_err("34 was accepted");
-    let stale = error.stale_token().expect("it is stale");
+    let stale = error.stale_token().expect("a stale token");
     assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
     // A token of a transaction that is rolled back was never accepted.
     let newest = fence::sql::begin(&base.pool, &resource, token(36))
         .await
         .expect("36 is greater");
     let middle = begin(35);
-    newest.rollback().await.expect("it can be rolled back");
+    newest.rollback().await.expect("a rollback");
     let middle = timeout(LIMIT, middle)
         .await
         .expect("it goes on then")
@@ -209,16 +209,20 @@ async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
 
 async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
     let (one, two) = (unique_name("one"), unique_name("two"));
-    let mut tx = base.pool.begin_with(DB::BEGIN).await.expect("it opens");
+    let mut tx = base
+        .pool
+        .begin_with(DB::BEGIN)
+        .await
+        .expect("a transaction");
     fence::sql::check(&mut *tx, &one, token(7))
         .await
-        .expect("it is first");
+        .expect("the first token");
     fence::sql::check(&mut *tx, &two, token(8))
         .await
-        .expect("it is first");
+        .expect("the first token");
     fence::sql::check(&mut *tx, &two, token(8))
         .await
-        .expect("it is its own");
+        .expect("the token is its own");
     let error = fence::sql::check(&mut *tx, &two, token(6))
         .await
         .expect_err("8 is greater");
@@ -226,7 +230,7 @@ async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
     tx.commit().await.expect("it commits");
     for (resource, seen) in [(&one, 7), (&two, 8)] {
         let error = fence::sql::begin(&base.pool, resource, token(1)).await;
-        let error = error.expect_err("it is smaller");
+        let error = error.expect_err("the token is smaller");
         assert_eq!(
             error.stale_token().map(|stale| stale.highest),
             Some(token(seen))
@@ -243,12 +247,12 @@ async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
-/// Catches a refusal that leaves the row locked, or the connection in a transaction.
+/// Catches a refusal that leaves the row locked or the connection in a transaction.
 async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
     let resource = unique_name("refused");
     let tx = fence::sql::begin(&base.pool, &resource, token(34))
         .await
-        .expect("it is first");
+        .expect("the first token");
     tx.commit().await.expect("it commits");
     let mut kept = Vec::new();
     for _ in 0..3 {
@@ -267,7 +271,7 @@ async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
             .expect("the pool has a connection");
         assert!(!connection.is_in_transaction());
     }
-    // The same if the caller drops the future, or the transaction.
+    // The caller may also drop the future or the transaction.
     drop(
         fence::sql::begin(&base.pool, &resource, token(99))
             .await
@@ -285,9 +289,9 @@ async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
 
 async fn bad_resources<DB: Db>(base: &Base<DB>) {
     let nul = fence::sql::begin(&base.pool, "a\0b", token(1)).await;
-    let error = nul.expect_err("Postgres cannot store it");
+    let error = nul.expect_err("Postgres cannot store a zero byte");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    // Different names that a database may take for the same, and the longest.
+    // Different names that a database may take for the same one, and the longest.
     let long = "é".repeat(256);
     let other = format!("{}x", &long[..510]);
     let names = [
@@ -312,8 +316,7 @@ async fn bad_resources<DB: Db>(base: &Base<DB>) {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
-/// A process is killed after its check and its write. Nothing of either remains, not even the token, and
-/// the row is free.
+/// Catches a token, a write or a lock that remains of a process that is killed after its check and its write.
 async fn killed_before_the_commit<DB: Db>(pool: &Pool<DB>, url: &str) {
     let resource = unique_name("killed");
     let program = env!("CARGO_BIN_EXE_sql_writer");
@@ -324,13 +327,13 @@ async fn killed_before_the_commit<DB: Db>(pool: &Pool<DB>, url: &str) {
     let mut tx = tx.expect("the row is free").expect("40 was not accepted");
     sql::write::<DB>(&mut tx, &resource, 39, 2)
         .await
-        .expect("it can write");
+        .expect("a write");
     tx.commit().await.expect("it commits");
     assert_eq!(history(pool, &resource).await, [(39, 2)]);
 }
 
 /// The negative control of the suite: the check in one transaction, the write in another.
-async fn a_check_before_the_transaction_is_found_out<DB: Db>(base: &Base<DB>) {
+async fn a_check_before_the_transaction_does_not_conform<DB: Db>(base: &Base<DB>) {
     let store = Arc::new(CheckedBefore(base.pool.clone()));
     let found = tokio::spawn(async move { conforms(store, "checked before", 40).await });
     let panic = found

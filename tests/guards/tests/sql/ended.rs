@@ -1,5 +1,4 @@
-//! Transactions that are ended within the work. What is written after that is in none, so the commit is
-//! refused.
+//! Transactions that end within the work. Later writes are in no transaction, so the commit is refused.
 
 use leasehold::fence::sql::FencedTransaction;
 use leasehold::{ErrorKind, fence};
@@ -12,24 +11,24 @@ use crate::stores::history;
 
 const INSERT: &str = "INSERT INTO history (resource, token, value) VALUES (?, 1, ?)";
 
-/// What ends the transaction, between a write of 1 and one of 2.
+/// The statements that end the transaction, between a write of 1 and one of 2.
 pub(crate) struct End<'a> {
     pub(crate) statements: &'a [&'a str],
-    /// Which of the two writes stay.
+    /// The writes that stay.
     pub(crate) keeps: &'a [u64],
 }
 
 async fn write<DB: Db>(tx: &mut FencedTransaction<DB>, resource: &str, value: u64) {
     let written = DB::run(tx, INSERT, &[resource.into(), value.into()]).await;
-    written.expect("it can write");
+    written.expect("a write");
 }
 
-/// The commit is refused, and the writes that the documentation names stay. Catches a commit that succeeds
-/// though writes were rolled back, or were made without the fence.
+/// Checks that the commit is refused and the documented writes stay. Catches a commit that succeeds though
+/// writes were rolled back, or were made without the fence.
 pub(crate) async fn is_refused<DB: Db>(base: &Base<DB>, end: &End<'_>) {
     let resource = unique_name("ended");
     let begun = fence::sql::begin(&base.pool, &resource, token(7)).await;
-    let mut tx = begun.expect("it is first");
+    let mut tx = begun.expect("the first token");
     write(&mut tx, &resource, 1).await;
     for statement in end.statements {
         // Some of the statements fail, which is ignored.
@@ -46,7 +45,7 @@ pub(crate) async fn refuses_to_commit<DB: Db>(
     keeps: &[u64],
     why: &[&str],
 ) {
-    let error = tx.commit().await.expect_err("it is not the same any more");
+    let error = tx.commit().await.expect_err("the transaction has ended");
     assert_eq!(error.kind(), ErrorKind::Config, "{why:?}: {error}");
     assert!(error.to_string().contains("ended before"), "{error}");
     let values = history(&base.other, resource).await.into_iter();
@@ -56,12 +55,15 @@ pub(crate) async fn refuses_to_commit<DB: Db>(
     let older = fence::sql::begin(&base.pool, resource, token(6)).await;
     assert_eq!(older.is_err(), keeps.first() == Some(&1), "{why:?}");
     if let Ok(older) = older {
-        older.commit().await.expect("the connection is as new");
+        older
+            .commit()
+            .await
+            .expect("the connection is in a clean state");
     }
 }
 
-/// Ways to end a transaction that every database has. Catches a check that only asks whether any
-/// transaction is open, and one that takes the program's own savepoints for an end.
+/// Ways to end a transaction that every database has. Catches a check that only asks whether any transaction
+/// is open, and one that takes the program's own savepoints for an end.
 pub(crate) async fn by_hand<DB: Db>(base: &Base<DB>) {
     for (statements, keeps) in [
         (&["COMMIT"][..], &[1, 2][..]),
@@ -73,10 +75,10 @@ pub(crate) async fn by_hand<DB: Db>(base: &Base<DB>) {
     }
     let resource = unique_name("savepoints");
     let begun = fence::sql::begin(&base.pool, &resource, token(7)).await;
-    let mut tx = begun.expect("it is first");
+    let mut tx = begun.expect("the first token");
     let run = async |tx: &mut FencedTransaction<DB>, statement: &str| {
         let done = DB::run(tx, statement, &[]).await;
-        done.expect("it is part of a transaction");
+        done.expect("the statement is part of a transaction");
     };
     run(&mut tx, "SAVEPOINT own").await;
     write(&mut tx, &resource, 1).await;
@@ -84,6 +86,6 @@ pub(crate) async fn by_hand<DB: Db>(base: &Base<DB>) {
     run(&mut tx, "RELEASE SAVEPOINT own").await;
     run(&mut tx, "SAVEPOINT own").await;
     write(&mut tx, &resource, 2).await;
-    tx.commit().await.expect("it is still the same");
+    tx.commit().await.expect("still open");
     assert_eq!(history(&base.pool, &resource).await, [(1, 2)]);
 }

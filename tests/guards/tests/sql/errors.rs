@@ -9,7 +9,7 @@ use leasehold_guard_tests::sql::Db;
 use sqlx::Pool;
 use tokio::time::timeout;
 
-/// Neither the right password nor a wrong one is in what an error says.
+/// Checks that an error reveals neither the correct password nor a wrong one.
 pub(crate) async fn secrets<DB: Db>(connect: impl Fn(&str) -> Pool<DB>, right: &str) {
     let wrong = "a-wrong-secret";
     let pool = connect(wrong);
@@ -35,7 +35,7 @@ pub(crate) async fn unreachable<DB: Db>(pool: &Pool<DB>) {
     let begin = fence::sql::begin(pool, "a", token(1));
     let error = timeout(Duration::from_secs(30), begin)
         .await
-        .expect("it gives up");
+        .expect("the call gives up");
     let error = error.expect_err("the server is gone");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
@@ -43,6 +43,6 @@ pub(crate) async fn unreachable<DB: Db>(pool: &Pool<DB>) {
 pub(crate) async fn closed<DB: Db>(pool: &Pool<DB>) {
     let error = fence::sql::begin(pool, "a", token(1))
         .await
-        .expect_err("it is closed");
+        .expect_err("the pool is closed");
     assert_eq!(error.kind(), ErrorKind::Shutdown, "{error}");
 }

@@ -12,7 +12,7 @@ use crate::checks::{self, Base};
 use crate::ended::{self, End};
 use crate::{errors, shapes};
 
-/// The default is `REPEATABLE READ`.
+/// The levels except the default, which is `REPEATABLE READ`.
 const LEVELS: &[&str] = &[
     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
     "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION",
@@ -30,7 +30,7 @@ async fn mariadb() {
     checks::all(&base).await;
     the_level_is_the_one_asked_for(&base.pool).await;
     statements_that_end_a_transaction(&base).await;
-    a_deadlock_that_is_passed_over(&base).await;
+    an_ignored_deadlock(&base).await;
     shapes::check(&base.pool, "mysql").await;
     errors::secrets(
         |password| MySqlPoolOptions::new().connect_lazy_with(server.options().password(password)),
@@ -56,7 +56,7 @@ async fn the_level_is_the_one_asked_for(pool: &MySqlPool) {
     let level: String = sqlx::query_scalar(level)
         .fetch_one(&mut *tx)
         .await
-        .expect("it is there");
+        .expect("an object");
     assert_eq!(level, "SERIALIZABLE");
 }
 
@@ -80,8 +80,8 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::MySql>) {
     ended::is_refused(base, &End { statements, keeps }).await;
 }
 
-/// A real deadlock, whose victim is the guarded transaction.
-async fn a_deadlock_that_is_passed_over(base: &Base<sqlx::MySql>) {
+/// Catches a deadlock that the program ignores, whose victim is the guarded transaction.
+async fn an_ignored_deadlock(base: &Base<sqlx::MySql>) {
     run(
         &base.pool,
         "INSERT INTO other_table (id, n) VALUES (1, 0), (2, 0)",
@@ -90,48 +90,48 @@ async fn a_deadlock_that_is_passed_over(base: &Base<sqlx::MySql>) {
     let resource = "deadlock";
     let mut tx = fence::sql::begin(&base.pool, resource, token(7))
         .await
-        .expect("it is first");
+        .expect("the first token");
     let insert = "INSERT INTO history (resource, token, value) VALUES ('deadlock', 1, ?)";
     for value in [1, 2] {
         if value == 2 {
             deadlock(&mut tx, &base.other).await;
         }
         let written = sqlx::query(insert).bind(value).execute(&mut *tx).await;
-        written.expect("it can write, in a transaction or in none");
+        written.expect("writing works inside and outside a transaction");
     }
     ended::refuses_to_commit(base, tx, resource, &[2], &["a deadlock"]).await;
 }
 
 async fn deadlock(tx: &mut MySqlConnection, other: &MySqlPool) {
     let update = "UPDATE other_table SET n = 1 WHERE id = ?";
-    let mut heavier = other.begin().await.expect("it opens");
+    let mut heavier = other.begin().await.expect("a transaction");
     for id in 100..200 {
         let insert = sqlx::query("INSERT INTO other_table (id, n) VALUES (?, 0)").bind(id);
-        insert.execute(&mut *heavier).await.expect("it can write");
+        insert.execute(&mut *heavier).await.expect("a write");
     }
     let second = sqlx::query(update).bind(2).execute(&mut *heavier).await;
-    second.expect("nobody else has it");
+    second.expect("the row is free");
     let first = sqlx::query(update).bind(1).execute(&mut *tx).await;
-    first.expect("nobody else has it");
+    first.expect("the row is free");
     let circle = async {
-        // This closes the circle. The victim is the transaction that has written less.
+        // This completes the cycle. The victim is the transaction that has written less.
         let error = sqlx::query(update).bind(2).execute(&mut *tx).await;
-        error.expect_err("it is the victim")
+        error.expect_err("the guarded transaction is the victim")
     };
     let wait = sqlx::query(update).bind(1).execute(&mut *heavier);
     let (waited, error) = tokio::join!(wait, circle);
-    waited.expect("the victim has given its row away");
+    waited.expect("the victim has released its row");
     assert!(error.to_string().contains("1213"), "{error}");
-    heavier.rollback().await.expect("it can be rolled back");
+    heavier.rollback().await.expect("a rollback");
 }
 
 async fn read_only(pool: &MySqlPool) {
     let mut tx = pool
         .begin_with("START TRANSACTION READ ONLY")
         .await
-        .expect("it opens");
+        .expect("a transaction");
     let error = fence::sql::check(&mut *tx, "a", token(1))
         .await
-        .expect_err("it cannot write");
+        .expect_err("a failed write");
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }

@@ -45,23 +45,23 @@ async fn postgres() {
     errors::unreachable(&pool).await;
 }
 
-/// What the documentation advises, so that a holder that stands still in its transaction does not keep
-/// the next one waiting for ever.
+/// Documents the advised timeout, by which a holder that is paused in its transaction does not delay the next
+/// one for ever.
 async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     let mut old = fence::sql::begin(&base.pool, "paused", token(33))
         .await
-        .expect("it is first");
+        .expect("the first token");
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = '200ms'")
         .execute(&mut *old)
         .await
-        .expect("it can be set");
+        .expect("the timeout is set");
     let new = fence::sql::begin(&base.other, "paused", token(34)).await;
     new.expect("the row is free in the end")
         .commit()
         .await
         .expect("it commits");
-    old.commit().await.expect_err("its transaction is gone");
-    // Whoever does not want to wait sets a time-out at the database.
+    old.commit().await.expect_err("its transaction has ended");
+    // A program that does not want to wait sets a timeout at the database.
     let old = fence::sql::begin(&base.pool, "paused", token(35))
         .await
         .expect("35 is greater");
@@ -69,7 +69,7 @@ async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     let error = fence::sql::begin_with(&base.other, impatient, "paused", token(36)).await;
     let error = error.expect_err("the row is held");
     assert!(error.is_transient(), "{error}");
-    old.rollback().await.expect("it can be rolled back");
+    old.rollback().await.expect("a rollback");
 }
 
 /// Catches a commit that succeeds though Postgres rolled back.
@@ -79,10 +79,13 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
     ended::is_refused(base, &End { statements, keeps }).await;
     let mut tx = fence::sql::begin(&base.pool, "failed", token(7))
         .await
-        .expect("it is first");
+        .expect("the first token");
     let failed = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
-    failed.expect_err("it cannot be divided");
-    let error = tx.commit().await.expect_err("it is rolled back");
+    failed.expect_err("a division by zero fails");
+    let error = tx
+        .commit()
+        .await
+        .expect_err("the transaction was rolled back");
     assert_eq!(error.kind(), ErrorKind::Store, "{error}");
     assert!(error.to_string().contains("nothing was written"), "{error}");
     // Statements by which MySQL commits are a part of the transaction here.
@@ -90,16 +93,19 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
         .await
         .expect("7 was rolled back");
     let made = sqlx::query("CREATE TABLE made_inside (id INT)");
-    made.execute(&mut *tx).await.expect("it is made");
-    tx.commit().await.expect("it is still the same");
+    made.execute(&mut *tx).await.expect("the table is made");
+    tx.commit().await.expect("still open");
 }
 
-/// A user who may write to the tables, but not make any.
+/// A user who may write to the tables and may not make any.
 async fn read_only(pool: &PgPool) {
-    let mut tx = pool.begin_with("BEGIN READ ONLY").await.expect("it opens");
+    let mut tx = pool
+        .begin_with("BEGIN READ ONLY")
+        .await
+        .expect("a transaction");
     let error = fence::sql::check(&mut *tx, "a", token(1))
         .await
-        .expect_err("it cannot write");
+        .expect_err("a failed write");
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     drop(tx);
     run(pool, "CREATE ROLE clerk").await;
@@ -115,17 +121,17 @@ async fn read_only(pool: &PgPool) {
         })
     });
     let clerk = clerk.connect_with((*pool.connect_options()).clone()).await;
-    let clerk = clerk.expect("it connects");
+    let clerk = clerk.expect("the client connects");
     fence::sql::create_table(&clerk)
         .await
-        .expect("there is nothing to do");
+        .expect("the table exists already");
     let tx = fence::sql::begin(&clerk, "clerk", token(1))
         .await
-        .expect("it may write");
+        .expect("a right to write");
     tx.commit().await.expect("it commits");
     run(pool, "REVOKE INSERT ON leasehold_fence FROM clerk").await;
     let error = fence::sql::begin(&clerk, "clerk", token(2))
         .await
-        .expect_err("it may not");
+        .expect_err("no right to write");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
 }

@@ -6,7 +6,8 @@ use leasehold_guard_tests::sql::{Db, run};
 use serde_json::Value;
 use sqlx::Pool;
 
-/// Checks each table that `tests/vectors/sql_shapes.json` has for a database, and leaves a fence table behind.
+/// Checks each table that `tests/vectors/sql_shapes.json` has for a database, and leaves a fence table
+/// behind.
 pub(crate) async fn check<DB: Db>(pool: &Pool<DB>, database: &str) {
     let vectors = include_str!("../../../vectors/sql_shapes.json");
     let vectors: Value = serde_json::from_str(vectors).expect("the vectors are JSON");
@@ -22,7 +23,7 @@ pub(crate) async fn check<DB: Db>(pool: &Pool<DB>, database: &str) {
         for newer in [34, 1 << 52] {
             never_goes_back(pool, newer, shape, says).await;
         }
-        // The second time, because the first must not have changed it.
+        // Twice, since the first call must not have changed the table.
         for _ in 0..2 {
             let error = fence::sql::create_table(pool).await;
             let error = error.expect_err(says);
@@ -34,7 +35,7 @@ pub(crate) async fn check<DB: Db>(pool: &Pool<DB>, database: &str) {
         }
         let drop = &vec!["DROP TABLE leasehold_fence".into()];
         run_all(pool, shape["drop"].as_array().unwrap_or(drop)).await;
-        // Also on connections that know the other table.
+        // This also covers connections that know the other table.
         created(pool).await;
         let tx = fence::sql::begin(pool, "made anew", token(1 << 52)).await;
         let tx = tx.unwrap_or_else(|error| panic!("{says}: {error}"));
@@ -50,10 +51,10 @@ async fn run_all<DB: Db>(pool: &Pool<DB>, statements: &[Value]) {
 
 async fn created<DB: Db>(pool: &Pool<DB>) {
     let created = fence::sql::create_table(pool).await;
-    created.expect("it is created, or there already");
+    created.expect("the table is created or exists already");
 }
 
-/// A write may be refused because of the table's shape. If it is accepted, an older token is not.
+/// Checks that a write is refused because of the table's shape, or that after it an older token is refused.
 async fn never_goes_back<DB: Db>(pool: &Pool<DB>, newer: u64, shape: &Value, says: &str) {
     match fence::sql::begin(pool, "a", token(newer)).await {
         Ok(tx) => {

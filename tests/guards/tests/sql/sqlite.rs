@@ -20,11 +20,11 @@ async fn pool(options: &SqliteConnectOptions, connections: u32) -> SqlitePool {
         .expect("SQLite opens it")
 }
 
-/// A file, with both kinds of journal, because they lock differently.
+/// A file, with both kinds of journal, since they lock differently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file() {
-    // With the log the busy time-out is shorter than writers have to wait, so that they try again.
-    // Without it a commit waits for readers too, and a commit is not tried again.
+    // With WAL the busy timeout is shorter than writers have to wait, so they retry. Without it a commit
+    // waits for readers too, and a commit is not retried.
     for (journal, busy) in [
         (SqliteJournalMode::Wal, Duration::from_millis(20)),
         (SqliteJournalMode::Delete, Duration::from_secs(2)),
@@ -45,11 +45,11 @@ async fn file() {
         };
         checks::all(&base).await;
         an_error_that_rolls_back(&base).await;
-        // Another connection has the old table in mind until it reads the schema again.
+        // Another connection remembers the old table until it reads the schema again.
         shapes::check(&pool(&options, 1).await, "sqlite").await;
         let reader = pool(&options.read_only(true), 1).await;
         let error = fence::sql::begin(&reader, "a", token(1)).await;
-        let error = error.expect_err("it cannot write");
+        let error = error.expect_err("a failed write");
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
         base.pool.close().await;
         errors::closed(&base.pool).await;
@@ -58,8 +58,8 @@ async fn file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {
-    let options: SqliteConnectOptions = "sqlite::memory:".parse().expect("it is a URL");
-    // All connections give the same name, and so have one database.
+    let options: SqliteConnectOptions = "sqlite::memory:".parse().expect("the URL is valid");
+    // All connections use the same name, and so share one database.
     let base = Base {
         pool: pool(&options, 4).await,
         other: pool(&options, 4).await,

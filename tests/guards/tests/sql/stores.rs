@@ -1,4 +1,4 @@
-//! Registers in a database, for the suite of conformance.
+//! Registers in a database, for the conformance suite.
 
 use leasehold::fence::statements::{MYSQL, check_resource};
 use leasehold::{Error, ErrorKind, FencingToken, fence};
@@ -8,20 +8,20 @@ use sqlx::Pool;
 
 pub(crate) const HISTORY: &str = "SELECT token, value FROM history WHERE resource = ? ORDER BY id";
 
-/// Guarded by the fence table: each write is in the transaction of its check.
+/// Registers behind the fence table: each write is in the transaction of its check.
 pub(crate) struct Fenced<DB: Db> {
     pub(crate) pool: Pool<DB>,
     /// The statement that opens transactions, if not the default.
     pub(crate) begin: Option<&'static str>,
 }
 
-/// Guarded by the fence table through its bare statements, as another client runs them.
+/// Registers behind the fence table through its bare statements, as another client runs them.
 pub(crate) struct Bare<DB: Db>(pub(crate) Fenced<DB>);
 
-/// Guarded by a token in the register's own row.
+/// Registers with a token in their own row.
 pub(crate) struct OwnRow<DB: Db>(pub(crate) Pool<DB>);
 
-/// What a program must not do: the check in one transaction, and the write in another.
+/// Wrong on purpose: the check in one transaction, and the write in another.
 pub(crate) struct CheckedBefore<DB: Db>(pub(crate) Pool<DB>);
 
 pub(crate) async fn rows<DB: Db>(
@@ -31,7 +31,7 @@ pub(crate) async fn rows<DB: Db>(
 ) -> Vec<Vec<u64>> {
     let mut connection = pool.acquire().await.expect("the pool has a connection");
     let rows = DB::rows(&mut connection, statement, &[resource.into()]).await;
-    let rows = rows.expect("the tables can be read").into_iter();
+    let rows = rows.expect("readable tables").into_iter();
     rows.map(|row| row.into_iter().map(i64::cast_unsigned).collect())
         .collect()
 }
@@ -55,7 +55,7 @@ fn store(error: sqlx::Error) -> Error {
     Error::with_source(kind, error.to_string(), error)
 }
 
-/// Repeats a write that another transaction was in the way of.
+/// Repeats a write that failed because of another transaction.
 async fn while_raced<F>(attempt: impl Fn() -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
@@ -91,7 +91,7 @@ impl<DB: Db> Guarded for Fenced<DB> {
         let history = history(&self.pool, resource).await;
         let count = "SELECT writes FROM register WHERE resource = ?";
         let count = rows(&self.pool, count, resource).await[0][0];
-        // Catches a fence that checks, but does not keep two writers apart.
+        // Catches a fence that checks but does not serialize writers.
         assert_eq!(count, history.len() as u64, "counts were lost: {history:?}");
         history
     }
@@ -156,8 +156,8 @@ impl<DB: Db> OwnRow<DB> {
         tx.commit().await.map_err(store)
     }
 
-    /// Makes the row, without a token, and asks for another attempt. It is a transaction of its
-    /// own: in MySQL many that look for a row and then insert it are one deadlock after the other.
+    /// Makes the row, without a token, and asks for another attempt. This is a transaction of its own: in
+    /// MySQL, many that look for a row and then insert it are one deadlock after the other.
     async fn insert(&self, resource: &str) -> Result<(), Error> {
         let mut connection = self.0.acquire().await.map_err(store)?;
         let insert = "INSERT INTO own (resource, value, fence) VALUES (?, 0, 0)";
@@ -166,7 +166,7 @@ impl<DB: Db> OwnRow<DB> {
             .map_err(store)?;
         Err(Error::new(
             ErrorKind::Unavailable,
-            "the row was made just now",
+            "the row was just inserted",
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! Locks in Rust: see the README of the folder above.
+//! Locks in Rust: see the README of the parent folder.
 
 mod side;
 
@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How many are acquired at a time when many are to be held.
+/// How many locks are acquired at a time when many are held.
 const AT_ONCE: usize = 64;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]

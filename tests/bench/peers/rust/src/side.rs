@@ -1,4 +1,4 @@
-//! The locks, by their names.
+//! The locks by name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then 
 
 pub(crate) enum Side {
     Leasehold(Locker),
-    /// `SET NX PX` and a script that compares and deletes, by hand.
+    /// The usual handwritten lock: `SET NX PX` and a script that compares and deletes.
     Fred(Client, String),
     RedisRs(MultiplexedConnection, String),
     Rslock(LockManager),
@@ -152,7 +152,7 @@ impl Held {
     }
 }
 
-/// Differs each time, and is as long as a random one.
+/// Returns a different value each time, as long as a random one.
 fn value() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let (process, count) = (std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));

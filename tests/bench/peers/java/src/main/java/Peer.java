@@ -15,9 +15,9 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson's locks: see the README of the folder above. Each caller is a thread, because its locks are the threads'. */
+/** Redisson's locks: see the README of the parent folder. Each caller is a thread, since its locks belong to threads. */
 public final class Peer {
-    /** Milliseconds: what its watchdog renews to, by default too. */
+    /** The time to live in milliseconds, which is also its watchdog's default. */
     private static final long TTL = 30_000;
     private static final int AT_ONCE = 64;
 
@@ -65,7 +65,7 @@ public final class Peer {
                 return hold(numbers[0]);
             case "drop":
                 for (RLock lock : held) {
-                    // Its thread is another one than this.
+                    // Another thread holds it.
                     lock.forceUnlock();
                 }
                 held.clear();
