@@ -70,6 +70,8 @@
 //! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
 //! redsync beside ours, and says how to move a fleet while it runs.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "native")]
 pub mod adapter;
 #[cfg(feature = "native")]
@@ -96,17 +98,14 @@ pub use leasehold_engine::{
 #[cfg(feature = "native")]
 pub use tls::Tls;
 
-/// The programs in the README are compiled and run as tests.
-#[cfg(all(
-    doctest,
-    feature = "native",
-    feature = "sqlite",
-    feature = "object-store"
-))]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+/// Reads test vectors that every language shares. At run time, because a published crate does not contain them.
+#[cfg(test)]
+fn vectors(file: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vectors");
+    std::fs::read_to_string(std::path::Path::new(folder).join(file)).expect(file)
+}
 
-/// The same for the page about other locks.
+/// The program in the README is compiled and run as a test.
 #[cfg(all(doctest, feature = "native"))]
-#[doc = include_str!("../../docs/coming-from.md")]
-struct ComingFrom;
+#[doc = include_str!("../README.md")]
+struct Readme;

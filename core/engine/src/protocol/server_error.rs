@@ -257,8 +257,8 @@ mod tests {
 
     /// What servers say, and what it means in every language.
     fn vectors() -> Vec<Vector> {
-        let text = include_str!("../../../../tests/vectors/refusals.json");
-        serde_json::from_str(text).expect("the vectors are of this shape")
+        let text = crate::vectors("refusals.json");
+        serde_json::from_str(&text).expect("the vectors are of this shape")
     }
 
     #[test]
