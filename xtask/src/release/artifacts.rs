@@ -1,10 +1,12 @@
 //! What a release leaves behind: bills of materials, binaries, and the published packages.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
+use serde_json::Value;
 
 use super::Outcome;
 use super::tools::missing_tool;
@@ -29,19 +31,15 @@ fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Writes a bill of materials of each crate and of the npm package.
+/// Writes a bill of materials of each crate, with its default features, and of the npm package.
 pub(super) fn sbom(tree: &Tree) -> Result<Outcome> {
     if let Some(outcome) = missing_tool("sbom") {
         return Ok(outcome);
     }
     let folder = folder()?;
-    let write = |name: &str, cmd: Cmd<'_>| -> Result<()> {
+    let read = |cmd: Cmd<'_>| -> Result<Value> {
         let printed = cmd.probe().with_context(|| format!("`{cmd}` failed"))?;
-        ensure!(
-            printed.contains("CycloneDX"),
-            "`{cmd}` wrote no bill of materials"
-        );
-        Ok(fs::write(folder.join(name), printed)?)
+        serde_json::from_str(&printed).with_context(|| format!("`{cmd}` printed no JSON"))
     };
     for one in tree.to_publish() {
         let args = [
@@ -50,9 +48,16 @@ pub(super) fn sbom(tree: &Tree) -> Result<Outcome> {
             "--cargo-package",
             &one.name,
         ];
-        write(
-            &format!("{}-{}.cdx.json", one.name, one.version),
-            Cmd::cargo(&args),
+        let mut bill = read(Cmd::cargo(&args))?;
+        let used = tree.used_by(&["-p", &one.name])?;
+        ensure!(
+            keep_used(&mut bill, &used),
+            "the bill of {} has no components",
+            one.name
+        );
+        fs::write(
+            folder.join(format!("{}-{}.cdx.json", one.name, one.version)),
+            bill.to_string(),
         )?;
     }
     let args = [
@@ -61,9 +66,34 @@ pub(super) fn sbom(tree: &Tree) -> Result<Outcome> {
         "--omit=dev",
         "--package-lock-only",
     ];
-    let name = format!("npm-leasehold-{}.cdx.json", tree.version()?);
-    write(&name, Cmd::new("npm", &args).at(npm::FOLDER))?;
+    let bill = read(Cmd::new("npm", &args).at(npm::FOLDER))?;
+    fs::write(
+        folder.join(format!("npm-leasehold-{}.cdx.json", tree.version()?)),
+        bill.to_string(),
+    )?;
     Ok(Outcome::Passed(format!("(in {})", folder.display())))
+}
+
+/// Removes the components that only other crates of the workspace use, or other features. Returns true if some are
+/// left.
+pub(super) fn keep_used(bill: &mut Value, used: &BTreeSet<(String, String)>) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut left = BTreeSet::new();
+    if let Some(components) = bill["components"].as_array_mut() {
+        components.retain(|one| used.contains(&(text(&one["name"]), text(&one["version"]))));
+        left.extend(components.iter().map(|one| text(&one["bom-ref"])));
+    }
+    let any = !left.is_empty();
+    left.insert(text(&bill["metadata"]["component"]["bom-ref"]));
+    if let Some(dependencies) = bill["dependencies"].as_array_mut() {
+        dependencies.retain(|one| left.contains(&text(&one["ref"])));
+        for one in dependencies {
+            if let Some(on) = one["dependsOn"].as_array_mut() {
+                on.retain(|one| left.contains(&text(one)));
+            }
+        }
+    }
+    any
 }
 
 /// Builds the command for a target, and packs it with its README and licenses.

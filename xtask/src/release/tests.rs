@@ -5,9 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::tree::Tree;
-use super::{OF_FILES, Outcome, PUBLISHED, manifests, packed, texts, tools};
+use super::{OF_FILES, Outcome, PUBLISHED, artifacts, manifests, packed, texts, tools};
 use crate::run::{Cmd, root, target};
 
 const SMALL: &[&str] = &["leasehold-engine", "leasehold"];
@@ -434,11 +435,8 @@ fn a_dependency_that_needs_a_newer_rust_fails() {
         .into_iter()
         .zip(["1.88.0", "1.94", ""].map(str::to_owned));
     let claims: BTreeMap<_, _> = claims.collect();
-    let faults = tools::too_new(
-        "1.88",
-        "a v1.0.0\nb v1.0.0\nc v1.0.0 (proc-macro)\n",
-        &claims,
-    );
+    let used = ["a", "b", "c"].map(id).into();
+    let faults = tools::too_new("1.88", &used, &claims);
     assert_eq!(faults.len(), 1, "{faults:?}");
     assert!(
         faults[0].starts_with("b 1.0.0 needs Rust 1.94"),
@@ -457,4 +455,22 @@ fn a_changed_api_fails() {
         fault.contains("-pub fn a") && fault.contains("+pub fn b"),
         "{fault}"
     );
+}
+
+#[test]
+fn a_bill_of_materials_lists_what_is_used() {
+    let component = |name: &str| json!({ "name": name, "version": "1.0.0", "bom-ref": name });
+    let mut bill = json!({
+        "metadata": { "component": component("cli") },
+        "components": [component("used"), component("other")],
+        "dependencies": [{ "ref": "cli", "dependsOn": ["used", "other"] }, { "ref": "other" }],
+    });
+    let used = [("used".to_owned(), "1.0.0".to_owned())].into();
+    assert!(artifacts::keep_used(&mut bill, &used));
+    assert_eq!(bill["components"], json!([component("used")]));
+    assert_eq!(
+        bill["dependencies"],
+        json!([{ "ref": "cli", "dependsOn": ["used"] }])
+    );
+    assert!(!artifacts::keep_used(&mut bill, &BTreeSet::new()));
 }

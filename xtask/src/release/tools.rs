@@ -37,19 +37,7 @@ pub(super) fn toolchain(_: &Tree) -> Result<Outcome> {
 
 /// Checks the claims of all dependencies that a user of the default features compiles.
 pub(super) fn rust_versions(tree: &Tree) -> Result<Outcome> {
-    let args = [
-        &[
-            "tree",
-            "--locked",
-            "--edges=normal,build",
-            "--target=all",
-            "--prefix=none",
-            "--format={p}",
-        ][..],
-        &tree.selection(),
-    ]
-    .concat();
-    let used = Cmd::cargo(&args).probe().context("`cargo tree` failed")?;
+    let used = tree.used_by(&tree.selection())?;
     let metadata = Cmd::cargo(&["metadata", "--locked", "--format-version=1"]).probe();
     let metadata: Value = serde_json::from_str(&metadata.context("`cargo metadata` failed")?)?;
     let packages = metadata["packages"].as_array().context("no packages")?;
@@ -61,16 +49,16 @@ pub(super) fn rust_versions(tree: &Tree) -> Result<Outcome> {
     let claimed = text(&tree.crate_named("leasehold")?.metadata, "rust_version");
     let faults = too_new(&claimed, &used, &claims.collect());
     ensure!(
-        used.lines().count() > tree.published.len(),
+        used.len() > tree.published.len(),
         "`cargo tree` printed no dependencies"
     );
     Ok(faults.into())
 }
 
-/// Returns a fault for each line `NAME vVERSION` whose package claims a newer Rust.
+/// Returns a fault for each package in use that claims a newer Rust.
 pub(super) fn too_new(
     claimed: &str,
-    used: &str,
+    used: &BTreeSet<(String, String)>,
     claims: &BTreeMap<(String, String), String>,
 ) -> Vec<String> {
     let number = |text: &str| -> Vec<u32> {
@@ -78,16 +66,6 @@ pub(super) fn too_new(
             .filter_map(|part| part.parse().ok())
             .collect()
     };
-    let used: BTreeSet<_> = used
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((
-                words.next()?.to_owned(),
-                words.next()?.strip_prefix('v')?.to_owned(),
-            ))
-        })
-        .collect();
     let newer = used.iter().filter_map(|id| {
         let claim = claims.get(id)?;
         // 1.88.0 is not newer than 1.88.

@@ -1,5 +1,6 @@
 //! The files and manifests that the checks look at.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +93,27 @@ impl Tree {
             .iter()
             .flat_map(|name| ["-p", *name])
             .collect()
+    }
+
+    /// Returns the name and version of each package that the selected crates compile with their default features.
+    pub(super) fn used_by(&self, selection: &[&str]) -> Result<BTreeSet<(String, String)>> {
+        let args = [
+            "tree",
+            "--locked",
+            "--edges=normal,build",
+            "--target=all",
+            "--prefix=none",
+            "--format={p}",
+        ];
+        let args = [&args[..], selection].concat();
+        let cmd = Cmd::cargo(&args);
+        let printed = cmd.probe().with_context(|| format!("`{cmd}` failed"))?;
+        let of_line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
+            Some((name.to_owned(), version.to_owned()))
+        };
+        Ok(printed.lines().filter_map(of_line).collect())
     }
 
     /// Returns the version of the release: that of the crate `leasehold`.
