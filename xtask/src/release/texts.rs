@@ -305,6 +305,10 @@ pub(super) fn workflows(tree: &Tree) -> Result<Outcome> {
     if files.is_empty() {
         faults.push(".github/workflows has no workflow; add them".to_owned());
     }
+    let container = ".devcontainer/devcontainer.json";
+    if tree.text(container).is_ok_and(|text| !text.contains(LINTS)) {
+        faults.push(format!("{container} does not install Rust {LINTS}; correct it"));
+    }
     for file in files {
         let text = tree.text(file)?;
         if !text.lines().any(|line| line.starts_with("permissions:")) {
