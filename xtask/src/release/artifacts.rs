@@ -49,7 +49,7 @@ pub(super) fn sbom(tree: &Tree) -> Result<Outcome> {
             &one.name,
         ];
         let mut bill = read(Cmd::cargo(&args))?;
-        let used = tree.used_by(&["-p", &one.name])?;
+        let used = Tree::used_by(&["-p", &one.name])?;
         ensure!(
             keep_used(&mut bill, &used),
             "the bill of {} has no components",

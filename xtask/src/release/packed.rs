@@ -135,8 +135,8 @@ pub(super) fn different_files(
 pub(super) fn write_npm_files(tree: &Tree) -> Result<()> {
     let packed = packed_by_npm()?;
     let others = packed.iter().filter(|file| !file.starts_with("src/"));
-    let text: String = others.map(|file| format!("{file}\n")).collect();
-    fs::write(tree.root.join(NPM_FILES), text).context(NPM_FILES)
+    let others: Vec<_> = others.map(String::as_str).collect();
+    fs::write(tree.root.join(NPM_FILES), others.join("\n") + "\n").context(NPM_FILES)
 }
 
 fn packed_by_npm() -> Result<BTreeSet<String>> {

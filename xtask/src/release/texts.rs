@@ -87,13 +87,11 @@ pub(super) fn includes(tree: &Tree) -> Result<Outcome> {
     let mut faults = Vec::new();
     for one in tree.to_publish() {
         let sources = one.file("src/");
-        for file in tree.files.iter().filter(|file| file.starts_with(&sources)) {
-            let text = if file.ends_with(".rs") {
-                tree.text(file)?
-            } else {
-                continue;
-            };
-            for included in included(&text) {
+        let is_source = |file: &&String| {
+            file.starts_with(&sources) && file.rsplit_once('.').is_some_and(|(_, end)| end == "rs")
+        };
+        for file in tree.files.iter().filter(is_source) {
+            for included in included(&tree.text(file)?) {
                 let Some(target) = resolve(file, &included) else {
                     faults.push(format!(
                         "{file} includes {included}, above the root; move it"
@@ -307,7 +305,9 @@ pub(super) fn workflows(tree: &Tree) -> Result<Outcome> {
     }
     let container = ".devcontainer/devcontainer.json";
     if tree.text(container).is_ok_and(|text| !text.contains(LINTS)) {
-        faults.push(format!("{container} does not install Rust {LINTS}; correct it"));
+        faults.push(format!(
+            "{container} does not install Rust {LINTS}; correct it"
+        ));
     }
     for file in files {
         let text = tree.text(file)?;

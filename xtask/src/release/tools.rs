@@ -37,7 +37,7 @@ pub(super) fn toolchain(_: &Tree) -> Result<Outcome> {
 
 /// Checks the claims of all dependencies that a user of the default features compiles.
 pub(super) fn rust_versions(tree: &Tree) -> Result<Outcome> {
-    let used = tree.used_by(&tree.selection())?;
+    let used = Tree::used_by(&tree.selection())?;
     let metadata = Cmd::cargo(&["metadata", "--locked", "--format-version=1"]).probe();
     let metadata: Value = serde_json::from_str(&metadata.context("`cargo metadata` failed")?)?;
     let packages = metadata["packages"].as_array().context("no packages")?;
@@ -70,7 +70,7 @@ pub(super) fn too_new(
         let claim = claims.get(id)?;
         // 1.88.0 is not newer than 1.88.
         let wanted = number(claim).into_iter().take(2).collect::<Vec<_>>();
-        (wanted > number(claimed)).then(|| (id, claim))
+        (wanted > number(claimed)).then_some((id, claim))
     });
     newer
         .map(|((name, version), claim)| {

@@ -96,7 +96,7 @@ impl Tree {
     }
 
     /// Returns the name and version of each package that the selected crates compile with their default features.
-    pub(super) fn used_by(&self, selection: &[&str]) -> Result<BTreeSet<(String, String)>> {
+    pub(super) fn used_by(selection: &[&str]) -> Result<BTreeSet<(String, String)>> {
         let args = [
             "tree",
             "--locked",
