@@ -70,6 +70,8 @@
 //! The book, in the repository's folder `docs/book`, has guides, recipes and the limits. It also shows the calls of other
 //! locks beside ours.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "native")]
 pub mod adapter;
 #[cfg(feature = "native")]
@@ -95,3 +97,15 @@ pub use leasehold_engine::{
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;
+
+/// Reads test vectors that every language shares. At run time, because a published crate does not contain them.
+#[cfg(test)]
+fn vectors(file: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vectors");
+    std::fs::read_to_string(std::path::Path::new(folder).join(file)).expect(file)
+}
+
+/// The program in the README is compiled and run as a test.
+#[cfg(all(doctest, feature = "native"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,6 +8,7 @@ mod glue;
 mod man;
 mod npm;
 mod package;
+mod release;
 mod run;
 mod schedule;
 mod servers;
@@ -55,6 +56,14 @@ enum Task {
     Package,
     /// Write the manual pages of the command `leasehold`, into target/man.
     Man,
+    /// Check that a version can be published: `--dry-run`.
+    ///
+    /// Each check has a name and prints its result; the faults follow at the end, each with what to do. What lacks
+    /// its tool is named as not run, and fails only with `--strict`. Needs rustup, git, and Node with npm; and for
+    /// some checks cargo-public-api, cargo-semver-checks and cargo-sbom: `cargo install --locked NAME`.
+    ///
+    /// The workflow release.yml publishes, by trusted publishing.
+    Release(release::Mode),
     /// Count what an operation costs: instructions of the server, the engine and the codec, commands,
     /// allocations. Fails if a figure is more than 10 % above tests/bench/costs/baseline.json.
     ///
@@ -84,6 +93,7 @@ fn main() -> ExitCode {
         Task::Audit(options) => audit::main(&options),
         Task::Book => book::main(),
         Task::Package => package::main(),
+        Task::Release(mode) => release::main(&mode),
         Task::Man => man::main(),
         Task::Costs { write } => bench::costs(write),
         Task::Servers(options) => servers::main(&options),

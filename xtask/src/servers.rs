@@ -1,18 +1,22 @@
 //! `cargo xtask servers`: runs the tests on other servers that speak Redis, and prints the differences.
 
 use std::fmt::Write as _;
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::run::Cmd;
+use crate::run::{Cmd, target};
 
 /// The servers, and the tests to run.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Programs that take the arguments of redis-server, such as a valkey-server of your own.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "image")]
     programs: Vec<String>,
+    /// A container image with such a program, such as redis:8.2. Docker copies the program out of it.
+    #[arg(long)]
+    image: Vec<String>,
     /// Only run tests with this in their name; may be given several times.
     #[arg(long)]
     only: Vec<String>,
@@ -41,7 +45,9 @@ const SUITES: [&str; 8] = [
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut table = "| server | passed | failed |\n|---|---|---|\n".to_owned();
     let mut all_passed = true;
-    for program in &options.programs {
+    let from_images = options.image.iter().map(|image| copied(image));
+    let from_images = from_images.collect::<Result<Vec<_>>>()?;
+    for program in options.programs.iter().chain(&from_images) {
         let version = Cmd::new(program, &["--version"]).probe();
         let version = version.with_context(|| format!("{program} does not print its version"))?;
         println!("== servers: {program}: {}", version.trim());
@@ -58,6 +64,30 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     println!("\n{table}");
     ensure!(all_passed, "some tests failed");
     Ok(())
+}
+
+/// Copies the server out of an image into target/servers, and returns its path.
+fn copied(image: &str) -> Result<String> {
+    let is_valkey = image.contains("valkey");
+    let name = if is_valkey {
+        "valkey-server"
+    } else {
+        "redis-server"
+    };
+    let folder = target()
+        .join("servers")
+        .join(image.replace(['/', ':'], "-"));
+    fs::create_dir_all(&folder)?;
+    let program = folder.join(name).to_string_lossy().into_owned();
+    let args = ["create", image];
+    let create = Cmd::new("docker", &args);
+    let container = create
+        .probe()
+        .with_context(|| format!("`{create}` failed"))?;
+    let from = format!("{}:/usr/local/bin/{name}", container.trim());
+    let copied = Cmd::new("docker", &["cp", "--follow-link", &from, &program]).run();
+    Cmd::new("docker", &["rm", container.trim()]).run()?;
+    copied.map(|()| program)
 }
 
 fn tested(program: &str, only: &[String]) -> Outcome {

@@ -333,6 +333,14 @@ pub(crate) const MORE: &[Step] = &[
         ..BARE
     },
     Step {
+        name: "portable",
+        what: "the libraries build and pass their unit tests on every system",
+        line: "cargo test -p leasehold -p leasehold-engine -p leasehold-observe -p leasehold-serve --lib --locked",
+        load: Load::Computes,
+        tests: true,
+        ..BARE
+    },
+    Step {
         name: "schedules",
         what: "many more random schedules keep every promise",
         line: "env LEASEHOLD_SEEDS=20000 cargo test --workspace --locked --test=simulation -- promise restart",

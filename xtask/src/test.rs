@@ -46,11 +46,11 @@ pub(crate) fn main(options: &Options) -> ExitCode {
         if !options.only.is_empty() {
             return options.only.iter().any(|name| name == step.name);
         }
-        // The tests of the step `quick` are among those of the step `test`.
+        // The tests of these two are among those of other steps.
         if options.quick {
             QUICK.contains(&step.name)
         } else {
-            step.name != "quick"
+            !["quick", "portable"].contains(&step.name)
         }
     };
     let steps: Vec<&'static Step> = STEPS.iter().chain(more).filter(is_chosen).collect();

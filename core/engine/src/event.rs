@@ -322,9 +322,8 @@ mod tests {
     /// Checks the codes and words that all languages share.
     #[test]
     fn reasons_have_their_codes_and_words() {
-        let Vectors { reasons } =
-            serde_json::from_str(include_str!("../../../tests/vectors/codes.json"))
-                .expect("the vectors are of this shape");
+        let Vectors { reasons } = serde_json::from_str(&crate::vectors("codes.json"))
+            .expect("the vectors are of this shape");
         let ours = LossReason::ALL.iter();
         let ours = ours.map(|reason| (reason.code().to_owned(), reason.to_string()));
         let theirs = reasons.into_iter().filter(|vector| vector.only.is_empty());

@@ -10,6 +10,8 @@
 //!
 //! The other types at the root are those that programs see.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod advice;
 mod digits;
 pub mod engine;
@@ -39,3 +41,10 @@ pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
 pub use stale::StaleToken;
 pub use token::FencingToken;
+
+/// Reads test vectors that every language shares. At run time, because a published crate does not contain them.
+#[cfg(test)]
+fn vectors(file: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors");
+    std::fs::read_to_string(std::path::Path::new(folder).join(file)).expect(file)
+}

@@ -130,9 +130,8 @@ mod tests {
     /// Checks the codes that all languages share.
     #[test]
     fn kinds_have_their_codes() {
-        let Vectors { errors } =
-            serde_json::from_str(include_str!("../../../../tests/vectors/codes.json"))
-                .expect("the vectors are of this shape");
+        let Vectors { errors } = serde_json::from_str(&crate::vectors("codes.json"))
+            .expect("the vectors are of this shape");
         let ours = ErrorKind::ALL
             .iter()
             .map(|kind| (kind.code().to_owned(), kind.is_transient()));

@@ -260,8 +260,8 @@ mod tests {
 
     /// Reads texts of servers and their meanings, which all languages share.
     fn vectors() -> Vec<Vector> {
-        let text = include_str!("../../../../tests/vectors/refusals.json");
-        serde_json::from_str(text).expect("the vectors are of this shape")
+        let text = crate::vectors("refusals.json");
+        serde_json::from_str(&text).expect("the vectors are of this shape")
     }
 
     #[test]

@@ -60,9 +60,14 @@ impl Target {
                 username: url.sentinel_username.clone(),
                 password: url.sentinel_password.clone(),
             },
+            #[cfg(unix)]
             Kind::Socket => ServerConfig::Unix {
                 path: url.name.clone().into(),
             },
+            #[cfg(not(unix))]
+            Kind::Socket => {
+                return Err(url::bad("this system has no Unix sockets; use redis://"));
+            }
             Kind::Server | Kind::Cluster | Kind::Memory => {
                 let node = url
                     .nodes
@@ -162,6 +167,11 @@ mod tests {
         assert_eq!(parsed.config.database, Some(5));
         let server = ServerConfig::new_centralized("example.org", 7000);
         assert_eq!(parsed.config.server, server);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_is_connected_to_as_its_url_says() {
         let socket = target("unix:///run/redis%20a.sock?db=3");
         let path = "/run/redis a.sock".into();
         assert_eq!(socket.config.server, ServerConfig::Unix { path });
