@@ -274,9 +274,9 @@ impl Builder {
     /// # Waiters
     ///
     /// Waiters are served in order, whatever the order of each locker's list. All lockers rank the servers of
-    /// a name alike, by properties of the servers, and a name's waiters queue at the first majority. So
-    /// different names queue at different servers. Where one of these servers is down, slow or refuses, the
-    /// others of them decide.
+    /// a name alike, by properties of the servers, and a name's line is at the first majority of them. So
+    /// different names have their lines at different servers. Where one of these servers is down, slow or
+    /// refuses, the others of them decide.
     ///
     /// The order does not hold in these cases:
     ///

@@ -14,7 +14,7 @@ pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
 /// Returns the waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {
-    host.engine.acquiring().expect("a waiter is in the queue")
+    host.engine.acquiring().expect("a waiter is in line")
 }
 
 /// Returns a waiter in line whose next request is in flight and not executed yet.
