@@ -28,7 +28,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Keeps the connection open when older ones are closed: it has a page. Pages are few.
+    /// Exempts the connection, on which a page is open, from being closed for newer ones. The number of pages is
+    /// limited elsewhere.
     pub(crate) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }

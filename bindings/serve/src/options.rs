@@ -74,7 +74,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] leasehold::Error),
     /// The operating system gave no random numbers.
-    #[error("there is no randomness: {0}")]
+    #[error("the operating system gave no random numbers: {0}")]
     Random(String),
 }
 

@@ -48,7 +48,7 @@ fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (exit, what) = match error.kind() {
         std::io::ErrorKind::NotFound if is_script(&program) => (
             NOT_RUN,
-            "its interpreter, named in its first line, is not there".to_owned(),
+            "the interpreter named in its first line does not exist".to_owned(),
         ),
         std::io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),
         std::io::ErrorKind::PermissionDenied => {

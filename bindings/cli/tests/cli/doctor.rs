@@ -97,9 +97,12 @@ async fn a_healthy_server() {
         "{ran:?}"
     );
     assert!(of(&ran, "locks")[0].contains("1 are held"), "{ran:?}");
-    assert!(of(&ran, "line")[0].contains("a: 1 wait"), "{ran:?}");
     assert!(
-        of(&ran, "holder")[0].contains("who has had a for"),
+        of(&ran, "line")[0].contains("that of a, with 1 waiting"),
+        "{ran:?}"
+    );
+    assert!(
+        of(&ran, "holder")[0].contains("which has held a for"),
         "{ran:?}"
     );
     drop((holder, waiter));
@@ -250,10 +253,10 @@ async fn a_server_with_another_clock() {
         assert_eq!(ran.code, Some(1), "{ran:?}");
         let clock = of(&ran, "clock");
         for part in [
-            &format!("the server's is 10s {way} this machine's"),
+            &format!("the server's clock is 10s {way} this machine's"),
             r#""level":"warning""#,
-            "leases are not shortened by that",
-            "synchronise both",
+            "this does not shorten leases",
+            "synchronize both",
         ] {
             assert!(clock[0].contains(part), "{part}: {ran:?}");
         }

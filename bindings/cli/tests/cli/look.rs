@@ -181,7 +181,7 @@ async fn watching_goes_on_after_the_store_was_away() {
     assert!(held.contains("token"), "{held}");
     drop(holder);
     server.kill();
-    watch.error_line("leasehold: the store is away");
+    watch.error_line("leasehold: the store cannot be reached; retrying");
     server.restart().await;
     watch.error_line("leasehold: the store is back");
 }

@@ -163,7 +163,7 @@ async fn a_store_that_goes_away_is_shown_and_comes_back() {
     drop(before);
     server.kill();
     page.wait("document.querySelector('#state').dataset.state === 'away'");
-    assert!(page.text("#banner").contains("The store is away"));
+    assert!(page.text("#banner").contains("The store cannot be reached"));
     page.picture("away");
     server.restart().await;
     page.wait(LIVE);

@@ -47,7 +47,7 @@ const ENDS = {
   expired: "expired: nobody renewed it",
   superseded: "taken over by its owner",
   revoked: "released by force here",
-  ended: "over; how, was not seen",
+  ended: "ended in an unknown way",
 };
 const LOSSES = new Set(["expired", "superseded", "revoked"]);
 /** The ends in the order in which the server counts them. */

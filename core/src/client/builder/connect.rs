@@ -112,7 +112,7 @@ impl Builder {
         let owner = self.checked()?;
         let store = Store::connect_lazily(url.as_ref(), self.dial())?;
         let (locker, clock) = self.start(owner, Stores::one(store))?;
-        // A store in memory answers at once; any other is not asked yet.
+        // An in-memory store answers at once; any other is not asked yet.
         let _ = clock.now_or_never();
         Ok(locker)
     }
@@ -231,7 +231,7 @@ impl Builder {
         let (locker, clock) = self.start(owner, Stores::one(Store::in_memory()))?;
         clock
             .now_or_never()
-            .expect("a store in memory answers at once");
+            .expect("an in-memory store answers at once");
         Ok(locker)
     }
 

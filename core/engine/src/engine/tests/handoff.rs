@@ -63,8 +63,7 @@ fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     assert_eq!(host.ops(), ["renew", "renew"]);
 }
 
-/// Catches a fixed lock that lives only as long as it had to take the lock up, and one that is renewed
-/// forever.
+/// Catches a fixed lock that ends with the time for taking it up, and one that is renewed forever.
 #[test]
 fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     let mut host = Host::new();
