@@ -39,7 +39,7 @@ impl Connection {
     }
 }
 
-/// Serves for ever. Dropping this closes all connections.
+/// Serves forever. Dropping this closes all connections.
 ///
 /// A new connection is always accepted: if there are too many, the oldest one without a page is closed. So idle clients
 /// keep nobody out.

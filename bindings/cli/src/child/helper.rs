@@ -60,14 +60,15 @@ fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// With a slash in its name the program was not looked for in the PATH.
+/// Returns true if the program exists, so it is the script's interpreter that was not found. Only a name with a
+/// slash is a path; any other was searched in the PATH.
 fn is_script(program: &OsString) -> bool {
     let path = std::path::Path::new(program);
     path.components().count() > 1 && path.exists()
 }
 
-/// Has the system kill this process, and the program that it becomes, when the parent's thread ends that started it:
-/// its main thread.
+/// Has the system kill this process, and the program that it becomes, when the parent's main thread ends, which
+/// started it.
 fn die_with(parent: &OsString) -> bool {
     #[cfg(target_os = "linux")]
     if nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).is_err() {

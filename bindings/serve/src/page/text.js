@@ -8,7 +8,7 @@ const plain = (text) =>
 
 const byId = (id) => document.getElementById(id);
 
-/** Sets a text, if it is another one, so that nothing is repainted without need. */
+/** Sets an element's text if it differs, so that nothing is repainted without need. */
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

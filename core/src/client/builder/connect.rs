@@ -175,7 +175,7 @@ impl Builder {
         self.start_on(owner, Stores::one(store)).await
     }
 
-    /// Returns a fred client for the server at a URL, for what a program does there besides locking.
+    /// Returns a fred client for the server at a URL, for a program's commands that are not about locks.
     ///
     /// The client has the URL's user, database, sentinels and TLS, and [`tls`](Self::tls), like the client
     /// that [`connect`](Self::connect) makes. It ignores the other settings of this builder. This does no

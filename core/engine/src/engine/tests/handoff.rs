@@ -236,7 +236,7 @@ fn a_request_that_outlives_the_tenure_leaves_no_ghost_in_line() {
     }
 }
 
-/// The release of a cancelled waiter was in flight when the lock was handed to it.
+/// The release of a canceled waiter was in flight when the lock was handed to it.
 #[test]
 fn a_grant_after_a_cancel_goes_on_to_the_next() {
     let mut host = Host::new();
@@ -257,7 +257,7 @@ fn a_grant_after_a_cancel_goes_on_to_the_next() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// A late request took the place in line again that was given up. It gets the lock, for which others wait.
+/// A late request joins the line again after its place was given up. It gets the lock while others wait.
 #[test]
 fn a_grant_to_a_ghost_is_given_back_at_once() {
     let mut host = Host::new();
