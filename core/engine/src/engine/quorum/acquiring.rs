@@ -215,7 +215,7 @@ impl QuorumAcquiring {
         Order::new(&lease.who.spec.key, env.handshakes.incarnations())
     }
 
-    /// Returns the members where it stands in line, or would if it had to wait, best first.
+    /// Returns the members where the claim stands in line, or would stand if it had to wait, best first.
     fn lines(&self, env: &Quorum, lease: &Leased) -> Lines {
         self.order.lines(|at| {
             let is_usable = match lease.votes.get(at) {
