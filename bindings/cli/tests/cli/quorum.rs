@@ -198,7 +198,7 @@ async fn lists_that_are_no_quorum_are_refused_with_the_reason() {
     };
     let cluster = two.replace("redis://", "redis-cluster://");
     let cases: [(&[&str], i32, &str); 5] = [
-        (&[one, two], 64, "3, 5 or 7 servers; got 2"),
+        (&[one, two], 64, "3, 5 or 7 servers, not 2"),
         (&[one, two, one], 64, "server 3 of the quorum is server 1"),
         (&[one, two, "memory://x"], 64, "all Redis, or all in memory"),
         (
