@@ -22,7 +22,7 @@ const TO_DIE: Duration = Duration::from_secs(2);
 /// How long the store may take to confirm a release.
 const TO_RELEASE: Duration = Duration::from_secs(5);
 
-/// What to do with the command when the lease is lost.
+/// How the command ends when the lease is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     /// The time from SIGTERM to SIGKILL.

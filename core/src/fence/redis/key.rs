@@ -90,7 +90,7 @@ mod tests {
         crc % 16_384
     }
 
-    /// What every implementation must agree on: writers in other languages read it too.
+    /// The test vectors that every implementation must agree on, in other languages, too.
     const VECTORS: &str = include_str!("../../../../tests/vectors/fence_keys.json");
 
     #[derive(serde::Deserialize)]
