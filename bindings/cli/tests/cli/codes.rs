@@ -75,7 +75,10 @@ async fn bad_command_lines_have_a_code_and_say_what_to_do() {
             "--no-wait",
         ),
         (&["run", "a", "-w", "1s", "-n", "--", "true"], "--no-wait"),
-        (&["run", "a", "--ttl", "10ms", "--", "true"], "--ttl is 1s"),
+        (
+            &["run", "a", "--ttl", "10ms", "--", "true"],
+            "--ttl must be at least 1s; got 10ms",
+        ),
         (
             &["run", "a", "--ttl", "9s", "--grace", "4s", "--", "true"],
             "--ttl of 12s",

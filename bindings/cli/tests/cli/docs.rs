@@ -1,4 +1,4 @@
-//! The program's help, manual pages and examples.
+//! The help, the manual pages, and the examples of the book.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,9 +9,11 @@ use tempfile::TempDir;
 use crate::look::hold;
 use crate::program::{LEASEHOLD, Output, leasehold, output};
 
-fn readme() -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    std::fs::read_to_string(readme).expect("it is there")
+/// Returns the chapter of the book on this program.
+fn chapter() -> String {
+    let chapter = "../../docs/book/src/command-line.md";
+    let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join(chapter);
+    std::fs::read_to_string(chapter).expect("it is there")
 }
 
 /// Returns the names of the commands that `--help` shows.
@@ -28,11 +30,11 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn every_command_has_a_help_a_manual_page_and_a_place_in_the_readme() {
+fn every_command_has_a_help_a_manual_page_and_a_place_in_the_book() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().to_str().expect("text");
     assert_eq!(output(leasehold(["man", path])).code, Some(0));
-    let readme = readme();
+    let chapter = chapter();
     let commands = commands();
     assert!(commands.len() > 2, "{commands:?}");
     for name in commands {
@@ -42,7 +44,7 @@ fn every_command_has_a_help_a_manual_page_and_a_place_in_the_readme() {
         let page = folder.path().join(format!("leasehold-{name}.1"));
         let page = std::fs::read_to_string(page).expect("a manual page");
         assert!(page.starts_with(".ie"), "{page:.80}");
-        assert!(readme.contains(&format!("leasehold {name}")), "{name}");
+        assert!(chapter.contains(&format!("leasehold {name}")), "{name}");
     }
 }
 
@@ -64,8 +66,8 @@ fn shells_get_completions() {
 }
 
 #[test]
-fn the_exit_codes_of_the_readme_are_those_of_the_help() {
-    let readme = readme();
+fn the_exit_codes_of_the_book_are_those_of_the_help() {
+    let chapter = chapter();
     let help = output(leasehold(["run", "--help"])).stdout;
     let table = help.split_once("Exit codes:").expect("there is a table").1;
     let codes = table
@@ -74,7 +76,7 @@ fn the_exit_codes_of_the_readme_are_those_of_the_help() {
     let codes: Vec<_> = codes.filter(|code| code.parse::<u8>().is_ok()).collect();
     assert!(codes.len() > 5, "{codes:?}");
     for code in codes {
-        assert!(readme.contains(&format!("| {code} |")), "{code}");
+        assert!(chapter.contains(&format!("| {code} |")), "{code}");
     }
 }
 
@@ -130,8 +132,8 @@ impl Examples {
 
 /// Returns the code blocks of this language.
 fn blocks(language: &str) -> Vec<String> {
-    let (readme, begin) = (readme(), format!("```{language}\n"));
-    let parts = readme.split(&begin).skip(1);
+    let (chapter, begin) = (chapter(), format!("```{language}\n"));
+    let parts = chapter.split(&begin).skip(1);
     let blocks = parts.filter_map(|part| part.split("```").next());
     blocks.map(str::to_owned).collect()
 }
