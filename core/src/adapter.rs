@@ -359,7 +359,7 @@ pub(crate) enum Report<'a> {
     Message(&'a [u8]),
     /// This key may have changed, or any key if `None`.
     Changed(Option<&'a [u8]>),
-    /// Heard on the connection with this id, or on the one for commands if `None`.
+    /// Changes are heard on the connection with this ID, or on the command connection if `None`.
     HearsChanges(Option<i64>),
     HearsNoChanges(&'a str),
 }

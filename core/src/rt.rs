@@ -75,7 +75,7 @@ impl RandomSource {
         self.left
             .extend(chunks.iter().copied().map(u128::from_ne_bytes));
         let bits = self.left.pop();
-        Ok(bits.expect("one at least was asked for"))
+        Ok(bits.expect("at least one was drawn"))
     }
 }
 

@@ -59,7 +59,7 @@ Examples:
     Run(RunArgs),
     /// Run a command as the leader, whenever this process holds the lock
     ///
-    /// Of all processes that hold one name, one is the leader and runs COMMAND; the others wait in line. If the
+    /// Of the processes on one name, one is the leader and runs COMMAND; the others wait in line. If the
     /// lease is lost, COMMAND is ended as by `leasehold run`, and this process waits in line again, even while
     /// the store cannot be reached. If COMMAND ends by itself, the next process gets its turn.
     ///
@@ -164,7 +164,7 @@ pub(crate) struct RunArgs {
     /// The name of the lock, 1 to 512 bytes
     pub(crate) name: String,
 
-    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; without it, for ever
+    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; without it, forever
     ///
     /// The time counts from the start of the program, even while the store does not reply. 0 means --no-wait.
     #[arg(long, short, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
@@ -178,7 +178,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
-    /// What to do when the lease is lost
+    /// The action when the lease is lost
     #[arg(long, value_enum, default_value_t = OnLoss::Stop)]
     pub(crate) on_loss: OnLoss,
 

@@ -135,7 +135,7 @@ impl StoreArgs {
     }
 }
 
-/// Connects to a server, or to a quorum of several, in this time at the most if one is given.
+/// Connects to a server, or to a quorum of several, within this time if one is given.
 pub(crate) async fn connect(
     urls: &[String],
     settings: Builder,

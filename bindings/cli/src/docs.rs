@@ -1,4 +1,4 @@
-//! Tests that this program reads every command line that the documentation and the help show.
+//! Tests that this program accepts every command line in the documentation and the help.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use clap::{CommandFactory, Parser};
 
 use crate::args::Cli;
 
-/// Languages in which `leasehold` is no command.
+/// The languages of code blocks that contain no shell commands.
 const OTHER_LANGUAGES: [&str; 6] = ["js", "json", "rust", "toml", "ts", "yaml"];
 
-/// Returns the pages in a folder of the book, and in its folders.
+/// Returns all pages in a folder of the book and its subfolders.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let entries = entries.map(|entry| entry.expect("it can be read").path());
@@ -40,7 +40,7 @@ fn documents() -> Vec<(String, String)> {
     readmes.into_iter().chain(pages).map(read).collect()
 }
 
-/// Splits a text into the commands of a shell, each as its words; what is quoted is one word.
+/// Splits a shell script into commands, each a list of words. A quoted text is one word.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -69,7 +69,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Returns what stands behind the name of this program, also within the commands that a shell is given.
+/// Returns the arguments of each call of this program, also of calls within `sh -c`.
 fn calls(text: &str) -> Vec<Vec<String>> {
     let mut calls = Vec::new();
     for words in commands(text) {
@@ -81,7 +81,7 @@ fn calls(text: &str) -> Vec<Vec<String>> {
             {
                 words.iter().position(|word| word == "--")
             }
-            // There it is the package.
+            // There the word names the package.
             Some("npm" | "cargo") => continue,
             _ => words.iter().position(is_here),
         };
@@ -95,7 +95,7 @@ fn calls(text: &str) -> Vec<Vec<String>> {
     calls
 }
 
-/// Returns the commands in a document in Markdown: its blocks of these, and the code within its lines.
+/// Returns the shell code in a Markdown document: its code blocks and its inline code.
 fn code(markdown: &str) -> (Vec<&str>, Vec<&str>) {
     let mut blocks: Vec<&str> = markdown.split("\n```").collect();
     let mut inline = Vec::new();
@@ -109,14 +109,14 @@ fn code(markdown: &str) -> (Vec<&str>, Vec<&str>) {
     });
     // The first line of a block names its language.
     let blocks = blocks.iter().filter_map(|block| block.split_once('\n'));
-    // Behind a comma are the attributes of the block.
+    // After a comma come the attributes of the block.
     let language = |info: &str| info.split(',').next().unwrap_or_default().to_owned();
     let commands = blocks.filter(|(info, _)| !OTHER_LANGUAGES.contains(&&*language(info)));
     (commands.map(|(_, block)| block).collect(), inline)
 }
 
-/// Fills in a synopsis such as `run NAME [--wait TIME | --no-wait] -- COMMAND...`: with all that is optional,
-/// and the first or the last of alternatives.
+/// Fills in a synopsis such as `run NAME [--wait TIME | --no-wait] -- COMMAND...`: with all optional parts,
+/// and the first or the last of the alternatives.
 fn filled_in(synopsis: &str, last: bool) -> String {
     let pick = |text: &'_ str, between| -> String {
         let mut all = text.split(between);
@@ -136,7 +136,7 @@ fn filled_in(synopsis: &str, last: bool) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Reads each command line, as one under a lease, and counts them.
+/// Parses each command line, with a token in its environment, and returns their number.
 #[track_caller]
 fn read(place: &str, text: &str) -> usize {
     let calls = calls(text);
@@ -155,7 +155,7 @@ fn read(place: &str, text: &str) -> usize {
     calls.len()
 }
 
-/// Returns true if this is the name of a command, such as `leasehold fence check`.
+/// Returns true if the text is the name of a command, such as `leasehold fence check`.
 fn is_name(text: &str) -> bool {
     let mut command = Cli::command();
     let mut words = text.split_whitespace();
@@ -181,7 +181,7 @@ fn every_command_line_of_the_documentation_is_read() {
         let (blocks, inline) = code(&text);
         let mut count = 0;
         let inline = inline.into_iter().filter(|text| text.contains("leasehold"));
-        // `leasehold run` alone is a name, and no call.
+        // `leasehold run` alone is a name, not a call.
         let (names, inline): (Vec<_>, Vec<_>) =
             inline.partition(|text| text.split_whitespace().count() < 3 || is_name(text));
         for name in names {
@@ -217,7 +217,7 @@ fn every_example_of_the_help_is_read() {
         let examples = help.split_once("Examples:\n").map(|(_, examples)| examples);
         let examples = examples.map(|text| text.split("\n\n").next().unwrap_or_default());
         for line in examples.unwrap_or_default().replace("\\\n", " ").lines() {
-            // Behind two spaces it says what that does.
+            // An explanation follows after two spaces.
             let line = line
                 .trim_start()
                 .split("  ")
@@ -237,7 +237,7 @@ fn every_example_of_the_help_is_read() {
     assert!(count > 6, "{count} examples");
 }
 
-/// Catches a test of examples that finds none in them.
+/// Catches a search for examples that finds none.
 #[test]
 fn calls_are_found() {
     let found = |text| {

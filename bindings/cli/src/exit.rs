@@ -145,11 +145,13 @@ impl From<Error> for Failure {
             }
             _ => advice,
         };
-        // The error's own advice takes precedence.
-        let advice = advice.filter(|_| !error.to_string().contains("; "));
+        // The error's own advice takes precedence. "; got …" is not advice.
+        let what = error.to_string();
+        let mut parts = what.split("; ").skip(1);
+        let advice = advice.filter(|_| parts.all(|part| part.starts_with("got ")));
         Self {
             exit,
-            what: error.to_string(),
+            what,
             advice,
             error: Some(error),
         }
@@ -187,6 +189,14 @@ mod tests {
                 "{kind:?} is {exit}"
             );
         }
+    }
+
+    /// Catches advice that is left out because the message says what value was given.
+    #[test]
+    fn only_advice_replaces_advice() {
+        let advice = |rule| Failure::from(Error::bad_option("longest_ttl", rule)).advice;
+        assert!(advice("allows at most 60s; got 90s").is_some());
+        assert_eq!(advice("is 90s; got 60s; set 60s"), None);
     }
 
     #[test]

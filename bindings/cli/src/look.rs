@@ -143,7 +143,7 @@ fn told(name: &Name, found: &Inspection) -> String {
 fn owner(holder: &HolderInfo) -> String {
     let label = escaped(holder.owner.label());
     if holder.owner.is_reclaimable() {
-        format!("{label} (an owner, who may take it over)")
+        format!("{label} (an owner, which may take the lock over)")
     } else {
         label
     }
@@ -188,7 +188,7 @@ pub(crate) fn release(args: &ReleaseArgs, voice: &Voice) -> Result<u8, Failure> 
 async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToken>, Failure> {
     if !io::stdin().is_terminal() {
         return Err(
-            Failure::usage("there is no terminal to ask whether you mean it")
+            Failure::usage("there is no terminal to ask for confirmation")
                 .advise("give --yes, too"),
         );
     }

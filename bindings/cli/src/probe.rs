@@ -57,7 +57,12 @@ impl Refusal {
 impl Probe {
     /// Connects. The error does not show the URL, which may have a password in it.
     pub(crate) async fn connect(url: &str) -> Result<Self, Failure> {
-        let failed = || Failure::new(STORE_AWAY, "no second connection to the store can be made");
+        let failed = || {
+            Failure::new(
+                STORE_AWAY,
+                "a second connection to the store cannot be made",
+            )
+        };
         let client = client(url).ok_or_else(failed)?;
         let connected = timeout(TO_REPLY, client.init()).await;
         connected.map_err(|_| failed())?.map_err(|_| failed())?;

@@ -79,7 +79,7 @@ impl Voice {
                 ..
             } => self.note(&format!("{name} is at risk, {} left: {error}", show(*remaining))),
             LeaseEvent::ClockDrift { drift_margin } => self.note(&format!(
-                "the clocks of the store and of this machine run apart: leases end earlier, by {drift_margin} ppm"
+                "the store's clock and this machine's run at different rates: leases end earlier, by {drift_margin} ppm"
             )),
             _ => {}
         }

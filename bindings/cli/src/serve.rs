@@ -80,7 +80,7 @@ fn failure(error: Error) -> Failure {
         },
         error @ Error::Listen { .. } => (
             error.to_string(),
-            "give another --listen; port 0 stands for any that is free",
+            "give another --listen; port 0 picks a free one",
         ),
         error => return Failure::new(INTERNAL, error.to_string()),
     };
@@ -103,7 +103,7 @@ fn say(args: &ServeArgs, voice: &Voice, url: &str) -> Result<(), Failure> {
 
 /// Waits for a signal to end.
 fn stopped() -> Result<impl Future<Output = ()>, Failure> {
-    let failed = |error| Failure::new(INTERNAL, format!("signals cannot be heard: {error}"));
+    let failed = |error| Failure::new(INTERNAL, format!("signals cannot be received: {error}"));
     let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hangs_up = signal(SignalKind::hangup()).map_err(failed)?;
     let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;

@@ -22,7 +22,8 @@ pub(crate) fn main(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     if args.interval < LEAST_INTERVAL {
         let least = show(LEAST_INTERVAL);
         return Err(Failure::usage(format!(
-            "--interval is {least} at the least"
+            "--interval must be at least {least}; got {}",
+            show(args.interval)
         )));
     }
     crate::block_on(watch(args, voice))
@@ -98,7 +99,7 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
             }
             Err(error) if error.is_transient() => {
                 if !std::mem::replace(&mut away, true) {
-                    voice.note(&format!("the store is away, and is asked again: {error}"));
+                    voice.note(&format!("the store cannot be reached; retrying: {error}"));
                 }
             }
             Err(error) => return Err(error.into()),

@@ -22,7 +22,7 @@ const TO_DIE: Duration = Duration::from_secs(2);
 /// How long the store may take to confirm a release.
 const TO_RELEASE: Duration = Duration::from_secs(5);
 
-/// What to do with the command when the lease is lost.
+/// How the command ends when the lease is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     /// The time from SIGTERM to SIGKILL.
@@ -95,7 +95,12 @@ impl Work<'_> {
         Ok(match (failure, ran) {
             (Some(failure), _) => Ended::Lost(failure, asked),
             (None, Some(ran)) => Ended::Ran(ran, asked),
-            (None, None) => return Err(Failure::new(INTERNAL, "the command's end was not seen")),
+            (None, None) => {
+                return Err(Failure::new(
+                    INTERNAL,
+                    "it is unknown how the command ended",
+                ));
+            }
         })
     }
 
@@ -258,7 +263,7 @@ impl<'a> Running<'a> {
             (Why::LeftBehind, _) => "the command left processes behind; ending them".to_owned(),
             (Why::Loss, Some(reason)) => format!("{name} was lost: {reason}: ending the command"),
             (Why::Loss, None) => {
-                format!("{name} is not renewed, and its end is near: ending the command")
+                format!("{name} is about to end and could not be renewed: ending the command")
             }
         });
     }

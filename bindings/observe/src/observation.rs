@@ -197,8 +197,8 @@ fn token(inspection: &Inspection) -> Option<FencingToken> {
 }
 
 /// Returns how long ago a tenure began, by its token: the server's clock at the acquisition, in microseconds. A dense
-/// token tells nothing, nor does one that follows a token of a clock that was ahead. This machine's clock stands for
-/// the server's.
+/// token does not tell, and neither does a token that follows one from a clock that was ahead. This machine's clock
+/// stands for the server's.
 fn held_for(holder: &HolderInfo) -> Option<Duration> {
     let began = SystemTime::UNIX_EPOCH + Duration::from_micros(holder.token.get());
     let held = match SystemTime::now().duration_since(began) {

@@ -192,7 +192,7 @@ async fn release(Extract(site): Extract<Arc<Site>>, request: Request) -> Answer 
         |error: leasehold::Error| refuse(StatusCode::BAD_GATEWAY, escaped(&error.to_string()));
     if released.map_err(away)?.is_none() {
         site.state.table().spare(&name);
-        let what = "somebody else has the lock by now, or nobody: look again";
+        let what = "this tenure is over, and nothing was released: check who holds the lock now";
         return Err(refuse(StatusCode::CONFLICT, what));
     }
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -28,7 +28,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Keeps the connection open when older ones are closed: it has a page. Pages are few.
+    /// Exempts the connection, on which a page is open, from being closed for newer ones. The number of pages is
+    /// limited elsewhere.
     pub(crate) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
@@ -38,7 +39,7 @@ impl Connection {
     }
 }
 
-/// Serves for ever. Dropping this closes all connections.
+/// Serves forever. Dropping this closes all connections.
 ///
 /// A new connection is always accepted: if there are too many, the oldest one without a page is closed. So idle clients
 /// keep nobody out.

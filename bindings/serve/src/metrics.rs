@@ -20,30 +20,31 @@ pub(crate) fn text(table: &LockTable, namespace: &str, now: Instant) -> String {
         label: format!("namespace=\"{namespace}\""),
     };
     let up = u64::from(*sum.store == Store::Up);
-    out.gauge("store_up", "Whether the store replies.", up);
-    let help = "Whether the store says what changes.";
+    out.gauge("store_up", "1 if the store replies.", up);
+    let help = "1 if the store reports which locks change.";
     out.gauge("follows", help, u64::from(sum.follows));
     out.gauge("locks_held", "Locks that are held.", sum.held);
-    out.gauge("waiting", "Contenders that wait in line.", sum.waiting);
+    out.gauge("waiting", "Waiters in line.", sum.waiting);
     let longest = sum.longest.map_or(0, |(_, waiting)| u64::from(waiting));
     out.gauge("line_longest", "Length of the longest line.", longest);
     let oldest = sum.oldest.map_or(0, |(_, held)| held);
-    let help = "How long the oldest holder has had its lock, by its token.";
+    let help = "How long the oldest holder has held its lock, by its token.";
     out.head("holder_oldest_seconds", help, "gauge");
     out.put("holder_oldest_seconds", "", seconds(oldest));
-    let help = "Acquisitions that were seen; between two looks at a lock there may be more.";
+    let help =
+        "Acquisitions that were seen; others may have come between two inspections of a lock.";
     out.counter("acquired_total", help, counts.acquired);
-    let help = "Those of them by a contender that was seen in line.";
+    let help = "Acquisitions by a client that had been seen in line.";
     out.counter("handoffs_total", help, counts.handoffs);
     out.head(
         "ended_total",
-        "Tenures whose end was seen, by how they ended.",
+        "Tenures that were seen to end, by how they ended.",
         "counter",
     );
     for (kind, count) in ChangeKind::ENDS.into_iter().zip(counts.ends) {
         out.put("ended_total", &format!(",how=\"{}\"", how(kind)), count);
     }
-    let help = "How long those waited in line who then got the lock.";
+    let help = "Time that waiters spent in line before they got the lock.";
     out.head("waited_seconds", help, "histogram");
     let mut below = 0;
     for (up_to, count) in UP_TO.iter().zip(counts.waits.buckets) {
@@ -55,8 +56,8 @@ pub(crate) fn text(table: &LockTable, namespace: &str, now: Instant) -> String {
     out.put("waited_seconds_bucket", ",le=\"+Inf\"", count);
     out.put("waited_seconds_sum", "", counts.waits.sum.as_secs_f64());
     out.put("waited_seconds_count", "", count);
-    out.counter("looks_total", "Looks at a lock.", sum.looks);
-    let help = "Steps of the walk over the database.";
+    out.counter("looks_total", "Inspections of locks.", sum.looks);
+    let help = "Steps of SCAN over the database.";
     out.counter("walk_steps_total", help, sum.steps);
     out.text
 }

@@ -74,7 +74,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] leasehold::Error),
     /// The operating system gave no random numbers.
-    #[error("there is no randomness: {0}")]
+    #[error("the operating system gave no random numbers: {0}")]
     Random(String),
 }
 
@@ -131,7 +131,10 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let invalid = |name, what| Err(Error::Option { name, what });
         if !(1..=MOST_LOOKS).contains(&self.looks) {
-            return invalid("looks", format!("is from 1 to {MOST_LOOKS}"));
+            return invalid(
+                "looks",
+                format!("must be from 1 to {MOST_LOOKS}; got {}", self.looks),
+            );
         }
         let fits = |token: &String| {
             let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
@@ -140,7 +143,7 @@ impl Options {
         if !self.token.as_ref().is_none_or(fits) {
             let (least, most) = TOKEN_LENGTHS.into_inner();
             let what = "characters: letters, digits, - _ . ~";
-            return invalid("token", format!("has to have {least} to {most} {what}"));
+            return invalid("token", format!("must have {least} to {most} {what}"));
         }
         if self.allow_release && self.token.is_none() && !self.needs_made_token() {
             let what = "needs a token: without one every user and program of this machine could release locks";
@@ -158,11 +161,14 @@ mod tests {
     fn an_invalid_option_is_refused_by_its_name() {
         type Change = fn(&mut Options);
         let cases: [(Change, &str); 5] = [
-            (|options| options.looks = 0, "`looks` is from 1 to 10000"),
+            (
+                |options| options.looks = 0,
+                "`looks` must be from 1 to 10000; got 0",
+            ),
             (|options| options.looks = 10_001, "`looks`"),
             (
                 |options| options.token = Some("short".to_owned()),
-                "`token` has to have 16",
+                "`token` must have 16",
             ),
             (
                 |options| options.token = Some("sixteen letters ".to_owned()),

@@ -79,7 +79,7 @@ impl Poller {
         }
     }
 
-    /// Inspects for ever what a scan finds, and what the pages show.
+    /// Inspects the locks that scans find and pages show, forever.
     pub(crate) async fn run(mut self, mut scanned: mpsc::Receiver<Scanned>) {
         let mut shown = self.state.shown();
         // Pages may have opened before the store was there.

@@ -20,7 +20,7 @@ const SCAN: Duration = Duration::from_secs(1);
 const SCAN_IF_TRACKED: Duration = Duration::from_secs(30);
 const AFTER_AN_ERROR: Duration = Duration::from_secs(1);
 
-/// Scans for ever.
+/// Scans forever.
 pub(crate) async fn scan(locker: Locker, state: Arc<State>, scanned: mpsc::Sender<Scanned>) {
     loop {
         let (began, gaps) = (Instant::now(), state.gaps());

@@ -23,7 +23,7 @@ const MOST: u32 = 300;
 const SECOND: Duration = Duration::from_secs(1);
 const WHILE_BUSY: Duration = Duration::from_secs(60);
 
-/// Tracks for ever, as far as this user may. Without tracking, polling finds the changes.
+/// Tracks changes forever, if this user may. Without tracking, polling finds the changes.
 pub(crate) async fn track(url: String, namespace: String, state: Arc<State>) {
     let Some((pattern, prefix)) = keys(&namespace) else {
         return;

@@ -37,8 +37,8 @@ impl MemoryStore {
         }
     }
 
-    /// Executes a script call. The keys are all strings in one, each as its length in UTF-16 units, a colon
-    /// and itself; so are the arguments. Returns the script's result in the same form, or the bare server's
+    /// Executes a script call. `keys` and `args` are lists joined to one string: each item is its length in
+    /// UTF-16 units, a colon and its text. Returns the script's result in the same form, or only the server's
     /// time if that is the whole result; `None` if this is not a valid call.
     pub fn execute(&mut self, now: f64, keys: &str, args: &str) -> Option<String> {
         // A time of the host, which is far below 2^53 microseconds.

@@ -197,7 +197,7 @@ impl Error {
         self.of(format_args!("lock {name:?}"))
     }
 
-    /// Returns this error with what it is about in front.
+    /// Returns this error with its subject in front of the message.
     #[doc(hidden)]
     #[must_use]
     pub fn of(&self, what: impl fmt::Display) -> Self {

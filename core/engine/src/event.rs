@@ -32,14 +32,14 @@ use crate::token::FencingToken;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum LeaseEvent {
-    /// Another client holds the lock, and a caller waits for it in the queue.
+    /// Another client holds the lock, and a caller waits in line for it.
     ///
-    /// Emitted when the caller joins the queue, and when one of its heartbeats, every 1 to 5 s, finds its
+    /// Emitted when the caller joins the line, and when one of its heartbeats, every 1 to 5 s, finds its
     /// position changed.
     Waiting {
         /// The lock.
         name: Name,
-        /// The position in the queue, from 1. Absent where the store keeps no queue.
+        /// The position in line, from 1. Absent where the store keeps no line.
         #[serde(skip_serializing_if = "Option::is_none")]
         position: Option<u32>,
     },

@@ -180,7 +180,7 @@ impl MemoryServer {
         std::mem::take(&mut self.pushes)
     }
 
-    /// Deletes all locks, tokens and queues, as `FLUSHALL` does.
+    /// Deletes all locks, tokens and lines of waiters, as `FLUSHALL` does.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -221,7 +221,7 @@ impl MemoryServer {
         self.process = process;
     }
 
-    /// Frees a lock as `DEL` on its key does: forgets its last token, and keeps its queue.
+    /// Frees a lock as `DEL` on its key does: forgets its last token, and keeps its line.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -310,7 +310,7 @@ impl MemoryServer {
         Some((hash.fields(), hash.expires))
     }
 
-    /// Returns a queue's key in decoded form: the waiting claims, and the key's expiry.
+    /// Returns a line's key in decoded form: the waiting claims, and the key's expiry.
     ///
     /// Each claim has its arrival in microseconds and the time until which it counts as alive.
     ///

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
-/// Why a guard refused a write: it has seen a greater token for the resource.
+/// The refusal of a write by a guard that has seen a greater token for the resource.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the token {offered} is stale: {highest} was seen for the resource {resource:?}")]
 #[non_exhaustive]

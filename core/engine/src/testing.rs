@@ -138,8 +138,9 @@ pub struct Host {
     pub fixed: bool,
     pub reentrant: bool,
     pub counter: Counter,
-    /// The copies that locks need. The servers report `copies`.
+    /// The copies that locks require.
     pub durability: Option<Durability>,
+    /// The servers' reply when they are asked for the number of copies.
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
     pub log: Vec<Sent>,

@@ -13,9 +13,9 @@ mod listener;
 /// An adapter for a program's own connection of the client [redis-rs](https://docs.rs/redis).
 ///
 /// The connection is a `MultiplexedConnection`, a `ConnectionManager`, a `ClusterConnection` or anything else
-/// that can be cloned and takes commands. Its settings stay as they are. Its own response timeout, 500 ms by
-/// default, applies besides the locker's `command_timeout`, whichever is earlier. Set a longer one for locks
-/// that wait for [replicas](crate::Lock::replicas) or the disk.
+/// that can be cloned and takes commands. Its settings stay as they are. The shorter of its response timeout
+/// (500 ms by default) and the locker's `command_timeout` applies. Set a longer response timeout for locks that
+/// wait for [replicas](crate::Lock::replicas) or the disk.
 ///
 /// - A `MultiplexedConnection` does not reconnect, so its leases are lost when it breaks. Prefer a
 ///   `ConnectionManager`.

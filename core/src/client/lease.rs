@@ -69,7 +69,7 @@ impl Lease {
         self.share.tenure.token
     }
 
-    /// Returns how long the acquiring call took: the store's round trips and the time in the queue.
+    /// Returns how long the acquiring call took: the store's round trips and the time in line.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

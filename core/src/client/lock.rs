@@ -141,8 +141,8 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves neither a lock nor a queue entry behind. If the store cannot be reached,
-    /// the entry lasts for the delay above, and the lock for its time to live.
+    /// Dropping the future leaves neither a lock nor a place in line behind. If the store cannot be reached,
+    /// the place lasts for the delay above, and the lock for its time to live.
     ///
     /// # Example
     ///

@@ -319,9 +319,10 @@ impl Locker {
     /// characters stand for themselves. `list(…).try_collect().await` gives all names at once;
     /// [`list_steps`](Self::list_steps) lets you pause.
     ///
-    /// The stream asks the server in small steps, so that it does other work meanwhile, and only while you
-    /// poll. A name may come twice. A name that is held all the while always comes, except if its slot of a
-    /// cluster moves meanwhile: the stream visits one master after the other.
+    /// The stream scans the server in small steps, between which the server does other work. It asks for the
+    /// next step only when you poll. It may yield a name twice. It always yields a name that is held during the
+    /// whole scan, except if the name's cluster slot moves meanwhile: the stream visits one master after the
+    /// other.
     ///
     /// # Errors
     ///

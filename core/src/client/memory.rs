@@ -65,7 +65,7 @@ impl MemoryStore {
         self.store.reconnect();
     }
 
-    /// Deletes all locks, queues and last tokens, as `FLUSHALL` does. Works while the store is cut off, too.
+    /// Deletes all locks, lines of waiters and last tokens, as `FLUSHALL` does. Works while the store is cut off, too.
     pub fn clear(&self) {
         self.store.clear();
     }

@@ -14,16 +14,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A stream of leases that holds a lock for as long as the program runs.
 ///
-/// It queues for the lock and yields the lease. When that lease is lost or released, the next poll queues
-/// again. While the store cannot be reached it retries. It ends when the locker is shut down, and after an
+/// It waits in line for the lock and yields the lease. When that lease is lost or released, the next poll
+/// waits again. While the store cannot be reached it retries. It ends when the locker is shut down, and after an
 /// error that a retry does not fix, such as a bad option or a refused password.
 ///
-/// Nothing happens unless it is polled. Dropping it leaves the queue. A lease that it yielded belongs to the
+/// Nothing happens unless it is polled. Dropping it leaves the line. A lease that it yielded belongs to the
 /// program and stays held.
 ///
 /// # Cancel safety
 ///
-/// Waiting for the next lease is cancel-safe: the queue entry is kept.
+/// Waiting for the next lease is cancel-safe: the place in line is kept.
 ///
 /// # Example
 ///

@@ -94,7 +94,8 @@ struct Batch {
     ops: Vec<Op>,
     durability: Option<Durability>,
     give_up: Timestamp,
-    /// Held by the last of the batches that were taken out together.
+    /// Keeps the send order until this batch is on its way. Only the last of the batches that were taken out
+    /// together has it.
     sending: Option<Sending>,
 }
 

@@ -206,7 +206,7 @@ impl Gate {
     /// Errors: those of [`guard`](Self::guard). A waiting write is refused as soon as a greater token
     /// arrives.
     ///
-    /// Cancel safe: dropping the future gives up the place in the queue. The token still counts.
+    /// Cancel safe: dropping the future gives up the place in line. The token still counts.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

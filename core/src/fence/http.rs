@@ -89,8 +89,8 @@
 //! - writes in the body's stream
 //! - a statement that a database is still executing when the future is dropped
 //!
-//! If the state is in a store, guard it at the store. So do if several instances of a service share state:
-//! the gate is in the memory of one process.
+//! If the state is in a store, or if several instances of a service share it, guard it at the store: the gate
+//! is in the memory of one process.
 //!
 //! An older holder that is slow, or that stalls while it sends its body, delays the newer one. Put a timeout
 //! *inside* of this layer: it drops the inner future, and the next request goes on.

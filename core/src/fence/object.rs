@@ -162,7 +162,7 @@ impl FencedStore {
         }
     }
 
-    /// Leaves the content unchanged.
+    /// Writes objects without the seal, so that their content stays unchanged.
     ///
     /// This is correct only if an etag or generation never comes back under a smaller token: see the
     /// [module](self). [`probe`](Self::probe) checks that.

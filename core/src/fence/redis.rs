@@ -30,7 +30,7 @@
 //!   fences, and `volatile-*` evicts held locks that are on the same server.
 //!
 //! **If the write itself fails**, for example on a wrong type or a mistake in a script, *the token is stored
-//! all the same*. That refuses only older holders. A single command does all or nothing. What a script wrote
+//! anyway*. That refuses only older holders. A single command does all or nothing. What a script wrote
 //! before its mistake stays, because Redis does not roll back. A server that is out of memory refuses the
 //! call before it stores anything, the token included; so it also refuses the `del` of a new holder.
 //!

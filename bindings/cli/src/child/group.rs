@@ -48,7 +48,7 @@ impl Ran {
     }
 }
 
-/// What was done with a signal.
+/// How a signal was handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// The signal was for this process: a child ended or stopped, or this process was continued.

@@ -48,7 +48,7 @@ fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (exit, what) = match error.kind() {
         std::io::ErrorKind::NotFound if is_script(&program) => (
             NOT_RUN,
-            "its interpreter, named in its first line, is not there".to_owned(),
+            "the interpreter named in its first line does not exist".to_owned(),
         ),
         std::io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),
         std::io::ErrorKind::PermissionDenied => {
@@ -60,14 +60,15 @@ fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// With a slash in its name the program was not looked for in the PATH.
+/// Returns true if the program exists, so it is the script's interpreter that was not found. Only a name with a
+/// slash is a path; any other was searched in the PATH.
 fn is_script(program: &OsString) -> bool {
     let path = std::path::Path::new(program);
     path.components().count() > 1 && path.exists()
 }
 
-/// Has the system kill this process, and the program that it becomes, when the parent's thread ends that started it:
-/// its main thread.
+/// Has the system kill this process, and the program that it becomes, when the parent's main thread ends, which
+/// started it.
 fn die_with(parent: &OsString) -> bool {
     #[cfg(target_os = "linux")]
     if nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).is_err() {

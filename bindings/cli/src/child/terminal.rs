@@ -106,7 +106,8 @@ pub(super) fn take(group: Pid) {
     }
 }
 
-/// Call this before there are other threads.
+/// Blocks SIGTTOU, so that this process may take the terminal back from the background. Call this before there
+/// are other threads.
 pub(super) fn allow_to_take_it_back() -> nix::Result<()> {
     SigSet::from(Signal::SIGTTOU).thread_block()
 }

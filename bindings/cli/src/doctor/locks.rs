@@ -27,7 +27,7 @@ pub(super) async fn look(locker: &Locker, probe: &Probe) -> Vec<Found> {
         // The missing right was reported before.
         Err(error) if error.kind() == ErrorKind::Auth => return Vec::new(),
         Err(error) => {
-            let what = format!("they cannot be listed: {error}");
+            let what = format!("the locks cannot be listed: {error}");
             return vec![Found::new("locks", Level::Note, what)];
         }
     };
@@ -49,14 +49,14 @@ fn line((name, found): &(Name, Inspection)) -> Found {
         .first()
         .map(|first| format!(", the first for {}", show(first.waited)));
     let what = format!(
-        "the longest is of {name}: {waiting} wait{}",
+        "the longest line is that of {name}, with {waiting} waiting{}",
         first.unwrap_or_default()
     );
     if waiting < LONG_LINE {
         return Found::good("line", what);
     }
     Found::new("line", Level::Note, what)
-        .so("each of them confirms its place every 1 to 5 s")
+        .so("each waiter confirms its place every 1 to 5 s")
         .todo("see whether its holder still works (leasehold inspect), or divide what it protects")
 }
 
@@ -75,6 +75,6 @@ fn oldest(all: &[(Name, Inspection)], now: Duration) -> Option<Found> {
     let owner = escaped(holder.owner.label());
     Some(Found::good(
         "holder",
-        format!("the oldest is {owner}, who has had {name} for {age}"),
+        format!("the oldest holder is {owner}, which has held {name} for {age}"),
     ))
 }

@@ -196,7 +196,10 @@ impl Lacks {
             })
             .collect();
         let Some(first) = found.first_mut() else {
-            let what = format!("all of the {} that were tried", self.permitted);
+            let what = format!(
+                "this user has all {} rights that were tried",
+                self.permitted
+            );
             return vec![Found::good("rights", what)];
         };
         let all = GROUPS.iter().flat_map(|group| self.of(group.rights));
@@ -229,19 +232,19 @@ fn pushes(heard: Result<Duration, String>, refused: bool) -> Found {
     let problem = match heard {
         Ok(took) => {
             let took = took.as_millis();
-            let what = format!("a message to itself arrived, within {took} ms");
+            let what = format!("a message from this user to itself arrived within {took} ms");
             return Found::good("pushes", what);
         }
         Err(why) => why,
     };
     let problem = if refused { "see its rights" } else { &problem };
-    let found = Found::new("pushes", Level::Warning, format!("a message to itself did not arrive: {problem}"))
+    let found = Found::new("pushes", Level::Warning, format!("a message from this user to itself did not arrive: {problem}"))
         .so("waiters ask again each second, or learn within 5 s that they have the lock; a holder learns of a \
              forced release at its next renewal");
     if refused {
         return found;
     }
-    found.todo("see what is between this machine and the server: some proxies pass no messages on")
+    found.todo("check for a proxy between this machine and the server: some do not forward pub/sub messages")
 }
 
 /// Returns how long a message that the user sent to itself took, or why none arrived.

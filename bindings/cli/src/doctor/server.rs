@@ -63,8 +63,8 @@ fn round_trip(sorted: &[Duration]) -> Found {
         return found;
     }
     found
-        .so("a lock takes at least so long to be taken, and a time to live should be many times that")
-        .todo("put the store nearer to those who lock, or give longer times to live")
+        .so("acquiring a lock takes at least this long, and a time to live should be many times longer")
+        .todo("put the store nearer to its clients, or set longer times to live")
 }
 
 pub(super) fn exactly(time: Duration) -> String {
@@ -78,7 +78,7 @@ fn clock(offset: f64) -> Found {
     let by = Duration::from_secs_f64(offset.abs());
     if by < CLOCK_OFF {
         let what = format!(
-            "the server's differs from this machine's by {}",
+            "the server's clock differs from this machine's by {}",
             exactly(by)
         );
         return Found::good("clock", what);
@@ -89,11 +89,11 @@ fn clock(offset: f64) -> Found {
     Found::new(
         "clock",
         Level::Warning,
-        format!("the server's is {} {way} this machine's", show(rounded)),
+        format!("the server's clock is {} {way} this machine's", show(rounded)),
     )
-    .so("leases are not shortened by that, but one of the clocks is wrong: if the server's is set while it \
-         runs, locks expire too early or too late, and tokens stand still until it has caught up")
-    .todo("synchronise both (ntpd, chrony with maxslewrate 500), and step a clock only before the server starts")
+    .so("this does not shorten leases, but one of the clocks is wrong: if the server's clock is set while the server \
+         runs, locks expire too early or too late, and tokens stand still until the clock has caught up")
+    .todo("synchronize both clocks (ntpd, chrony with maxslewrate 500), and step a clock only before the server starts")
 }
 
 /// The fields of `INFO`.
@@ -118,7 +118,7 @@ pub(super) async fn look(probe: &Probe) -> Vec<Found> {
                 Level::Note,
                 format!("INFO is refused: {}", refusal.0),
             )
-            .so("version, eviction, persistence and replicas cannot be looked at"),
+            .so("version, eviction, persistence and replicas cannot be checked"),
         ],
     }
 }
@@ -176,7 +176,7 @@ fn memory(info: &Info) -> Vec<Found> {
     };
     let evicts = !info.is("maxmemory_policy", "noeviction");
     if most == 0 {
-        let what = format!("{} used, without a maxmemory", size(used));
+        let what = format!("{} used, and no maxmemory is set", size(used));
         return vec![Found::good("memory", what)];
     }
     let what = format!("{} of {} used", size(used), size(most));

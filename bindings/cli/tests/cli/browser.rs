@@ -1,4 +1,4 @@
-//! Chromium without a window, driven over pipes, by the protocol of its developers' tools.
+//! Headless Chromium, driven over pipes by the DevTools protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::program::LIMIT;
 
-/// It reads from descriptor 3 and writes to 4.
+/// Starts the browser so that it reads from descriptor 3 and writes to 4.
 const SCRIPT: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 const FLAGS: [&str; 11] = [
     "--headless=new",
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(15);
 
 static BROWSER: Mutex<()> = Mutex::const_new(());
 
-/// Waits until no other test has a browser. Several at once take all processors, and are late.
+/// Waits until no other test has a browser: several at once use up all processors and are late.
 pub(crate) async fn turn() -> MutexGuard<'static, ()> {
     BROWSER.lock().await
 }
@@ -48,7 +48,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Of this size; `light` or `dark`.
+    /// Opens a page in a window of this size. `scheme` is `light` or `dark`.
     pub(crate) fn open(url: &str, (width, height): (u32, u32), scheme: &str) -> Self {
         let profile = TempDir::new().expect("a folder");
         let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
@@ -98,7 +98,7 @@ impl Page {
         self.call("Page.navigate", &json!({"url": url}));
     }
 
-    /// What an expression is.
+    /// Returns the value of an expression.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let answer = self.call("Runtime.evaluate", &question(expression));
         assert!(
@@ -122,7 +122,7 @@ impl Page {
     /// Waits until an expression is true, and returns how long that took.
     #[track_caller]
     pub(crate) fn wait(&mut self, expression: &str) -> Duration {
-        // What it asks of may not be there yet.
+        // The elements that it names may not exist yet.
         let is_so = format!("(() => {{ try {{ return !!({expression}); }} catch {{}} }})()");
         let is_so = question(&is_so);
         let start = Instant::now();
@@ -166,14 +166,14 @@ impl Page {
         }
     }
 
-    /// What was complained of on the console since this was last asked.
+    /// Returns the errors on the console since the last call.
     pub(crate) fn errors(&mut self) -> Vec<String> {
-        // By its reply all that came before is there.
+        // When the reply arrives, all earlier messages have.
         self.eval("0");
         std::mem::take(&mut self.errors)
     }
 
-    /// Puts a picture where the variable `LEASEHOLD_SCREENSHOTS` says, if it does.
+    /// Saves a screenshot in the folder `LEASEHOLD_SCREENSHOTS`, if that variable is set.
     pub(crate) fn picture(&mut self, name: &str) {
         if let Some(folder) = std::env::var_os("LEASEHOLD_SCREENSHOTS") {
             let shot = self.call("Page.captureScreenshot", &json!({"format": "png"}));
@@ -199,7 +199,7 @@ impl Page {
         result.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// Returns the result, or what the browser said instead.
+    /// Returns the result, or the browser's error.
     fn try_call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.last += 1;
         let id = self.last;

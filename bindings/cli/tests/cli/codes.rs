@@ -1,4 +1,4 @@
-//! What `leasehold run` returns and says, also to bad input.
+//! The exit codes and messages of `leasehold run`, for bad input, too.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,10 @@ async fn bad_command_lines_have_a_code_and_say_what_to_do() {
             "--no-wait",
         ),
         (&["run", "a", "-w", "1s", "-n", "--", "true"], "--no-wait"),
-        (&["run", "a", "--ttl", "10ms", "--", "true"], "--ttl is 1s"),
+        (
+            &["run", "a", "--ttl", "10ms", "--", "true"],
+            "--ttl must be at least 1s; got 10ms",
+        ),
         (
             &["run", "a", "--ttl", "9s", "--grace", "4s", "--", "true"],
             "--ttl of 12s",
@@ -183,7 +186,7 @@ async fn a_lock_that_is_held_is_not_acquired_in_time() {
         "{at_once:?}"
     );
     assert!(at_once.stderr.contains("--wait"), "{at_once:?}");
-    // Each of these is the same, however it is written.
+    // The command lines of a row mean the same.
     let same: [&[&str]; 4] = [
         &["run", "a", "--wait", "0", "--", "echo", "ran"],
         &["run", "a", "--wait=0s", "--", "echo", "ran"],
@@ -216,7 +219,7 @@ async fn a_lock_that_is_held_is_not_acquired_in_time() {
         waited.stderr.contains(r#"{"type":"failed","exit":75,"#),
         "{waited:?}"
     );
-    // It gets the lock as soon as that is free.
+    // The next one gets the lock as soon as it is free.
     let next = Program::spawn(on(&server, ["run", "a", "--json", "--", "echo", "ran"]));
     next.error_line(r#"{"type":"waiting""#);
     holder.close_stdin();
@@ -226,7 +229,7 @@ async fn a_lock_that_is_held_is_not_acquired_in_time() {
 
 // The proxy runs while this thread waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_store_that_is_away_is_said_in_the_time_that_was_given() {
+async fn a_store_that_is_away_is_reported_within_the_wait() {
     let refused = leasehold_tests::FakeServer::start(|_| unreachable!("nobody connects")).await;
     let port = refused.port();
     drop(refused);
@@ -237,7 +240,7 @@ async fn a_store_that_is_away_is_said_in_the_time_that_was_given() {
     assert_eq!(ran.code, Some(69), "{ran:?}");
     assert!(ran.took < Duration::from_secs(3), "{ran:?}");
 
-    // One that accepts connections and says nothing: neither at the beginning …
+    // A store that accepts connections and never replies: from the start …
     let server = RedisServer::start().await;
     server.pause();
     let start = Instant::now();
@@ -247,7 +250,7 @@ async fn a_store_that_is_away_is_said_in_the_time_that_was_given() {
     assert!(start.elapsed() < Duration::from_secs(3), "{ran:?}");
     server.resume();
 
-    // … nor later.
+    // … and from some time on.
     let proxy = Proxy::start(server.port()).await;
     let args = [
         "run",
@@ -303,7 +306,7 @@ async fn the_command_knows_its_lease() {
 #[tokio::test]
 async fn what_the_command_left_running_ends_before_the_lock_is_free() {
     let server = RedisServer::start().await;
-    // It ignores the request to end, so that it takes the whole grace.
+    // The command ignores SIGTERM, so it takes the whole grace period.
     let script =
         "(trap '' TERM; echo left; sleep 60; sleep 60) & sleep 0.2; echo leader $$; exit 3";
     let args = [

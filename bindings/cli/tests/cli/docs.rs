@@ -16,7 +16,7 @@ fn chapter() -> String {
     std::fs::read_to_string(chapter).expect("it is there")
 }
 
-/// The names of the commands that `--help` shows.
+/// Returns the names of the commands that `--help` shows.
 fn commands() -> Vec<String> {
     let help = output(leasehold(["--help"]));
     assert_eq!(help.code, Some(0));
@@ -80,7 +80,7 @@ fn the_exit_codes_of_the_book_are_those_of_the_help() {
     }
 }
 
-/// A folder with this program and the ones that the examples run.
+/// A folder with this program and the programs that the examples run.
 struct Examples {
     folder: TempDir,
     server: RedisServer,
@@ -107,7 +107,7 @@ impl Examples {
         Self { folder, server }
     }
 
-    /// Runs some lines as they stand, as somebody would who has the programs installed.
+    /// Runs lines unchanged in a shell that finds these programs.
     fn run(&self, lines: &str) -> Output {
         let folder = self.folder.path().display().to_string();
         let lines = lines.replace("/usr/local/bin", &folder);
@@ -130,7 +130,7 @@ impl Examples {
     }
 }
 
-/// Returns the blocks of this language.
+/// Returns the code blocks of this language.
 fn blocks(language: &str) -> Vec<String> {
     let (chapter, begin) = (chapter(), format!("```{language}\n"));
     let parts = chapter.split(&begin).skip(1);
@@ -138,7 +138,7 @@ fn blocks(language: &str) -> Vec<String> {
     blocks.map(str::to_owned).collect()
 }
 
-/// Catches a guard's example that fails when it is tried.
+/// Catches an example of the file guard that does not work.
 #[tokio::test]
 async fn the_examples_of_fences_work_once_and_again() {
     let examples = Examples::start().await;
@@ -169,7 +169,7 @@ async fn the_examples_of_the_help_work() {
         let text = text.replace("\\\n    ", "");
         for line in text.lines() {
             let line = line.trim_start();
-            // Behind some spaces it says what that does.
+            // An explanation follows after some spaces.
             let line = line.split_once("   ").map_or(line, |(line, _)| line);
             examples.works(line);
             count += 1;
@@ -179,7 +179,7 @@ async fn the_examples_of_the_help_work() {
     assert_eq!(examples.file("report.csv"), "a report\n");
 }
 
-/// Catches a job of cron or systemd that fails because another machine does it.
+/// Catches a cron or systemd job that fails because another machine runs it.
 #[tokio::test]
 async fn the_jobs_of_cron_and_systemd_run_on_one_machine_at_a_time() {
     let examples = Examples::start().await;
@@ -211,7 +211,7 @@ async fn the_jobs_of_cron_and_systemd_run_on_one_machine_at_a_time() {
     );
 }
 
-/// Catches a unit that systemd does not understand, or by which it kills a command before that can stop.
+/// Catches a unit that systemd rejects, or that kills a command before it can stop.
 #[tokio::test]
 async fn systemd_takes_the_units_and_signals_leasehold_alone() {
     let examples = Examples::start().await;
@@ -219,7 +219,7 @@ async fn systemd_takes_the_units_and_signals_leasehold_alone() {
     let mut count = 0;
     for unit in blocks("ini") {
         let unit = unit.replace("/usr/local/bin", &folder.display().to_string());
-        // Only there to be named.
+        // The unit is only named, never run.
         let unit = unit.replace("/scheduler\n", "/nightly\n");
         let path = unit.lines().next().expect("a path");
         let path = folder.join(path.rsplit('/').next().expect("a name"));

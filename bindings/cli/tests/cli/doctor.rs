@@ -8,7 +8,7 @@ use leasehold_tests::{Admin, Authority, RedisServer, eventually};
 
 use crate::program::{LIMIT, Output, Program, leasehold, on, output};
 
-/// The findings of a check, as JSON.
+/// Returns the findings of a check, as JSON.
 fn of<'a>(ran: &'a Output, check: &str) -> Vec<&'a str> {
     let begin = format!(r#"{{"check":"{check}","#);
     ran.stdout
@@ -33,7 +33,7 @@ fn doctor_as(server: &RedisServer, user: &str) -> Output {
     ran
 }
 
-/// A user with the rights of the README, and these changes.
+/// Creates a user with the rights of the README and these changes.
 async fn user(server: &RedisServer, name: &str, changes: &[&str]) {
     let all = [
         "on >s3cret ~{leasehold:* &leasehold:leasehold:* +select +ping +info",
@@ -48,7 +48,7 @@ async fn user(server: &RedisServer, name: &str, changes: &[&str]) {
     Admin::connect(server).await.ok(&command).await;
 }
 
-/// What is to be done about the rights, as it is printed.
+/// Returns the printed advice on rights.
 fn advised(ran: &Output) -> Vec<String> {
     let found = of(ran, "rights").into_iter();
     let found = found.map(|line| serde_json::from_str(line).expect("it is JSON"));
@@ -57,7 +57,7 @@ fn advised(ran: &Output) -> Vec<String> {
     lines.collect()
 }
 
-/// Types a line at redis-cli, and returns what that says.
+/// Types a line at redis-cli, and returns the output.
 fn typed(server: &RedisServer, line: &str) -> String {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &server.port().to_string()]);
@@ -97,13 +97,16 @@ async fn a_healthy_server() {
         "{ran:?}"
     );
     assert!(of(&ran, "locks")[0].contains("1 are held"), "{ran:?}");
-    assert!(of(&ran, "line")[0].contains("a: 1 wait"), "{ran:?}");
     assert!(
-        of(&ran, "holder")[0].contains("who has had a for"),
+        of(&ran, "line")[0].contains("that of a, with 1 waiting"),
+        "{ran:?}"
+    );
+    assert!(
+        of(&ran, "holder")[0].contains("which has held a for"),
         "{ran:?}"
     );
     drop((holder, waiter));
-    // It leaves nothing behind.
+    // The doctor leaves nothing behind.
     let mut admin = Admin::connect(&server).await;
     eventually(LIMIT, "an end of its keys", async || {
         admin.keys("*doctor*").await.is_empty()
@@ -171,7 +174,7 @@ async fn each_right_that_is_missing() {
     }
 }
 
-/// Catches advice that does not apply as it is printed, or after which something else is missing.
+/// Catches advice that does not work as printed, or after which another right is missing.
 #[tokio::test]
 async fn advice_is_complete_and_applies_word_for_word() {
     let server = RedisServer::start().await;
@@ -250,15 +253,15 @@ async fn a_server_with_another_clock() {
         assert_eq!(ran.code, Some(1), "{ran:?}");
         let clock = of(&ran, "clock");
         for part in [
-            &format!("the server's is 10s {way} this machine's"),
+            &format!("the server's clock is 10s {way} this machine's"),
             r#""level":"warning""#,
-            "leases are not shortened by that",
-            "synchronise both",
+            "this does not shorten leases",
+            "synchronize both",
         ] {
             assert!(clock[0].contains(part), "{part}: {ran:?}");
         }
         assert!(is(&ran, "usable", "good"), "{ran:?}");
-        // A lock on it is one all the same.
+        // Locks work anyway.
         let ran = output(on(&server, ["run", "a", "--", "true"]));
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
@@ -290,7 +293,7 @@ async fn a_socket_with_a_password() {
     assert!(is(&ran, "pushes", "good"), "{ran:?}");
 }
 
-/// Catches a connection of its own that reads the URL otherwise than the locker does.
+/// Catches a separate connection that reads the URL differently from the locker.
 #[tokio::test]
 async fn a_server_behind_sentinels() {
     let primary = RedisServer::start().await;
@@ -316,7 +319,7 @@ async fn a_server_with_a_ca_of_its_own() {
     let ran = output(leasehold(["doctor", "--json", "--url", &trusting]));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(is(&ran, "pushes", "good"), "{ran:?}");
-    // The control: nobody else trusts it.
+    // The control: without this CA the certificate is not trusted.
     let ran = output(leasehold(["doctor", "--json", "--url", &url]));
     assert_eq!(ran.code, Some(77), "{ran:?}");
 }
@@ -334,7 +337,7 @@ async fn a_server_of_a_quorum_says_how_long_leases_live() {
     for says in ["up to 1m30s", "DEL {leasehold:}"] {
         assert!(of(&ran, "quorum")[0].contains(says), "{ran:?}");
     }
-    // A server alone says nothing of that.
+    // A single server does not report it.
     admin.flushall().await;
     assert!(of(&doctor(&server), "quorum").is_empty());
 }

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many commands contend for one lock.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ async fn fifty_of_one_name_never_meet() {
     assert_eq!(codes(runs).await, [Some(0); 50]);
 }
 
-/// Scripts and programs contend for one name, and get it by turns.
+/// Scripts and programs contend for one name, and each holds it alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_and_programs_never_meet() {
     let server = RedisServer::start().await;
@@ -60,7 +60,7 @@ async fn commands_and_programs_never_meet() {
     }
 }
 
-/// The negative control: without the lock they do.
+/// The negative control: without the lock they meet.
 #[tokio::test]
 async fn without_the_lock_they_meet() {
     let folder = TempDir::new().expect("a folder");

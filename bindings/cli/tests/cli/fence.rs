@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use crate::program::{leasehold, on, output};
 
-/// The code, and what was said.
+/// Runs a task of `leasehold fence`. Returns the exit code and the messages.
 fn fence(task: &str, file: &Path, token: &str, content: &str) -> (Option<i32>, String) {
     let mut command = leasehold(["fence", task]);
     command.arg(file).args(["--token", token]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("it is piped");
-    // One that is refused does not read.
+    // A refused write does not read its input.
     let _ = stdin.write_all(content.as_bytes());
     drop(stdin);
     let ended = child.wait_with_output().expect("it ends");
@@ -41,7 +41,7 @@ fn a_stale_token_is_refused() {
     let (code, said) = fence("write", &file, "33", "old");
     assert_eq!((code, &*read(&file)), (Some(65), "newer"));
     assert!(said.contains("33") && said.contains("34"), "{said}");
-    // What was shown counts, even if nothing was written.
+    // A token that was checked counts, even if nothing was written.
     assert_eq!(fence("check", &file, "40", "").0, Some(0));
     assert_eq!(fence("check", &file, "39", "").0, Some(65));
     assert_eq!(fence("write", &file, "34", "old").0, Some(65));
@@ -62,7 +62,7 @@ fn it_fits_into_a_run() {
     run.env("L", crate::program::LEASEHOLD);
     assert_eq!(output(run).code, Some(0));
     assert_eq!(read(&file), "hello\n");
-    // Later tenures have greater tokens: that of another name, long ago, has not.
+    // An old token, of another name, is smaller than all later ones.
     assert_eq!(fence("check", &file, "7", "").0, Some(65));
 }
 
@@ -73,7 +73,7 @@ fn tokio_runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Whoever has the greatest token writes last, or the others are refused: so its content stays.
+/// The write with the greatest token comes last, or later ones are refused. Either way its content stays.
 #[test]
 fn of_many_at_once_the_greatest_token_wins() {
     for round in 0..3 {
@@ -81,7 +81,7 @@ fn of_many_at_once_the_greatest_token_wins() {
         let file = folder.path().join("data");
         let (file, runs) = (&file, 20);
         let codes: Vec<_> = std::thread::scope(|scope| {
-            // Not in order, so that many are neither first nor last.
+            // The tokens are not in order, so that most are neither first nor last.
             let tokens = (0..runs).map(|run| 1 + (run * 7 + round) % runs);
             let started: Vec<_> = tokens
                 .map(|token| {
@@ -142,7 +142,7 @@ fn what_is_wrong_is_said() {
             file.display()
         );
     }
-    // A fence that was damaged lets nobody in.
+    // A damaged fence refuses every token.
     fs::write(folder.path().join("data.fence"), "no token").expect("it is written");
     let (code, said) = fence("write", &file, "7", "new");
     assert_eq!(code, Some(74));

@@ -1,4 +1,4 @@
-//! `leasehold hold`: one leads, again and again.
+//! `leasehold hold`: one process leads at a time, in turns.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ async fn after_a_loss_it_leads_again() {
     program.line("ended");
     let second: u64 = program.line("leading").parse().expect("a token");
     assert!(second > first);
-    // The events of the first turn are gone.
+    // The second turn does not get the events of the first.
     program.line(&format!(
         r#"{{"type":"acquired","name":"a","token":{second},"#
     ));
@@ -35,7 +35,7 @@ async fn after_a_loss_it_leads_again() {
     assert!(!is_held(&server, "a").await);
 }
 
-/// Whoever leads writes its name, and ends after a while.
+/// Returns a script that prints the leader's name, and kills `leasehold` if another leader is in the room.
 fn turn(room: &Path, who: &str) -> String {
     let room = room.display();
     format!("set -C; echo > {room} || kill $PPID; echo {who}; sleep 0.05; rm {room}")

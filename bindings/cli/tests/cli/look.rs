@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use crate::program::{LIMIT, Output, Program, is_held, key, leasehold, on, output, wall};
 use crate::pty::Shell;
 
-/// Holds a lock until it is dropped, or its standard input is closed.
+/// Holds a lock until the program is dropped or its standard input is closed.
 pub(crate) fn hold(server: &RedisServer, name: &str) -> (Program, u64) {
     let script = "echo token $LEASEHOLD_TOKEN; cat";
     let holder = Program::spawn(on(
@@ -124,7 +124,7 @@ async fn on_a_terminal_it_asks() {
     shell.sees("code:0");
 }
 
-/// Reads the rest of a line of JSON that began with a type and the name.
+/// Parses a JSON line whose beginning, the type and the name, was already read.
 fn json(rest: &str, kind: &str) -> serde_json::Value {
     let line = format!(r#"{{"type":"{kind}","name":"a"{rest}"#);
     serde_json::from_str(&line).expect("JSON")
@@ -157,14 +157,14 @@ async fn what_happens_is_watched() {
     let free = json(&watch.line(r#"{"type":"free","name":"a""#), "free");
     assert_eq!(free["reason"], "released", "{free}");
     assert!(free["time"].as_u64() >= held["time"].as_u64(), "{free}");
-    // A holder that is killed renews no more.
+    // A killed holder no longer renews.
     let args = ["run", "a", "--ttl", "2s", "--on-loss", "warn", "--", "cat"];
     let killed = Program::spawn(on(&server, args));
     watch.line(r#"{"type":"held","name":"a""#);
     killed.signal(Signal::SIGKILL);
     let free = json(&watch.line(r#"{"type":"free","name":"a""#), "free");
     assert_eq!(free["reason"], "expired", "{free}");
-    // Names that match come and go.
+    // Matching names appear and disappear.
     let (mut other, _) = hold(&server, "b1");
     watch.line(r#"{"type":"held","name":"b1""#);
     other.close_stdin();
@@ -181,7 +181,7 @@ async fn watching_goes_on_after_the_store_was_away() {
     assert!(held.contains("token"), "{held}");
     drop(holder);
     server.kill();
-    watch.error_line("leasehold: the store is away");
+    watch.error_line("leasehold: the store cannot be reached; retrying");
     server.restart().await;
     watch.error_line("leasehold: the store is back");
 }
@@ -198,7 +198,7 @@ async fn a_reader_that_has_enough_is_no_failure() {
     pipeline.env("LEASEHOLD_URL", server.url());
     let running = Program::spawn(pipeline);
     running.line(r#"{"type":"held","name":"a""#);
-    // It finds out when it next has something to say.
+    // It notices only when it next writes.
     let mut admin = Admin::connect(&server).await;
     eventually(LIMIT, "a lock to be gone", async || {
         admin.int(&["DEL", &key("a")]).await == 0

@@ -1,4 +1,4 @@
-//! A loss of the lease: the command's whole process group is gone before the lock expires at the server.
+//! Loss of the lease: the command's whole process group is gone before the lock expires at the server.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use nix::sys::signal::Signal;
 use crate::program::{ProcessGroup, Program, expiry, is_held, key, leasehold, on, wall};
 
 const TTL: &str = "3s";
-/// The leader and a child of it ignore SIGTERM, and the child does no more than sleep.
+/// The group's leader and a child, which only sleeps, ignore SIGTERM.
 const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo leader $$; \
                         while :; do sleep 1; done";
-/// Ends when it is asked to, and says so.
+/// Reports SIGTERM and ends.
 const WILLING: &str =
     "trap 'echo asked; exit 9' TERM; echo leader $$; while :; do sleep 0.05; done";
 
-/// The command runs, and was renewed a moment ago: the next renewal is nearly a second away.
+/// Starts a command, and waits for a renewal. The next renewal is then nearly a second away.
 fn started(command: std::process::Command) -> (Program, ProcessGroup) {
     let program = Program::spawn(command);
     let group = ProcessGroup::of(&program.line("leader"));
@@ -40,8 +40,8 @@ fn args<'a>(on_loss: &'a str, script: &'a str) -> [&'a str; 11] {
     ]
 }
 
-/// By how much the group was gone before the expiry; below zero if it was not. While the machine stands still
-/// the server's clock goes on, and nobody can do anything about it: that time does not count.
+/// Returns how many seconds before the expiry the group was gone; negative if it was gone later. The time for
+/// which the machine stood still does not count, because nothing could act then.
 async fn early(what: &str, group: ProcessGroup, expires: Duration) -> f64 {
     let watch = Stopwatch::start();
     let gone = group.gone_at().await;
@@ -69,7 +69,7 @@ async fn a_willing_command_is_asked_by_the_grace_before() {
     server.pause();
     program.line("asked");
     let early = early("SIGSTOP of the server, SIGTERM obeyed", group, expires).await;
-    // The grace is a sixth of the time to live.
+    // The grace period is a sixth of the time to live.
     assert!((0.3..1.0).contains(&early), "{early}");
     server.resume();
     assert_eq!(program.code().await, Some(79));
@@ -121,7 +121,7 @@ async fn a_deleted_key_and_a_stubborn_command() {
         gone.saturating_sub(deleted)
     );
     assert!(gone < expires);
-    // It had its grace, a sixth of the time to live.
+    // The command had its grace period, a sixth of the time to live.
     assert!(
         gone.saturating_sub(deleted) >= Duration::from_millis(450),
         "{:?}",
@@ -130,7 +130,7 @@ async fn a_deleted_key_and_a_stubborn_command() {
     assert_eq!(program.code().await, Some(79));
 }
 
-/// The negative control: without the end by force the measurement finds the group alive past the expiry.
+/// The negative control: a group that is not killed is found alive past the expiry.
 #[tokio::test]
 async fn with_a_warning_only_the_command_goes_on() {
     let server = RedisServer::start().await;
@@ -158,11 +158,11 @@ async fn kill_9_of_leasehold_ends_the_whole_group() {
         "kill -9: gone {:?} after it",
         group.gone_at().await.saturating_sub(killed)
     );
-    // Nobody has released the lock: it ends by its time to live.
+    // The lock was not released: it ends with its time to live.
     assert!(is_held(&server, "a").await);
 }
 
-/// Without the guard the kernel still ends the command itself, though not its children.
+/// Without the guard the kernel still kills the command itself, though not its children.
 #[tokio::test]
 async fn kill_9_of_leasehold_and_its_guard_ends_the_command() {
     let server = RedisServer::start().await;
@@ -181,7 +181,7 @@ async fn kill_9_of_leasehold_and_its_guard_ends_the_command() {
     group.kill();
 }
 
-/// The process that the list of processes shows as it.
+/// Returns the guard of this process, by the name in the list of processes.
 fn guard_of(leasehold: nix::unistd::Pid) -> nix::unistd::Pid {
     let children = format!("/proc/{leasehold}/task/{leasehold}/children");
     let children = std::fs::read_to_string(children).expect("this is Linux");
@@ -207,7 +207,7 @@ async fn leasehold_that_stands_still_does_not_keep_the_command_alive() {
     assert_eq!(program.code().await, Some(79));
 }
 
-/// What is said in the limits: who leaves the process group is on its own.
+/// The documented limit: a process that leaves the process group is not killed.
 #[tokio::test]
 async fn a_daemon_that_left_the_group_lives_on() {
     let server = RedisServer::start().await;

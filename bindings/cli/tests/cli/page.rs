@@ -14,31 +14,31 @@ const WIDE: (u32, u32) = (1280, 900);
 const NARROW: (u32, u32) = (400, 860);
 const LIVE: &str = "document.querySelector('#state').dataset.state === 'live'";
 
-/// The token of the tests that need one.
+/// The access token, for tests that need one.
 pub(crate) const TOKEN: &str = "a-token-of-the-tests";
-/// The arguments of a page at any free port.
+/// The arguments for a page on any free port.
 pub(crate) const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
-/// Serves a page for the locks of this server, with more options.
+/// Serves a page for the locks of this server, with further options.
 pub(crate) fn serve(server: &RedisServer, more: &[&str]) -> (Program, String) {
     started(on(server, SERVE.iter().chain(more)))
 }
 
-/// The same with a token.
+/// Serves a page as [`serve`] does, with a token.
 pub(crate) fn serve_with_token(server: &RedisServer, more: &[&str]) -> (Program, String) {
     let mut command = on(server, SERVE.iter().chain(more));
     command.env("LEASEHOLD_SERVE_TOKEN", TOKEN);
     started(command)
 }
 
-/// Starts a command that serves a page, and returns the URL of that.
+/// Starts a command that serves a page, and returns the page's URL.
 pub(crate) fn started(command: Command) -> (Program, String) {
     let serving = Program::spawn(command);
     let url = serving.line("serving ");
     (serving, url)
 }
 
-/// Finds a row by its name.
+/// Returns an expression that finds a row by its name.
 fn row(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('.space .row')].find(row => row.querySelector('.name').textContent === {name:?})"
@@ -94,7 +94,7 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
-/// Catches a session that a browser hands to whatever else listens on this machine.
+/// Catches a session cookie that a browser sends to other programs on this machine.
 #[tokio::test]
 async fn a_session_is_of_one_server_alone() {
     let _turn = turn().await;
@@ -108,10 +108,10 @@ async fn a_session_is_of_one_server_alone() {
     page.wait(&format!(
         "location.port !== new URL({first}).port && {LIVE}"
     ));
-    // The second session has left the first one alone.
+    // The second session did not replace the first.
     page.go(first.as_str().expect("an address"));
     page.wait(&format!("location.href === {first} && {LIVE}"));
-    // At another port of the same host nothing of either is sent.
+    // The browser sends neither cookie to another port of the same host.
     let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = other.local_addr().expect("an address");
     page.eval(&format!("location.href = 'http://{at}/'; 0"));
@@ -163,7 +163,7 @@ async fn a_store_that_goes_away_is_shown_and_comes_back() {
     drop(before);
     server.kill();
     page.wait("document.querySelector('#state').dataset.state === 'away'");
-    assert!(page.text("#banner").contains("The store is away"));
+    assert!(page.text("#banner").contains("The store cannot be reached"));
     page.picture("away");
     server.restart().await;
     page.wait(LIVE);
@@ -223,7 +223,7 @@ async fn it_works_without_a_mouse() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
-/// What does not fit is cut off, and never makes the page wider than the screen.
+/// Text that does not fit is cut off, and never makes the page wider than the screen.
 #[tokio::test]
 async fn the_demo_fits_every_screen() {
     let _turn = turn().await;
@@ -251,7 +251,7 @@ async fn the_demo_fits_every_screen() {
         page.eval("location.hash = '#/lock/' + encodeURIComponent('media/transcode-queue')");
         page.wait("document.querySelectorAll('#timeline rect').length >= 2");
         assert_eq!(page.eval(fits), true, "{name}");
-        // What happened is not cut off: who, and what.
+        // Events are not cut off.
         let events = "[...document.querySelectorAll('#events li :nth-child(2)')]";
         page.wait(&format!(
             "{events}.some(event => event.textContent.includes('has it, waited'))"
@@ -263,7 +263,7 @@ async fn the_demo_fits_every_screen() {
     }
 }
 
-/// Catches a past that ends with the page, and an order that only a mouse can ask for.
+/// Catches history that is lost when the page is closed, and sorting that needs a mouse.
 #[tokio::test]
 async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
     let _turn = turn().await;
@@ -317,11 +317,11 @@ async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
     page.click("[data-sort=held]");
     page.wait(&order("a/1"));
 
-    // It is no countdown to when the lock is free.
+    // It does not count down to the time when the lock is free.
     let lease = "document.querySelector('.space .lease').textContent";
     page.wait(&format!("/(taken|renewed) .* ago/.test({lease})"));
     page.wait(&format!("/expires in .* unless renewed/.test({lease})"));
-    // What is cut off can be read by going there.
+    // Text that is cut off is shown whole while it has the focus.
     page.press("/");
     page.press("ArrowDown");
     let shown = "document.querySelector('.row:focus-within .holder .text')";
@@ -356,7 +356,7 @@ async fn ten_thousand_locks_stay_usable() {
     page.go(&url);
     page.wait("globalThis.performance.getEntriesByName('ready').length");
     page.wait("document.querySelector('#count').textContent === '10,000 locks'");
-    // By now all names are known; what a new page needs is measured.
+    // All names are known by now, so this measures what a new page needs.
     page.go("about:blank");
     page.go(&url);
     let ready = "performance.getEntriesByName('ready')[0]";
@@ -403,7 +403,7 @@ async fn ten_thousand_locks_stay_usable() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
-/// What looking costs the store does not grow with the number of locks beyond what is allowed.
+/// The load on the store stays bounded, however many locks there are.
 #[tokio::test]
 async fn the_load_on_the_store_is_bounded() {
     let _turn = turn().await;
@@ -428,7 +428,7 @@ async fn the_load_on_the_store_is_bounded() {
         let (serving, url) = serve(&server, more);
         let mut page = Page::open(&url, WIDE, "light");
         page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .row.held').length > 5");
-        // With ten thousand and without being told, there is always something to look at.
+        // With ten thousand locks and without tracking, some inspection is always due.
         let first_looks = if count == 10_000 && more.is_empty() {
             24
         } else {
@@ -454,7 +454,8 @@ async fn the_load_on_the_store_is_bounded() {
     }
 }
 
-/// Calls a second, of scripts, of all commands that they run, and of SCAN; and the server's time, in percent.
+/// Returns calls per second: of scripts, of all commands that they run, and of SCAN. Also returns the share of
+/// the server's time, in percent.
 async fn cost(admin: &mut Admin, time: Duration) -> ([f64; 3], f64) {
     admin.reset_stats().await;
     let cpu = async |admin: &mut Admin| {

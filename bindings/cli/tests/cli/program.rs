@@ -1,4 +1,4 @@
-//! Programs under test: their output, line by line, and their ends.
+//! Programs under test: their output, line by line, and their exit codes.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -13,12 +13,12 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 pub(crate) const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Much more than anything here takes.
+/// The time limit of each step: much longer than any takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// `leasehold` without any settings of this environment.
+/// Returns the command `leasehold`, without the settings in this environment.
 pub(crate) fn leasehold<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
-    // A test that runs in the background of a script has SIGINT ignored.
+    // In the background of a script, SIGINT is ignored.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,QUIT,HUP,TERM", LEASEHOLD]);
     for name in [
@@ -34,7 +34,7 @@ pub(crate) fn leasehold<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> C
     command
 }
 
-/// `leasehold` with this server.
+/// Returns the command `leasehold` for this server.
 pub(crate) fn on<A: AsRef<OsStr>>(
     server: &RedisServer,
     args: impl IntoIterator<Item = A>,
@@ -44,7 +44,7 @@ pub(crate) fn on<A: AsRef<OsStr>>(
     command
 }
 
-/// What a program said and returned.
+/// The output and exit code of a program.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) code: Option<i32>,
@@ -53,7 +53,7 @@ pub(crate) struct Output {
     pub(crate) took: Duration,
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, and returns its output.
 pub(crate) fn output(mut command: Command) -> Output {
     let start = Instant::now();
     let output = command.stdin(Stdio::null()).output().expect("it starts");
@@ -65,7 +65,7 @@ pub(crate) fn output(mut command: Command) -> Output {
     }
 }
 
-/// A program that runs. Dropping it kills it.
+/// A running program. Dropping it kills it.
 pub(crate) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -92,13 +92,13 @@ impl Program {
         }
     }
 
-    /// The next line of the standard output that begins so, without its beginning.
+    /// Returns the next line of the standard output with this beginning, without the beginning.
     #[track_caller]
     pub(crate) fn line(&self, begin: &str) -> String {
         find(&self.out, |line| after(line, begin))
     }
 
-    /// The next line of the standard output that has this in it.
+    /// Returns the next line of the standard output that contains this part.
     #[track_caller]
     pub(crate) fn line_with(&self, part: &str) -> String {
         find(&self.out, |line| {
@@ -106,7 +106,7 @@ impl Program {
         })
     }
 
-    /// The same of the standard error.
+    /// Returns the next line of the standard error with this beginning, without the beginning.
     #[track_caller]
     pub(crate) fn error_line(&self, begin: &str) -> String {
         find(&self.err, |line| after(line, begin))
@@ -128,7 +128,7 @@ impl Program {
         kill(self.pid(), signal).expect("it runs");
     }
 
-    /// Its end; `None` for a signal's.
+    /// Waits for the program's end, and returns its exit code; `None` if a signal ended it.
     pub(crate) async fn code(&mut self) -> Option<i32> {
         let child = &mut self.child;
         let end = eventually(LIMIT, "the end of the program", async || {
@@ -181,38 +181,37 @@ fn find(lines: &Receiver<String>, wanted: impl Fn(&str) -> Option<String>) -> St
     }
 }
 
-/// A process group that a test looks at.
+/// A process group that a test observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
-    /// Of the leader with this id.
+    /// Returns the group whose leader has this ID.
     pub(crate) fn of(id: &str) -> Self {
         Self(pid(id.parse().expect("an id of a process")))
     }
 
-    /// Whether anybody of it can still do something: one that has ended, and whose parent has not looked
-    /// yet, cannot.
+    /// Returns true if any process of the group can still act. A zombie cannot.
     pub(crate) fn is_alive(self) -> bool {
         let processes = std::fs::read_dir("/proc").expect("this is Linux");
         processes.flatten().any(|process| self.has(&process.path()))
     }
 
-    /// The same of the command itself.
+    /// Returns true if the command itself can still act.
     pub(crate) fn has_leader(self) -> bool {
         self.has(format!("/proc/{}", self.0).as_ref())
     }
 
     fn has(self, process: &Path) -> bool {
         let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
-        // The name of the program, in brackets, may have anything in it.
+        // The program's name, in parentheses, may contain any characters.
         let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
         let mut fields = fields.unwrap_or_default().split_whitespace();
         let (state, group) = (fields.next(), fields.nth(1));
         !matches!(state, Some("Z" | "X")) && group == Some(&self.0.to_string())
     }
 
-    /// When the last of it was gone, by the wall clock, as the server counts expiries.
+    /// Waits until the group is gone. Returns when, by the wall clock, which the server's expiries use.
     pub(crate) async fn gone_at(self) -> Duration {
         let gone = eventually(LIMIT, "the end of the process group", async || {
             (!self.is_alive()).then(wall)
@@ -225,12 +224,12 @@ impl ProcessGroup {
     }
 }
 
-/// The wall clock.
+/// Returns the wall clock's time since 1970.
 pub(crate) fn wall() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("past 1970")
 }
 
-/// When the lock expires at the server.
+/// Returns when the lock expires at the server.
 pub(crate) async fn expiry(server: &RedisServer, name: &str) -> Duration {
     let mut admin = Admin::connect(server).await;
     let tenure = admin.tenure(&key(name)).await;

@@ -1,4 +1,4 @@
-//! A shell on a pseudo-terminal, as somebody who types.
+//! An interactive shell on a pseudo-terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use nix::unistd::{Pid, tcgetpgrp};
 
 use crate::program::{LEASEHOLD, LIMIT};
 
-/// An interactive shell with job control. Dropping it ends what runs on its terminal.
+/// An interactive shell with job control. Dropping it ends all programs on its terminal.
 pub(crate) struct Shell {
     bash: Child,
     keyboard: File,
     screen: Receiver<u8>,
-    /// What was shown since the last thing that was looked for.
+    /// The output after the last text that was found.
     shown: String,
     attempts: u32,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Shell {
 const ATTEMPTS: u32 = 40;
 
 impl Shell {
-    /// With `$L` for the program, and the store in its environment.
+    /// Starts a shell in which `$L` is the program, with the store's URL in its environment.
     pub(crate) fn start(url: &str) -> Self {
         let pair = openpty(None, None).expect("a pseudo-terminal");
         let keyboard = File::from(pair.master);
@@ -51,7 +51,7 @@ impl Shell {
             shown: String::new(),
             attempts: 0,
         };
-        // What is typed is shown by the terminal too, so a text that is looked for is never typed whole.
+        // The terminal echoes typed text, so an expected text is never typed whole.
         shell.types("stty -echo; echo rea''dy\n");
         shell.sees("ready");
         shell
@@ -63,8 +63,8 @@ impl Shell {
             .expect("the terminal is there");
     }
 
-    /// Waits until a job has the terminal. The shell shows a job's command before it hands the terminal over,
-    /// and what a control key does depends on who has it.
+    /// Waits until a job has the terminal. The shell prints a job's command before it hands the terminal over,
+    /// and the effect of a control key depends on who has the terminal.
     pub(crate) fn hands_over(&self) {
         self.waits_for_terminal("a job's", |shell, foreground| foreground != shell);
     }
@@ -77,7 +77,7 @@ impl Shell {
     fn waits_for_terminal(&self, whose: &str, wanted: impl Fn(Pid, Pid) -> bool) {
         let id = i32::try_from(self.bash.id()).expect("an id of a process");
         let end = Instant::now() + LIMIT;
-        // The terminal tells nobody when it changes hands.
+        // There is no event when the terminal gets another foreground group.
         while !tcgetpgrp(&self.keyboard).is_ok_and(|group| wanted(Pid::from_raw(id), group)) {
             let shown = &self.shown;
             assert!(Instant::now() < end, "the terminal is not {whose}: {shown}");
@@ -85,13 +85,13 @@ impl Shell {
         }
     }
 
-    /// Waits until this is on the screen, after what was seen before, and returns what is between the two.
+    /// Waits for a text in the output after the last one found, and returns the output between the two.
     pub(crate) fn sees(&mut self, text: &str) -> String {
         let seen = self.sees_within(text, LIMIT);
         seen.unwrap_or_else(|| panic!("{text:?} is not on the screen: {}", self.shown))
     }
 
-    /// Whether this is on the screen within half a second. It may be asked [`ATTEMPTS`] times.
+    /// Returns true if a text is printed within half a second. A test may call this [`ATTEMPTS`] times.
     pub(crate) fn sees_soon(&mut self, text: &str) -> bool {
         self.attempts += 1;
         assert!(
@@ -134,7 +134,7 @@ fn read(mut from: File) -> Receiver<u8> {
                 let _ = sender.send(*byte);
             }
         }
-        // So that what was shown at the end can still be looked at.
+        // The last output can then still be searched.
         thread::sleep(Duration::from_millis(1));
     });
     screen

@@ -1,4 +1,4 @@
-//! Several servers, of which a majority decides.
+//! Quorums: several servers, of which a majority decides.
 
 use std::net::TcpListener;
 
@@ -11,7 +11,7 @@ use crate::page::{SERVE, started};
 use crate::program::{LIMIT, Output, Program, leasehold, output};
 use crate::serve::{first_event, metric, until_metric};
 
-/// Three servers that know nothing of one another.
+/// Three independent servers.
 struct Servers([RedisServer; 3]);
 
 impl Servers {
@@ -27,7 +27,7 @@ impl Servers {
         self.0.iter().map(RedisServer::url).collect()
     }
 
-    /// A command with an `--url` for each of them.
+    /// Returns a command with an `--url` for each server.
     fn on(&self, args: &[&str]) -> std::process::Command {
         let urls = self.urls();
         let urls = urls.iter().flat_map(|url| ["--url", url]);
@@ -54,7 +54,7 @@ impl Servers {
     }
 }
 
-/// Returns what a command printed that says of this server, and of nothing else, that it is missing.
+/// Returns the standard output of a command that succeeded and reported only this server as missing.
 fn ok_without(url: &str, ran: Output) -> String {
     let says = format!("({url}) cannot be reached: the quorum goes on without it");
     assert!(ran.code == Some(0) && ran.stderr.contains(&says), "{ran:?}");
@@ -84,7 +84,7 @@ async fn a_lock_is_taken_at_a_majority_and_outlives_a_server() {
     let of_holder = inspected["holder"]["token"].as_u64();
     assert!(of_holder.is_some_and(|seen| seen <= token), "{inspected}");
 
-    // In the environment they are a list.
+    // In the environment the URLs are a list.
     let seen = of_holder.expect("it is held").to_string();
     let mut list = leasehold(["release", "--force", "a", "--yes", "--token", &seen]);
     list.env("LEASEHOLD_URL", servers.urls().join(", "));
@@ -94,7 +94,7 @@ async fn a_lock_is_taken_at_a_majority_and_outlives_a_server() {
     let free = output(servers.on(&["run", "a", "-n", "--ttl", "5s", "--", "true"]));
     assert_eq!(free.code, Some(0), "{free:?}");
 
-    // Nobody takes a lock at a minority.
+    // A minority grants no lock.
     servers.0[1].kill();
     let alone = output(servers.on(&["run", "a", "-w", "3s", "--", "true"]));
     assert_eq!(alone.code, Some(69), "{alone:?}");
@@ -252,7 +252,7 @@ async fn a_lease_that_is_too_long_is_refused_with_the_option() {
     assert!(ran.stderr.contains("longest_ttl must be from"), "{ran:?}");
 }
 
-/// Returns the findings of a check: about which server, how bad, and what.
+/// Returns the findings of a check: the server, the level and the text.
 fn found(ran: &Output, check: &str) -> Vec<(Option<u64>, String, String)> {
     let lines = ran.stdout.lines();
     let all = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -314,7 +314,7 @@ async fn the_doctor_looks_at_each_server_and_at_all_of_them() {
         "{shown}"
     );
 
-    // It comes back without what it had.
+    // The server comes back without its data.
     servers.0[2].restart().await;
     let ran = output(servers.on(&["doctor", "--json"]));
     let votes = found(&ran, "votes");
@@ -331,7 +331,7 @@ async fn the_doctor_looks_at_each_server_and_at_all_of_them() {
     assert_eq!(found(&ran, "reachable").len(), 3, "{ran:?}");
 }
 
-/// Catches a page that ends with its store, or never finds it again.
+/// Catches a page that ends when its store goes down, or never reconnects.
 #[tokio::test]
 async fn the_page_begins_without_the_store_and_goes_on_with_a_majority() {
     let mut servers = Servers::start().await;

@@ -1,4 +1,4 @@
-//! `leasehold serve`, as one asks it without a browser.
+//! `leasehold serve`, by plain HTTP requests.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::look::hold;
 use crate::page::{SERVE, TOKEN, serve, serve_with_token, started};
 use crate::program::{LIMIT, Program, is_held, leasehold, on, output};
 
-/// What came back: the status line and the head, and the body.
+/// A response: its head, with the status line, and its body.
 struct Answer {
     head: String,
     body: String,
@@ -26,13 +26,13 @@ impl Answer {
     }
 }
 
-/// The address in `http://127.0.0.1:1234/`.
+/// Returns the address in a URL such as `http://127.0.0.1:1234/`.
 fn address(url: &str) -> &str {
     let rest = url.trim_start_matches("http://");
     rest.split('/').next().expect("an address")
 }
 
-/// Asks once; the first header that is given is more important than what is sent anyway.
+/// Sends one request. A given `Host` replaces the default.
 fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let address = address(url).replace("0.0.0.0", "127.0.0.1");
     let mut stream = TcpStream::connect(&address).expect("it listens");
@@ -57,12 +57,12 @@ fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer
     }
 }
 
-/// Returns the greeting that a page is sent, with the connection, which keeps the page open.
+/// Opens a page. Returns its first event, and the connection, which keeps the page open.
 fn open_page(url: &str) -> (TcpStream, serde_json::Value) {
     first_event(url, "hello")
 }
 
-/// Opens a page, and returns the first event of this kind that it is sent.
+/// Opens a page, and returns its first event of this kind.
 pub(crate) fn first_event(url: &str, kind: &str) -> (TcpStream, serde_json::Value) {
     let mut stream = TcpStream::connect(address(url)).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
@@ -80,12 +80,12 @@ pub(crate) fn first_event(url: &str, kind: &str) -> (TcpStream, serde_json::Valu
     }
 }
 
-/// Asks without headers and body.
+/// Sends a GET request without further headers.
 fn get(url: &str, path: &str) -> Answer {
     ask(url, &format!("GET {path}"), &[], "")
 }
 
-/// Returns a number of /metrics, such as of `locks_held` or of `ended_total,how="released"`.
+/// Returns a value of /metrics, such as `locks_held` or `ended_total,how="released"`.
 pub(crate) fn metric(url: &str, name: &str) -> u64 {
     let (name, labels) = name.split_at(name.find(',').unwrap_or(name.len()));
     let begin = format!("leasehold_{name}{{namespace=\"leasehold\"{labels}}} ");
@@ -95,7 +95,7 @@ pub(crate) fn metric(url: &str, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {begin}in {metrics}"))
 }
 
-/// Waits until a number of /metrics is this.
+/// Waits until a metric has this value.
 pub(crate) async fn until_metric(url: &str, name: &str, number: u64) {
     eventually(LIMIT, name, async || metric(url, name) == number).await;
 }
@@ -140,7 +140,8 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
     assert_eq!(serving.code().await, Some(0));
 }
 
-/// Catches a rate of acquisitions that stays at nothing beside one of ends, and a past that ends with a page.
+/// Catches acquisitions that are not counted although their ends are, and history that is lost when a page is
+/// closed.
 #[tokio::test]
 async fn what_begins_and_ends_is_counted_and_kept() {
     let server = RedisServer::start().await;
@@ -155,7 +156,7 @@ async fn what_begins_and_ends_is_counted_and_kept() {
     new.close_stdin();
     until_metric(&url, "ended_total,how=\"released\"", 2).await;
     assert_eq!(acquired(), 1);
-    // A page that is opened now still gets all of it.
+    // A page that is opened now still gets the whole history.
     let history = get(&url, "/api/history?name=new");
     let history: serde_json::Value = serde_json::from_str(&history.body).expect("JSON");
     let events = history["events"].as_array().expect("events");
@@ -303,7 +304,7 @@ async fn other_machines_need_a_token() {
     assert_eq!(page.status(), 200);
 }
 
-/// Catches requests that never end, of whoever may connect.
+/// Catches clients that keep others out by requests that never end.
 #[tokio::test]
 async fn requests_that_never_end_keep_nobody_out() {
     let server = RedisServer::start().await;
@@ -322,10 +323,10 @@ async fn requests_that_never_end_keep_nobody_out() {
     assert_eq!(get(&url, "/api/locks").status(), 200);
     let took = start.elapsed();
     assert!(took < Duration::from_secs(3), "{took:?}");
-    // A page that was open stays so.
+    // A page that was open stays open.
     let more = open.read(&mut [0; 512]).expect("it goes on");
     assert!(more > 0);
-    // The body of the last one is not waited for either.
+    // The server does not wait for the last request's body either.
     let mut answer = String::new();
     let last = stalled.last_mut().expect("there are many");
     last.read_to_string(&mut answer).expect("it ends");
@@ -352,7 +353,7 @@ async fn a_server_with_a_ca_of_its_own_is_followed() {
     assert!(ran.stderr.contains("certificate"), "{ran:?}");
 }
 
-/// Catches reports of every change by a server that is busy anyway.
+/// Catches a busy server that also has to report every change.
 #[tokio::test]
 async fn a_busy_server_is_not_followed() {
     let server = RedisServer::start().await;
@@ -387,7 +388,7 @@ async fn where_it_is_can_be_read_by_programs() {
         (&hello["demo"], &hello["release"]),
         (&true.into(), &false.into())
     );
-    // An open page does not hold it up.
+    // An open page does not delay the end.
     demo.signal(Signal::SIGTERM);
     assert_eq!(demo.code().await, Some(0));
 }
@@ -446,7 +447,7 @@ fn what_cannot_be_served_is_said() {
     }
 }
 
-/// Catches a page that ends because its store is away when it begins.
+/// Catches a page that ends because its store is down at the start.
 #[tokio::test]
 async fn a_store_that_is_away_at_first_is_found_when_it_comes() {
     let mut server = RedisServer::start().await;

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 
 use crate::program::{LIMIT, Program, is_held, leasehold, on, output};
 
-/// Says which signals it gets, and goes on.
+/// Prints the signals that it gets, and goes on.
 const TELLS: &str = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo got $s\" $s; done; \
                      echo up; while :; do sleep 0.02; done";
 
@@ -60,7 +60,7 @@ async fn who_waits_leaves_the_line_at_a_signal() {
     assert_eq!(admin.int(&["EXISTS", &line]).await, 0, "its place is gone");
 }
 
-/// Nothing that this process does to its own signals is handed down.
+/// The command does not inherit what this process does to its own signals.
 #[tokio::test]
 async fn the_command_begins_with_nothing_blocked_or_ignored() {
     let script = "grep -E 'SigBlk|SigIgn' /proc/self/status";
@@ -79,13 +79,13 @@ async fn the_command_begins_with_nothing_blocked_or_ignored() {
         .split_whitespace()
         .filter_map(|word| u64::from_str_radix(word, 16).ok());
     assert_eq!(masks.next(), Some(0), "{ran:?}");
-    // What this test was started with; Rust itself ignores SIGPIPE, and that is not handed down either. Those
-    // from 32 on are the C library's.
+    // The signals that were ignored when this test started. Rust ignores SIGPIPE, which is not inherited either.
+    // Signals from 32 on belong to the C library.
     let own = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
     let own = own.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let own = own.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let pipe = 1_u64 << (Signal::SIGPIPE as i32 - 1);
-    // These are set back by `leasehold()`.
+    // `leasehold()` resets these.
     let reset = [
         Signal::SIGINT,
         Signal::SIGQUIT,

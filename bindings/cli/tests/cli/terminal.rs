@@ -12,7 +12,7 @@ const CTRL_Z: &str = "\x1a";
 async fn ctrl_c_is_the_commands_as_often_as_it_comes() {
     let server = RedisServer::start().await;
     let mut shell = Shell::start(&server.url());
-    // It prints outside of its trap: bash may miss a signal that comes while the trap runs.
+    // The script prints outside its trap, because bash may miss a signal that comes while a trap runs.
     shell.types(
         "$L run a -- bash -c 'n=0; m=0; trap \"n=\\$((n+1))\" INT; echo u''p; \
          while [ $m -lt 2 ]; do sleep 0.02; [ $n = $m ] || { m=$n; echo int:$n; }; done; exit 5'; echo code:$?\n",
@@ -98,7 +98,7 @@ async fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
     let server = RedisServer::start().await;
     let mut shell = Shell::start(&server.url());
     shell.types("$L run a -- sh -c 'echo u''p; read x; echo got:$x' | sed s/got/seen/\n");
-    // The line that is typed waits for whoever reads: the command, once it is in the foreground.
+    // The typed line waits until the command is in the foreground and reads it.
     shell.types("hello\n");
     shell.sees("seen:hello");
     shell.types("echo code:${PIPESTATUS[0]}\n");
@@ -109,7 +109,7 @@ async fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
 async fn in_the_background_it_leaves_the_terminal_alone() {
     let server = RedisServer::start().await;
     let mut shell = Shell::start(&server.url());
-    // The shell says at once that a job has stopped.
+    // With `set -b` the shell reports at once that a job has stopped.
     shell.types("set -b; $L run a -- sh -c 'echo u''p; read x; echo got:$x' &\n");
     shell.sees("up");
     shell.sees("Stopped");
@@ -125,8 +125,8 @@ async fn in_the_background_it_leaves_the_terminal_alone() {
 async fn a_pipeline_is_stopped_and_goes_on_in_the_background() {
     let server = RedisServer::start().await;
     let mut shell = Shell::start(&server.url());
-    // It pauses without starting a process: one that is stopped between fork and exec holds up its parent,
-    // which then does not count as stopped. And Ctrl-C ends sed too, perhaps before it writes to it.
+    // The script pauses without starting a process: one that is stopped between fork and exec blocks its parent,
+    // which then does not count as stopped. Ctrl-C ends sed, too, perhaps before the script writes to it.
     shell.types(
         "export S='trap \"\" PIPE; exec 9<> <(:); echo u''p; while :; do echo tick; read -t 0.02 -u 9; done'\n",
     );
@@ -159,7 +159,7 @@ async fn a_shell_with_jobs_of_its_own_under_a_lock() {
     shell.sees("Stopped");
     shell.types("kill -9 %1; wait %1; echo stil''l\n");
     shell.sees("still");
-    // bash sometimes drops what was typed while it waited for a job that was killed.
+    // bash sometimes drops input that was typed while it waited for a killed job.
     while !shell.sees_soon("code:8") {
         shell.types("exit 8\n");
     }

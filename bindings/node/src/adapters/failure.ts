@@ -149,7 +149,7 @@ function short(message: unknown): string {
   return String(message).slice(0, LONGEST_MESSAGE);
 }
 
-/** Returns the inner error of one that only says that something else went wrong. */
+/** Returns the cause of an error that only says that another error happened. */
 function cause(error: unknown, names: readonly string[]): unknown {
   const wraps = error as Record<"errors" | "cause" | "lastNodeError" | "socketError", unknown> | null;
   if (names.includes("AggregateError") && Array.isArray(wraps?.errors)) {

@@ -24,7 +24,7 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [/ALERT_CERTIFICATE_REQUIRED|ALERT_HANDSHAKE_FAILURE|ALERT_NUMBER_(116|40)$/, "the server wants a client certificate; give cert and key"],
   [
     /ALERT_UNKNOWN_CA|ALERT_NUMBER_48$/,
-    "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA that the server trusts",
+    "the server refused the client certificate, because it does not trust the CA that signed it; give one from a CA that the server trusts",
   ],
   [/ALERT_(CERTIFICATE|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|DECRYPT_ERROR|ACCESS_DENIED)/, "the server refused the client certificate ($&)"],
 ];

@@ -180,8 +180,8 @@ export class Locker {
    * than the tokens of all earlier leases.
    *
    * **Order of waiters.** All lockers rank the servers of a name alike, by what the servers are, whatever the
-   * order in their lists. The waiters of a name queue at the first majority, so different names queue at
-   * different servers. If one of these servers is down, slow or refuses, the others of them decide. Order
+   * order in their lists. A name's line is at the first majority of them, so different names have their
+   * lines at different servers. If one of these servers is down, slow or refuses, the others of them decide. Order
    * does not hold between two lockers that each miss a different one of these servers, nor for a locker that
    * reaches none of them. A waiter that a server cannot notify may be overtaken, too. Restarting a server
    * changes its rank.

@@ -36,7 +36,7 @@ export class MemoryStore {
    * @throws LeaseholdError `config` if the name is not a string
    */
   static named(name: string): MemoryStore {
-    checkText("the name of a store in memory", name);
+    checkText("the name of an in-memory store", name);
     return new MemoryStore(Memory.named(name));
   }
 

@@ -23,7 +23,7 @@ export interface LockerOptions {
    * Milliseconds to make a connection, with TLS, and then for the reply to each of its first requests: 1 to
    * 60,000; 3,000 by default.
    *
-   * `Locker.connect` gives up after twice this time, and so does each attempt to reconnect. It applies to
+   * `Locker.connect` and each attempt to reconnect give up after twice this time. It applies to
    * connections that this package makes: the program's own client keeps its settings.
    */
   readonly connectTimeout?: number | undefined;

@@ -13,7 +13,7 @@ export class Effects {
   others: readonly (() => void)[] = NONE;
 }
 
-/** Usually there are none of a kind, or one. */
+/** The shared empty list of effects. Usually there are none of a kind, or one. */
 const NONE: readonly never[] = [];
 
 /** Returns the list with one more item. */

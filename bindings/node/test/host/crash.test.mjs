@@ -193,7 +193,7 @@ forEachStore(
       await Promise.all(lockers.map((locker) => locker.shutdown()));
     });
 
-    test("after its shutdown a locker is not woken by a neighbour's failure", async () => {
+    test("after its shutdown a locker is not woken by a neighbor's failure", async () => {
       // Catches: a new engine that does not know of the shutdown, and listens on a client forever.
       const [ended, other] = [await store.locker(), await store.locker()];
       await ended.shutdown();

@@ -1,4 +1,4 @@
-// The drift margin: how much of the store's time deadlines leave, and what happens when clocks run apart.
+// The drift margin: how much of the store's time deadlines leave, and what happens when clocks run at different rates.
 import assert from "node:assert/strict";
 import Redis from "ioredis";
 import { Locker } from "../../dist/index.js";
@@ -20,7 +20,7 @@ test("the margin is what a deadline leaves of the time to live", async () => {
   await locker.shutdown();
 });
 
-test("readers of all locks learn of clocks that run apart, whenever they begin", async (t) => {
+test("readers of all locks learn of clocks that run at different rates, whenever they begin", async (t) => {
   const server = await startRedis();
   const redis = new Redis(server.url);
   t.after(async () => {

@@ -143,7 +143,7 @@ forEachStore((store) => {
     assert.deepEqual(await disposed.next(), { done: true, value: undefined });
   });
 
-  test("as a stream, which ends its reader when it is cancelled", async () => {
+  test("as a stream, which ends its reader when it is canceled", async () => {
     const lock = (await store.locker()).lock(store.name());
     const events = lock.events();
     const stream = events.toStream();

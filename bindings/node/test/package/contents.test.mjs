@@ -39,7 +39,7 @@ describe("the tarball", () => {
     for (const name of ["preinstall", "install", "postinstall"]) assert.equal(manifest.scripts?.[name], undefined);
   });
 
-  test("has every file that it exports, its licences, its README, and the sources of its maps", async () => {
+  test("has every file that it exports, its licenses, its README, and the sources of its maps", async () => {
     const has = new Set(account.files.map((file) => file.path));
     const exported = JSON.stringify([manifest.exports, manifest.typesVersions]).match(/\.\/[^"]*\.(json|cjs|js|cts|ts|wasm)/g);
     const missing = [...exported, "LICENSE-MIT", "LICENSE-APACHE", "README.md"]

@@ -17,7 +17,7 @@ function showLock(name) {
   const known = lock && lock.looked !== undefined;
   say(byId("name"), plain(name));
   say(byId("oneHolder"), lock?.trouble ?? (holder ? holder.owner : known ? "free" : "–"));
-  byId("oneHolder").title = holder?.reclaimable ? "an owner, who may take it over" : "";
+  byId("oneHolder").title = holder?.reclaimable ? "an owner, which may take the lock over" : "";
   say(byId("oneToken"), holder ? String(holder.token) : lock?.lastToken ? `last ${lock.lastToken}` : "–");
   say(byId("oneHeld"), holder?.since === undefined ? "–" : span(now() - holder.since));
   meter(byId("oneBar"), holder);
@@ -186,6 +186,6 @@ async function post(path, body) {
     const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
     return response.ok ? undefined : plain((await response.text()).trim());
   } catch {
-    return "The command does not reply.";
+    return "The server of this page does not reply.";
   }
 }

@@ -41,7 +41,7 @@ function connect() {
   });
   source.onerror = () => {
     state("connecting", "reconnecting");
-    banner("The command does not reply: what is shown is old. It is tried again.");
+    banner("The server of this page does not reply; the page is out of date. Reconnecting.");
     // A browser gives up after a response that is no stream.
     if (source.readyState === EventSource.CLOSED) {
       source.close();
@@ -65,15 +65,15 @@ function showState() {
   const { sum } = model;
   if (sum.store.state === "away") {
     state("away", "store away");
-    banner(`The store is away, and is asked again; what is shown is old (${sum.store.error}).`);
+    banner(`The store cannot be reached; this page is out of date. Retrying (${sum.store.error}).`);
     return;
   }
   state("live", sum.follows ? "live, followed" : "live");
   byId("state").title = sum.follows
-    ? "the server says what changes"
-    : "it is found out by looking, again and again";
+    ? "the server reports which locks change"
+    : "changes are found by polling";
   if (sum.unlisted) banner(`The locks cannot be listed: ${sum.unlisted}`);
-  else if (sum.overflown) banner(`There are more locks than are looked at: ${number(model.rows.size)}.`);
+  else if (sum.overflown) banner(`There are more locks than this page follows: it shows ${number(model.rows.size)}.`);
   else banner();
 }
 

@@ -58,7 +58,7 @@ function order(force) {
   say(byId("count"), count === all ? `${number(all)} ${all === 1 ? "lock" : "locks"}` : `${number(count)} of ${number(all)} locks`);
   const empty = byId("empty");
   empty.hidden = count > 0 || !model.ready;
-  say(empty, all ? "No lock has that in its name or its holder's." : "No lock is held. What is taken will show here.");
+  say(empty, all ? "No lock has that in its name or its holder's." : "No lock is held. Held locks appear here.");
 }
 
 /** Returns the rows on the screen. The whole page scrolls, and no part of it. */
@@ -131,7 +131,7 @@ function fill(row, lock) {
   const state = lock.trouble ? "trouble" : lock.looked === undefined ? "unknown" : holder ? "held" : "free";
   const className = `row ${state}`;
   if (row.element.className !== className) row.element.className = className;
-  const words = { trouble: lock.trouble, unknown: "held, not looked at yet", free: "free" };
+  const words = { trouble: lock.trouble, unknown: "held, not inspected yet", free: "free" };
   say(row.owner, words[state] ?? holder.owner);
   say(row.token, holder ? String(holder.token) : "");
   say(row.held, holder?.since === undefined ? "" : span(now() - holder.since));

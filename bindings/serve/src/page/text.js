@@ -8,7 +8,7 @@ const plain = (text) =>
 
 const byId = (id) => document.getElementById(id);
 
-/** Sets a text, if it is another one, so that nothing is repainted without need. */
+/** Sets an element's text if it differs, so that nothing is repainted without need. */
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -47,7 +47,7 @@ const ENDS = {
   expired: "expired: nobody renewed it",
   superseded: "taken over by its owner",
   revoked: "released by force here",
-  ended: "over; how, was not seen",
+  ended: "ended in an unknown way",
 };
 const LOSSES = new Set(["expired", "superseded", "revoked"]);
 /** The ends in the order in which the server counts them. */

@@ -15,7 +15,7 @@ use counts::{BOUNDS, BUCKETS, at};
 /// The statistics of a locker since it was created: two gauges, counters that never fall, and histograms.
 ///
 /// Each tenure counts as `acquired`. Then it is `held`, is being released, or counts as `released` or `lost`.
-/// Calls that the program cancelled are in no counter of calls.
+/// Calls that the program canceled are in no counter of calls.
 ///
 /// At a quorum, the numbers about locks are those of the quorum, and `script_calls`, `operations`,
 /// `timeouts`, `pushes` and `round_trips` are sums over its servers.

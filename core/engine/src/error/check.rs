@@ -74,7 +74,7 @@ fn in_words(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// Catches "31622400000000001 ns".
+    /// Catches a long time that is shown in nanoseconds.
     #[test]
     fn times_are_told_in_words_for_people() {
         let day = Duration::from_secs(86_400);

@@ -19,7 +19,7 @@ impl Secrets {
         Self::in_config(&client.client_config())
     }
 
-    /// For a client that does not expose its passwords.
+    /// Returns an empty set, for a client that does not expose its passwords.
     #[cfg(feature = "redis-rs")]
     pub(crate) fn unknown() -> Self {
         Self(Vec::new())
@@ -40,7 +40,7 @@ impl Secrets {
         secrets.any(|password| error.details().contains(password.as_str()))
     }
 
-    /// Returns an error's own message, for a text that says what it is about.
+    /// Returns an error's own message, for a text that names the server.
     pub(super) fn reason(&self, error: &FredError) -> String {
         if self.hide(error) {
             return HIDDEN.to_owned();

@@ -174,7 +174,7 @@ impl TlsClient {
             }
             Alert::CertificateExpired => "the server refused the client certificate: it has expired; renew it".into(),
             Alert::CertificateRevoked => "the server refused the client certificate: it was revoked; renew it".into(),
-            Alert::UnknownCA => "the server refused the client certificate: it does not trust its CA; give one that is signed by a CA that the server trusts".into(),
+            Alert::UnknownCA => "the server refused the client certificate, because it does not trust the CA that signed it; give one from a CA that the server trusts".into(),
             Alert::NoCertificate | Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown | Alert::DecryptError | Alert::AccessDenied => {
                 format!("the server refused the client certificate ({alert:?})")
             }

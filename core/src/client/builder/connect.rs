@@ -112,7 +112,7 @@ impl Builder {
         let owner = self.checked()?;
         let store = Store::connect_lazily(url.as_ref(), self.dial())?;
         let (locker, clock) = self.start(owner, Stores::one(store))?;
-        // A store in memory answers at once; any other is not asked yet.
+        // An in-memory store answers at once; any other is not asked yet.
         let _ = clock.now_or_never();
         Ok(locker)
     }
@@ -175,7 +175,7 @@ impl Builder {
         self.start_on(owner, Stores::one(store)).await
     }
 
-    /// Returns a fred client for the server at a URL, for what a program does there besides locking.
+    /// Returns a fred client for the server at a URL, for a program's commands that are not about locks.
     ///
     /// The client has the URL's user, database, sentinels and TLS, and [`tls`](Self::tls), like the client
     /// that [`connect`](Self::connect) makes. It ignores the other settings of this builder. This does no
@@ -231,7 +231,7 @@ impl Builder {
         let (locker, clock) = self.start(owner, Stores::one(Store::in_memory()))?;
         clock
             .now_or_never()
-            .expect("a store in memory answers at once");
+            .expect("an in-memory store answers at once");
         Ok(locker)
     }
 
@@ -274,9 +274,9 @@ impl Builder {
     /// # Waiters
     ///
     /// Waiters are served in order, whatever the order of each locker's list. All lockers rank the servers of
-    /// a name alike, by properties of the servers, and a name's waiters queue at the first majority. So
-    /// different names queue at different servers. Where one of these servers is down, slow or refuses, the
-    /// others of them decide.
+    /// a name alike, by properties of the servers, and a name's line is at the first majority of them. So
+    /// different names have their lines at different servers. Where one of these servers is down, slow or
+    /// refuses, the others of them decide.
     ///
     /// The order does not hold in these cases:
     ///

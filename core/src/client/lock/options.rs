@@ -73,7 +73,7 @@ impl Lock {
     /// to two running lockers: each would take the lock from the other.
     ///
     /// An acquisition takes over only the tenure that it finds at its first attempt. If that is another
-    /// owner's, the acquisition joins the queue. Within one locker, acquisitions with the same owner still
+    /// owner's, the acquisition joins the line. Within one locker, acquisitions with the same owner still
     /// exclude each other.
     ///
     /// ```

@@ -18,7 +18,7 @@ pub(in crate::fence) struct Entering<G: Deref<Target = Gate>, R> {
     gate: G,
     resource: R,
     token: FencingToken,
-    /// The place in the queue, while it waits.
+    /// The place in line, while it waits.
     place: Option<Place>,
 }
 

@@ -1,4 +1,4 @@
-//! The gate's table: the greatest token of each resource, and the queue of waiting writes.
+//! The gate's table: the greatest token of each resource, and the line of waiting writes.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,7 +18,7 @@ const NONE: usize = usize::MAX;
 /// Waiters in order of arrival, each with its unique ticket.
 type Line = VecDeque<(u64, Waker)>;
 
-/// A place in a slot's queue.
+/// A place in a slot's line.
 #[derive(Copy, Clone)]
 pub(super) struct Place {
     slot: usize,
@@ -65,7 +65,7 @@ struct Slot {
     writing: bool,
     /// True once a token counts permanently: then the resource stays in the table when idle.
     kept: bool,
-    /// The queue. All its waiters have the highest token: a greater token empties the queue, a smaller one is
+    /// The line. All its waiters have the highest token: a greater token empties the line, a smaller one is
     /// not admitted.
     line: Line,
     newer: usize,
@@ -147,7 +147,7 @@ impl Seen {
         Some(slot)
     }
 
-    /// Joins the queue.
+    /// Joins the line.
     pub(super) fn wait(&mut self, admitted: &Admitted, waker: &Waker) -> Result<Place, Error> {
         let (slot, ticket) = (admitted.slot, self.tickets);
         let Slot { resource, line, .. } = &mut self.slots[slot];
@@ -193,7 +193,7 @@ impl Seen {
         }
     }
 
-    /// Returns true if the waiter must be admitted again: a greater token emptied the queue, but its write
+    /// Returns true if the waiter must be admitted again: a greater token emptied the line, but its write
     /// changed nothing and it was forgotten.
     pub(super) fn overtaken_by_nothing(
         &self,
@@ -206,7 +206,7 @@ impl Seen {
                 .is_none_or(|highest| highest <= token)
     }
 
-    /// Leaves the queue. Returns the waiter to wake instead.
+    /// Leaves the line. Returns the waiter to wake instead.
     pub(super) fn leave(&mut self, place: Place, retired: &mut Option<Waker>) -> Option<Waker> {
         let entry = &mut self.slots[place.slot];
         let position = entry.position(place.ticket)?;

@@ -162,7 +162,7 @@ mod tests {
         (response.status(), response.headers().clone(), body)
     }
 
-    /// Catches an answer that its own reader does not know.
+    /// Catches a response of the layer that `refusal` does not turn back into the error.
     #[test]
     fn every_refusal_is_read_back() {
         let token = |number| FencingToken::new(number).expect("it is a token");

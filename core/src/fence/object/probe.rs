@@ -61,7 +61,7 @@ impl FencedStore {
         refused(
             path,
             late,
-            "it put although the etag is out of date (PutMode::Update)",
+            "it accepted a put with an outdated etag (PutMode::Update)",
         )?;
 
         // Put the same content under another token: the etag must change.

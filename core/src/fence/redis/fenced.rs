@@ -367,7 +367,7 @@ fn milliseconds(time_to_live: Duration) -> Result<i64, Error> {
     if let Ok(milliseconds @ 1..=MOST) = milliseconds {
         return Ok(milliseconds);
     }
-    let message = format!("a time to live must be 1 ms to 2^53 ms; got {time_to_live:?}");
+    let message = format!("a time to live must be from 1 ms to 2^53 ms; got {time_to_live:?}");
     Err(Error::new(ErrorKind::Config, message))
 }
 

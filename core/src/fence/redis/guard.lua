@@ -22,7 +22,7 @@ do
     return seen
   end
   if not token or not is_token(token) then
-    return redis.error_reply('BADTOKEN a token is plain digits from 1 to 9007199254740991')
+    return redis.error_reply('BADTOKEN a token must be plain digits from 1 to 9007199254740991')
   end
   if seen ~= token then
     if type(seen) == 'table' or (seen and not is_token(seen)) then

@@ -63,10 +63,10 @@
 //! # Isolation levels
 //!
 //! The guard is correct at every level. Below `REPEATABLE READ`, a statement after [`begin`] sees everything
-//! that was committed under earlier tokens. At `REPEATABLE READ` and above, so does the transaction's
-//! snapshot: [`begin`] tries again with a new one if the row was taken in between. A later statement or the
-//! commit may still fail with a serialization failure or a deadlock, as in any transaction. Then run all of
-//! it again, from [`begin`] on.
+//! that was committed under earlier tokens. At `REPEATABLE READ` and above, the
+//! transaction's snapshot has all of that: [`begin`] tries again with a new one if the row was taken in
+//! between. A later statement or the commit may still fail with a serialization failure or a deadlock, as in
+//! any transaction. Then run all of it again, from [`begin`] on.
 //!
 //! # Without sqlx, or with another version
 //!

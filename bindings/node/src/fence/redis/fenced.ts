@@ -190,5 +190,5 @@ function milliseconds(ttl: number): bigint {
   if (typeof ttl === "number" && ttl > 0 && ttl <= LONGEST_TTL) {
     return BigInt(Math.ceil(ttl));
   }
-  throw config(`ttl must be from 1 to 2^53 ms; got ${shown(ttl)}`);
+  throw config(`a time to live must be from 1 ms to 2^53 ms; got ${shown(ttl)}`);
 }

@@ -67,7 +67,8 @@ impl Callers {
 
     pub(crate) fn is_full(&self) -> Option<Error> {
         (self.all.len() >= MAX_CALLERS).then(|| {
-            let message = format!("too many calls wait for this lock already: {MAX_CALLERS}");
+            let message =
+                format!("too many calls wait for this lock already; the limit is {MAX_CALLERS}");
             Error::new(ErrorKind::Overloaded, message)
         })
     }

@@ -215,7 +215,7 @@ impl QuorumAcquiring {
         Order::new(&lease.who.spec.key, env.handshakes.incarnations())
     }
 
-    /// Returns the members where it stands in line, or would if it had to wait, best first.
+    /// Returns the members where the claim stands in line, or would stand if it had to wait, best first.
     fn lines(&self, env: &Quorum, lease: &Leased) -> Lines {
         self.order.lines(|at| {
             let is_usable = match lease.votes.get(at) {
@@ -378,15 +378,15 @@ impl QuorumAcquiring {
         Next::Stay
     }
 
-    /// Returns true if a locker may keep its turn at this server until it has a majority. If it sees all
-    /// servers, no other locker that does so can keep one elsewhere. Otherwise it may only for a limited
-    /// number of attempts.
+    /// Returns true if a locker may keep its turn at this server until it has a majority. A locker that sees
+    /// all servers may: no other such locker keeps a turn at another server. Any other locker may only for a
+    /// limited number of attempts.
     fn may_keep(&self, env: &Quorum, at: Option<usize>) -> bool {
         let sees_all = self.order.is_agreed() && env.members.able() == env.members.len();
         at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)
     }
 
-    /// Returns whether it has its turn at the first server, and the best later server where it has its turn.
+    /// Returns true if the locker has its turn at the first server, and the best later server where it has one.
     fn turns(lease: &Leased, lines: Lines) -> (bool, Option<usize>) {
         let has_turn = |at: &usize| matches!(lease.votes.get(*at), Vote::Has(_));
         let later = lines[1..].iter().flatten().copied().find(has_turn);

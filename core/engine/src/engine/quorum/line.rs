@@ -98,7 +98,7 @@ mod tests {
         order.iter().map(|at| ids[at]).collect()
     }
 
-    /// Catches lockers that queue at different servers because they list the servers differently.
+    /// Catches lockers whose waiters line up at different servers because they list the servers differently.
     #[test]
     fn the_order_depends_on_incarnations_and_not_on_positions() {
         for name in ["a", "b", "orders/42"] {

@@ -129,7 +129,7 @@ impl Backend for Quorum {
         if ttl <= longest {
             return Ok(());
         }
-        let rule = format!("is {longest:?}, and a quorum lease may not live longer; got {ttl:?}");
+        let rule = format!("allows a quorum lease at most {longest:?}; got {ttl:?}");
         Err(Error::bad_option("longest_ttl", rule))
     }
 

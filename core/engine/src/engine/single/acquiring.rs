@@ -285,7 +285,7 @@ impl Acquiring {
         self.refused(flight, time);
         self.place = None;
         self.dismiss(env);
-        let message = format!("the lock's queue is full: {waiting} waiters");
+        let message = format!("the lock's line is full: {waiting} waiters");
         self.fail(&mut env.cx, &Error::new(ErrorKind::Overloaded, message))
     }
 

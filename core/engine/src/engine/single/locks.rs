@@ -126,7 +126,7 @@ impl Locks<Single> {
         };
         let id = lease.half();
         if !self.contenders.contains_key(&id) {
-            // The acquisition was cancelled, and a late attempt of it got the lock.
+            // The acquisition was canceled, and a late attempt of it got the lock.
             return self.releases.hasten(env, &mut self.handles, id);
         }
         self.step(env, id, |contender, env| match &mut contender.phase {

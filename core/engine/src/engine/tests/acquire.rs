@@ -46,7 +46,7 @@ fn a_caller_with_a_timeout_is_told_busy_exactly_at_it() {
         ["waiting 1"],
         "reported once, not at each answer"
     );
-    assert_eq!(host.count("release"), 1, "the caller leaves the queue");
+    assert_eq!(host.count("release"), 1, "the caller leaves the line");
     assert_eq!(host.waiting(LOCK), 0);
     assert!(host.engine.is_idle());
 }
@@ -69,7 +69,7 @@ fn a_waiter_asks_rarely_and_once_at_the_holders_expiry() {
     assert_eq!(
         host.times_of("acquire"),
         [start, start, expiry],
-        "to join the queue, when the channel is subscribed, and at the holder's expiry"
+        "to join the line, when the channel is subscribed, and at the holder's expiry"
     );
     assert_eq!(host.told(), ["waiting 1", "acquired 2"]);
 }

@@ -16,7 +16,7 @@ fn burst(host: &mut Host, count: usize, wait: Wait) -> Vec<CallId> {
     locks.map(|lock| host.acquire(lock, wait)).collect()
 }
 
-/// Catches a queue without an end: an operation that waited in vain started again at the end.
+/// Catches operations that lose their place: one that did not leave in time went to the end of the queue.
 #[test]
 fn an_operation_that_did_not_leave_in_time_keeps_its_place() {
     let mut host = Host::new();
@@ -40,7 +40,7 @@ fn an_operation_that_did_not_leave_in_time_keeps_its_place() {
     assert_eq!(again, UNDER_WAY, "the others were sent once");
 }
 
-/// Catches leases that are over on arrival, because their time began in the queue.
+/// Catches leases that have expired on arrival, because their time began while they were queued.
 #[test]
 fn the_time_of_a_lease_begins_when_the_request_leaves() {
     let mut host = Host::new();

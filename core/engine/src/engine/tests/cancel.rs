@@ -1,4 +1,4 @@
-//! Cancelled acquisitions leave nothing behind.
+//! Canceled acquisitions leave nothing behind.
 
 use super::host::{Host, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 
@@ -6,7 +6,7 @@ use crate::engine::Wait;
 use crate::protocol::{Command, LeaseId, Release, Reply};
 
 #[test]
-fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
+fn a_canceled_acquisition_is_followed_by_a_release_of_the_same_lease() {
     let (mut host, call) = Host::asking();
     host.cancel(call);
     assert_eq!(host.ops(), ["acquire", "release"]);
@@ -21,7 +21,7 @@ fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
     assert_eq!(leases[0], leases[1]);
     host.answer_all();
     assert!(!host.is_taken(LOCK));
-    assert!(host.is_open(call), "a cancelled call is not answered");
+    assert!(host.is_open(call), "a canceled call is not answered");
     assert_eq!(host.told(), [""; 0]);
 }
 
@@ -92,7 +92,7 @@ fn an_earlier_attempt_without_an_answer_keeps_the_doubt() {
 
 /// Catches an entry that stays in line, and a release that is sent twice although every answer arrived.
 #[test]
-fn a_waiter_cancelled_between_requests_leaves_the_line_and_sends_nothing_more() {
+fn a_waiter_canceled_between_requests_leaves_the_line_and_sends_nothing_more() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);
@@ -123,7 +123,7 @@ fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
 }
 
 #[test]
-fn cancelling_one_caller_leaves_the_others_waiting() {
+fn canceling_one_caller_leaves_the_others_waiting() {
     let (mut host, first) = Host::asking();
     let second = host.acquire(LOCK, Wait::Forever);
     host.cancel(first);
@@ -134,12 +134,12 @@ fn cancelling_one_caller_leaves_the_others_waiting() {
     host.release(lease);
     assert!(
         !host.is_taken(LOCK),
-        "the cancelled call has no share in the tenure"
+        "the canceled call has no share in the tenure"
     );
 }
 
 #[test]
-fn an_acquisition_after_a_cancelled_one_gets_its_own_tenure() {
+fn an_acquisition_after_a_canceled_one_gets_its_own_tenure() {
     let (mut host, first) = Host::asking();
     host.cancel(first);
     let second = host.acquire(LOCK, Wait::Never);
@@ -155,7 +155,7 @@ fn an_acquisition_after_a_cancelled_one_gets_its_own_tenure() {
 }
 
 #[test]
-fn a_cancelled_renewal_still_extends_the_lease() {
+fn a_canceled_renewal_still_extends_the_lease() {
     let (mut host, lease) = Host::holding();
     host.net = Net::Hold;
     let call = host.renew(lease);

@@ -47,7 +47,7 @@ fn a_release_without_an_answer_closes_the_lock_at_the_deadline() {
 }
 
 #[test]
-fn a_cancelled_acquisition_closes_once_and_emits_nothing_after() {
+fn a_canceled_acquisition_closes_once_and_emits_nothing_after() {
     let (mut host, call) = Host::asking();
     host.close(LOCK);
     assert!(host.closed.is_empty());

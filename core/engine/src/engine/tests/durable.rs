@@ -41,7 +41,7 @@ fn too_few_copies_are_reported_and_the_lock_is_given_back() {
     assert!(host.is_held(LOCK));
 }
 
-/// Catches a server that is asked for something other than its disk, and swapped numbers.
+/// Catches a request for the wrong kind of copy, and replies about disk and replicas that are swapped.
 #[test]
 fn each_kind_of_copy_is_requested_and_weighed() {
     let replicas = Durability {
@@ -216,7 +216,7 @@ fn a_durable_lock_that_is_handed_over_is_requested() {
     assert!(!host.is_taken(LOCK), "the lock was given back");
 }
 
-/// Catches a deadline that is later than what the copies know.
+/// Catches a deadline that is later than the expiry that the copies have.
 #[test]
 fn a_renewal_with_too_few_copies_does_not_extend() {
     for by_hand in [false, true] {

@@ -36,7 +36,7 @@ fn acquisitions_of_one_handle_hold_the_lock_one_after_the_other() {
 }
 
 #[test]
-fn a_cancelled_acquisition_leaves_the_others_of_its_handle_alone() {
+fn a_canceled_acquisition_leaves_the_others_of_its_handle_alone() {
     let mut host = exclusive();
     let calls = [(); 3].map(|()| host.acquire(LOCK, Wait::Forever));
     host.cancel(calls[1]);

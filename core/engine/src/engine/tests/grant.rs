@@ -15,14 +15,14 @@ const PROMISED: Duration = Duration::from_secs(WINDOW.as_secs() / 2);
 
 /// One grant that is reported late, after the clocks changed since they were compared.
 struct Case {
-    /// How long the request and its reply took by which the clocks were compared.
+    /// How long the request and the reply took that compared the clocks.
     latency: (Duration, Duration),
-    /// How long before the grant that was, and how long the push took.
+    /// How long before the grant the clocks were compared, and how long the push took.
     age: Duration,
     delay: Duration,
-    /// By how many parts per million the server's clock is fast.
+    /// How fast the server's clock is, in parts per million.
     rate: i64,
-    /// By how many milliseconds the server's clock was set in between.
+    /// How far the server's clock was set in between, in milliseconds.
     step: i64,
 }
 

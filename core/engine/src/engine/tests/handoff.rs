@@ -14,7 +14,7 @@ pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
 /// Returns the waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {
-    host.engine.acquiring().expect("a waiter is in the queue")
+    host.engine.acquiring().expect("a waiter is in line")
 }
 
 /// Returns a waiter in line whose next request is in flight and not executed yet.
@@ -63,8 +63,7 @@ fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     assert_eq!(host.ops(), ["renew", "renew"]);
 }
 
-/// Catches a fixed lock that lives only as long as it had to take the lock up, and one that is renewed
-/// forever.
+/// Catches a fixed lock that ends with the time for taking it up, and one that is renewed forever.
 #[test]
 fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     let mut host = Host::new();
@@ -237,7 +236,7 @@ fn a_request_that_outlives_the_tenure_leaves_no_ghost_in_line() {
     }
 }
 
-/// The release of a cancelled waiter was in flight when the lock was handed to it.
+/// The release of a canceled waiter was in flight when the lock was handed to it.
 #[test]
 fn a_grant_after_a_cancel_goes_on_to_the_next() {
     let mut host = Host::new();
@@ -258,7 +257,7 @@ fn a_grant_after_a_cancel_goes_on_to_the_next() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// A late request took the place in line again that was given up. It gets the lock, for which others wait.
+/// A late request joins the line again after its place was given up. It gets the lock while others wait.
 #[test]
 fn a_grant_to_a_ghost_is_given_back_at_once() {
     let mut host = Host::new();

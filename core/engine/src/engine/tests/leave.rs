@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 /// Catches a claim that does not match its place, because its fields changed on the way.
 #[test]
-fn a_waiter_that_is_cancelled_gives_up_exactly_its_claim() {
+fn a_waiter_that_is_canceled_gives_up_exactly_its_claim() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     let call = host.acquire(LOCK, Wait::Forever);
@@ -19,7 +19,7 @@ fn a_waiter_that_is_cancelled_gives_up_exactly_its_claim() {
     assert_nobody_waits(&host);
 }
 
-/// The heartbeat was in flight when the waiter was cancelled, and may act after the release.
+/// The heartbeat was in flight when the waiter was canceled, and may act after the release.
 #[test]
 fn a_heartbeat_with_an_unknown_outcome_makes_the_waiter_leave_twice() {
     let mut host = Host::new();

@@ -170,7 +170,7 @@ fn stays_alive(host: &mut Host, lost: usize) -> bool {
             host.net = Net::Up;
         }
         let line = host.servers[0].line_value(host.server_now(), &key(LOCK));
-        let (members, _) = line.expect("a waiter is in the queue");
+        let (members, _) = line.expect("a waiter is in line");
         if members[0].2 < host.server_now() {
             return false;
         }
@@ -316,7 +316,7 @@ fn a_waiter_that_misses_its_push_gets_the_lock_and_token_at_its_next_request() {
 const FULL: Reply = Reply::Full { waiting: 65_536 };
 
 #[test]
-fn a_full_queue_fails_the_call_visibly() {
+fn a_full_line_fails_the_call_visibly() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
@@ -330,7 +330,7 @@ fn a_full_queue_fails_the_call_visibly() {
 
 /// The store did nothing and said so.
 #[test]
-fn a_full_queue_leaves_nothing_to_give_back() {
+fn a_full_line_leaves_nothing_to_give_back() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, LONG);
     host.net = Net::Hold;
@@ -378,7 +378,7 @@ fn a_waiter_that_asks_in_the_millisecond_of_the_expiry_asks_again_soon() {
 
 /// Two owners of one name in one locker wait like two programs.
 #[test]
-fn owners_of_one_locker_queue_in_the_order_of_their_calls() {
+fn owners_of_one_locker_wait_in_the_order_of_their_calls() {
     let mut host = Host::new();
     let held = host.hold(LOCK);
     let calls = [2, 3, 4].map(|id| host.acquire_as(LockId(id), LOCK, Wait::Forever));

@@ -233,7 +233,7 @@ fn an_answer_that_is_too_short_or_does_not_match_is_an_error() {
 
 /// The engine only knows its host's call numbers from the calls themselves.
 #[test]
-fn cancelling_an_unknown_call_does_nothing() {
+fn canceling_an_unknown_call_does_nothing() {
     let mut host = Host::new();
     let of = None;
     host.input(Input::Cancel {

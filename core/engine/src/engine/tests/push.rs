@@ -89,7 +89,7 @@ fn a_strangers_message_is_not_trusted() {
     host.pushes = Pushes::Hold;
     let held = host.hold(LockId(2));
     let call = in_line(&mut host);
-    let waits = host.engine.acquiring().expect("a waiter is in the queue");
+    let waits = host.engine.acquiring().expect("a waiter is in line");
     host.forget();
     let half = |lease: LeaseId| LeaseId(lease.0 + 1);
     for forged in [
@@ -152,7 +152,7 @@ fn a_revocation_leaves_the_other_locks_alone() {
 fn a_loss_does_not_concern_a_waiter() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    let lease = host.engine.acquiring().expect("a waiter is in the queue");
+    let lease = host.engine.acquiring().expect("a waiter is in line");
     let token = token(1);
     host.input(Input::push(revoked(lease, token)));
     host.input(Input::push(superseded(lease, token)));

@@ -210,7 +210,7 @@ fn a_query_that_came_late_is_repeated() {
 }
 
 #[test]
-fn a_cancelled_query_is_not_answered() {
+fn a_canceled_query_is_not_answered() {
     let mut host = Host::on(Net::Hold);
     let call = host.inspect(LOCK);
     host.input(Input::Cancel { call, of: None });

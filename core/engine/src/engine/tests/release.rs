@@ -244,7 +244,7 @@ fn a_place_in_line_of_an_old_attempt_is_given_back_on_the_next_connection() {
             .line_value(host.server_now(), &key(LOCK))
             .is_some()
     };
-    assert!(waits(&host), "the old attempt joined the queue");
+    assert!(waits(&host), "the old attempt joined the line");
     host.disconnect();
     host.advance(ms(1_000));
     (host.net, host.back) = (Net::Up, ms(5));

@@ -17,7 +17,7 @@ fn shutting_down_frees_held_locks_and_fails_waiting_calls() {
     assert_eq!(
         host.ops(),
         ["release", "release"],
-        "one release for the lease and one for the queue entry"
+        "one release for the lease and one for the place in line"
     );
     assert!(!host.is_taken(LOCK) && host.is_taken(LockId(2)));
     assert_eq!(host.waiting(LockId(2)), 0);

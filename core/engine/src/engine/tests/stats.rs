@@ -110,7 +110,7 @@ fn busy_calls_are_counted_at_once_and_after_their_wait() {
 }
 
 #[test]
-fn a_cancelled_call_is_in_no_counter_of_calls() {
+fn a_canceled_call_is_in_no_counter_of_calls() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL * 10);
     let call = host.acquire(LOCK, Wait::Forever);

@@ -48,7 +48,7 @@ pub struct Entered {
     pub age: Duration,
     /// The longest time to live that lockers of this quorum may ask for.
     pub longest: Duration,
-    /// The incarnations that may vote, or might once, in ascending order.
+    /// The incarnations that may vote, or could before they ended, in ascending order.
     pub known: Vec<Incarnation>,
     /// The incarnations in quarantine, in ascending order, and how long the server has watched each.
     pub watched: Vec<(Incarnation, Duration)>,

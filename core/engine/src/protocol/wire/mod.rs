@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn one_malformed_reply_does_not_spoil_its_neighbours() {
+    fn one_malformed_reply_does_not_spoil_its_neighbors() {
         let batch: Vec<Op> = inspect().into_iter().chain(inspect()).collect();
         let answer = [
             NOW, "1", "4", "free", "x", "0", "0", "2", "4", "free", "5", "0", "0",

@@ -152,7 +152,7 @@ fn no_call_waits_for_a_frozen_minority() {
 }
 
 #[test]
-fn a_cancelled_acquisition_leaves_nothing() {
+fn a_canceled_acquisition_leaves_nothing() {
     let mut world = quorum(1, 3);
     world.set_all(0..3, Net::Frozen);
     let call = world.acquire(LOCK, Wait::Forever);

@@ -70,9 +70,9 @@ impl One {
 }
 
 /// Catches a tenure that nobody knows and that its member renews forever: its grant was in the member's queue
-/// when the call was cancelled.
+/// when the call was canceled.
 #[test]
-fn the_grant_of_a_cancelled_call_is_given_back() {
+fn the_grant_of_a_canceled_call_is_given_back() {
     let mut one = One::new();
     let (lease, spec) = (LeaseId(7 << 64), Arc::new(fresh(1, 3).spec(LOCK)));
     let asked = (Wait::Never, Reclaim::Never);

@@ -118,7 +118,7 @@ fn lockers_that_miss_different_servers_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_cancelled_waiter_leaves_no_place() {
+fn a_canceled_waiter_leaves_no_place() {
     let mut world = quorum(3, 3);
     let first = world.hold(LOCK);
     let [gone, stays] = [1, 2].map(|host| world.at(host).acquire(LOCK, Wait::Forever));
