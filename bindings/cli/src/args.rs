@@ -164,7 +164,7 @@ pub(crate) struct RunArgs {
     /// The name of the lock, 1 to 512 bytes
     pub(crate) name: String,
 
-    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; without it, for ever
+    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; without it, forever
     ///
     /// The time counts from the start of the program, even while the store does not reply. 0 means --no-wait.
     #[arg(long, short, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]

@@ -31,7 +31,7 @@ function copied(servers: Given): Given {
   const { length } = servers;
   // The engine has the same check and words, but it is loaded only if the number is valid.
   if (![3, 5, 7].includes(length)) {
-    throw config(`quorum has 3, 5 or 7 servers, not ${shown(length)}`);
+    throw config(`quorum must have 3, 5 or 7 servers, not ${shown(length)}`);
   }
   return Array.from({ length }, (_, at) => (servers as Given)[at] as Given[number]);
 }

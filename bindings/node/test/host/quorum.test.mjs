@@ -269,7 +269,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     const cases = [
       ["redis://127.0.0.1", "config", /the servers must be an array/],
       [[], "config", /not 0$/],
-      [good.slice(1), "config", /^quorum has 3, 5 or 7 servers, not 2$/],
+      [good.slice(1), "config", /^quorum must have 3, 5 or 7 servers, not 2$/],
       [[...good, closed.url], "config", /not 4$/],
       [with_(2, good[0]), "config", /server 3 of the quorum is server 1/],
       // One server, under another name.

@@ -420,7 +420,7 @@ pub fn check_members(members: usize) -> Result<(), Error> {
     if [3, 5, 7].contains(&members) {
         return Ok(());
     }
-    let rule = format!("has 3, 5 or 7 servers, not {members}");
+    let rule = format!("must have 3, 5 or 7 servers, not {members}");
     Err(Error::bad_option("quorum", rule))
 }
 
