@@ -55,8 +55,10 @@ test("the calls of ours in its tables are there", async () => {
   assert.deepEqual(ours.filter(([on, name]) => !(name in objects[on])), []);
   await locker.shutdown();
 
-  const files = ["lock", "lease", "locker"].map(async (on) => [on, await readFile(new URL(`${CLIENT}/${on}.rs`, import.meta.url), "utf8")]);
-  const sources = Object.fromEntries(await Promise.all(files));
+  const read = (file) => readFile(new URL(`${CLIENT}/${file}.rs`, import.meta.url), "utf8");
+  const files = { lock: ["lock", "lock/options"], lease: ["lease"], locker: ["locker"] };
+  const texts = Object.entries(files).map(async ([on, of]) => [on, (await Promise.all(of.map(read))).join("")]);
+  const sources = Object.fromEntries(await Promise.all(texts));
   const rust = rows.filter(({ length }) => length === 3).flatMap(([, cell]) => calls(cell));
   const isPublic = ([on, name]) => new RegExp(`pub (async )?fn ${name}\\b`).test(sources[on]);
   assert.deepEqual(rust.filter((call) => !isPublic(call)), []);

@@ -176,7 +176,7 @@ describe("URLs of stores in memory are read as in Rust", () => {
   });
 
   test("other URLs are refused, and leak nothing", async () => {
-    const takesNothing = /takes nothing but a name; a store's URL has the form memory:\/\/\[name\]$/;
+    const takesNothing = /takes only a name; a store's URL has the form memory:\/\/\[name\]$/;
     await refused("memory://u:s3cret@a?x=1", "config", "", takesNothing);
     await refused("memory://s3cret@a", "config", "", takesNothing);
     await refused("memory://a?", "config", "", takesNothing);

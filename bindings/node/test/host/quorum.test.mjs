@@ -278,7 +278,7 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
       [with_(1, "memory://m"), "config", /all Redis, or all in memory/],
       [["memory://a", "memory://b", "MEMORY://a"], "config", /server 3 of the quorum is server 1/],
       [with_(1, "http://x"), "config", /^server 2 of the quorum: .*scheme "http"/],
-      [with_(1, "memory://x?y"), "config", /^server 2 of the quorum: .*takes nothing but a name/],
+      [with_(1, "memory://x?y"), "config", /^server 2 of the quorum: .*takes only a name/],
       [with_(1, {}), "config", /^server 2 of the quorum: the object is not a Redis client/],
       [with_(1, undefined), "config", /^server 2 of the quorum: undefined is not/],
       [with_(2, `redis://:wr0ng@127.0.0.1:${closed.port}`), "auth", /^server 3 of the quorum: .*WRONGPASS/],
