@@ -93,7 +93,7 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
       const found = locker.findings.map(({ type, policy }) => ({ type, policy }));
       await locker.shutdown();
       assert.deepEqual(found, policy === "noeviction" ? [] : [{ type: "eviction", policy }]);
-      const isIt = ({ name, message }) => name === "LeaseholdWarning" && message.includes(`is ${policy})`);
+      const isIt = ({ name, message }) => name === "LeaseholdWarning" && message.includes(`is ${policy},`);
       await waitFor(() => warnings.filter(isIt).length === found.length, 5_000, "the warning");
     }
     const shy = await started(t, { config: ["maxmemory-policy allkeys-lru"] });
