@@ -124,7 +124,7 @@ test("limits of the database end a wait", async () => {
 test("a refused commit is reported as such", async () => {
   await pool.query("CREATE TABLE late (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)");
   const twice = (tx) => tx.query("INSERT INTO late VALUES (1), (1)");
-  await fails(fencedTransaction(pool, "late", 5, twice), "store", /commit was refused, and nothing/);
+  await fails(fencedTransaction(pool, "late", 5, twice), "store", /refused the commit, and nothing/);
   await fencedTransaction(pool, "late", 4, () => {});
 });
 
