@@ -143,7 +143,7 @@ fn memory(name: &str) -> Result<StoreUrl, Wrong> {
     let host = name.split('/').next().unwrap_or_default();
     let name = match decoded(name, "name") {
         Ok(decoded) if !name.contains(char::is_control) && !host.contains(' ') => decoded,
-        _ => return Err("the name in the store's URL is not valid".into()),
+        _ => return Err("the name in the store's URL is not valid; percent-encode spaces, control characters and %".into()),
     };
     Ok(StoreUrl {
         name,

@@ -50,7 +50,7 @@ async fn play() -> Outcome {
     }
     locker.shutdown().await;
     seen.sort_by_key(|caller| caller.asked);
-    println!("\nWho had it when (. waits, # works, x gives up; one sign for 0.1 s)");
+    println!("\nWho held the lock when (. waits, # works, x gives up; one character is 0.1 s)");
     seen.iter().for_each(show);
     check(&seen)?;
     println!(

@@ -74,7 +74,7 @@ async fn acts() -> Outcome {
     let acquired = BUYERS + 3;
     promise(tokens.len() == acquired, "two leases had the same token")?;
     println!(
-        "\nAll came as it should: each of {acquired} leases had a greater token than the one before."
+        "\nEverything went as expected: each of {acquired} leases had a greater token than the one before."
     );
     locker.shutdown().await;
     Ok(())
@@ -162,7 +162,7 @@ async fn paused(lock: &Lock) -> Outcome<[FencingToken; 3]> {
     let second = buy(lock, &[&guarded, &unguarded], 2).await?;
     let third = buy(lock, &[&guarded, &unguarded], 3).await?;
     log(format_args!(
-        "buyer 1 goes on; its lease says valid: {}",
+        "buyer 1 resumes; its lease says valid: {}",
         lease.is_valid()
     ));
     promise(!lease.is_valid(), "two leases were valid")?;

@@ -36,7 +36,7 @@ pub(crate) const BY_SIGNAL: u8 = 128;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   of COMMAND  that of COMMAND; 128 + n if signal n ended it
-  1           the release was not confirmed
+  1           release: you answered no, and nothing was released
   64          the command line or a setting is not valid
   65          the token is stale: a greater one was seen
   69          the store cannot be reached, or does not reply in time

@@ -167,17 +167,20 @@ async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, F
     };
     let Some(lease) = acquired else {
         let name = lock.name();
-        let what = match args.limit() {
-            Some(wait) if !wait.is_zero() => {
+        let (what, advice) = match args.limit() {
+            Some(wait) if !wait.is_zero() => (
                 format!(
                     "{name} was not acquired within {}: somebody else holds it",
                     show(wait)
-                )
-            }
-            _ => format!("{name} was not acquired: somebody else holds it or waits for it"),
+                ),
+                "wait longer (--wait), or see the holder with leasehold inspect",
+            ),
+            _ => (
+                format!("{name} was not acquired: somebody else holds it or waits for it"),
+                "wait for it (--wait), or see the holder with leasehold inspect",
+            ),
         };
-        return Err(Failure::new(NOT_ACQUIRED, what)
-            .advise("wait longer (--wait), or see the holder with leasehold inspect"));
+        return Err(Failure::new(NOT_ACQUIRED, what).advise(advice));
     };
     with_time(&lease, args.lease.ttl).await?;
     Ok(lease)

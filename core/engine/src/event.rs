@@ -199,7 +199,7 @@ impl std::fmt::Display for LeaseEvent {
                 None => f.write_str("a caller waits in line"),
             },
             Self::Acquired { remaining, .. } => {
-                write!(f, "is held for {:?}", rounded(remaining))
+                write!(f, "is held for another {:?}", rounded(remaining))
             }
             Self::Renewed { remaining, .. } => {
                 write!(f, "was renewed for {:?}", rounded(remaining))
@@ -363,7 +363,7 @@ mod tests {
                     remaining,
                 },
                 r#"{"type":"acquired","name":"a/b","token":34,"remaining":29940}"#,
-                "lock \"a/b\": the lease with token 34 is held for 29.94s",
+                "lock \"a/b\": the lease with token 34 is held for another 29.94s",
             ),
             (
                 LeaseEvent::Renewed {

@@ -62,7 +62,7 @@ const seen = shop.stock;
 await sell("while one is paused past its lease", shop, BUYERS - 1, buyWithLock);
 // It could look at `late.valid` first; but the pause may also come right after that.
 await assert.rejects(async () => shop.sellGuarded(seen - 1, late), ({ code, message }) => {
-  console.log(`the one that goes on then: ${message}`);
+  console.log(`the paused buyer resumes: ${message}`);
   return code === "staleToken";
 });
 assert.deepEqual([shop.sold, shop.stock], [STOCK, 0]);

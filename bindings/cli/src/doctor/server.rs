@@ -232,9 +232,9 @@ fn keeps(info: &Info) -> Vec<Found> {
         Found::good("persistence", "there is an append-only file")
     } else {
         Found::new("persistence", Level::Note, "there is no append-only file")
-            .so("after a restart the server may have forgotten holders: a lock may have two of them until the first \
-                 one's next renewal. Their tokens differ, unless they are dense")
-            .todo("if that matters: appendonly yes; and check tokens in the storage that holders write to")
+            .so("a restart may lose locks: such a lock may have two holders until the first one's next renewal. Their \
+                 tokens differ, unless they are dense")
+            .todo("set appendonly yes if that matters, and check tokens in the storage that holders write to")
     });
     found
 }

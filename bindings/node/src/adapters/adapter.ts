@@ -105,7 +105,7 @@ export interface TrackingMember {
   linked(up: boolean): void;
   /** Reports the id of the connection on which the locker listens; nothing while it does not listen. */
   hears(id: number | undefined): void;
-  /** Reports that the server named this changed key on that connection. */
+  /** Reports a changed key that the server named on the connection of {@link hears}. */
   said(key: string): void;
   /** Ends the membership. Resolves once another locker listens instead, or tracking is off. Never rejects. */
   leave(): Promise<void>;

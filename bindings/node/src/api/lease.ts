@@ -198,7 +198,7 @@ export class Lease {
 
   #checkReleased(): void {
     if (this.#released) {
-      throw this.#notHeld("was released before");
+      throw this.#notHeld("was already released");
     }
   }
 

@@ -193,7 +193,8 @@ export class Locker {
    * asks it again: at its readmission, or at a renewal. Until then the lease may be at risk.
    *
    * **Clocks.** The servers' clocks must differ by less than `longestTtl` and `tokenRetention`. A clock that
-   * is set forward ends leases on its server early, except while that server does not vote.
+   * is set forward ends the leases on its server early. While that server does not vote, this makes no second
+   * holder.
    *
    * The quorum engine is a separate WebAssembly module, which the first call loads.
    *

@@ -4,7 +4,7 @@
  */
 export const INSPECT: unique symbol = Symbol.for("nodejs.util.inspect.custom") as never;
 
-/** The runtime's own printer, which it passes to that method. */
+/** The runtime's own printer, which it passes to the method {@link INSPECT}. */
 export type Inspect = (value: unknown, options?: object) => string;
 
 /** Returns what consoles show of an object: its class, and what its `toJSON` returns. */
@@ -16,5 +16,5 @@ export function printed(kind: string, object: { toJSON(): object }, ...[depth, o
   return `${kind} ${typeof inspect === "function" ? inspect(json, options) : JSON.stringify(json)}`;
 }
 
-/** The arguments that the runtime passes to that method. */
+/** The arguments that the runtime passes to the method {@link INSPECT}. */
 export type Asked = [depth?: number | null, options?: object, inspect?: Inspect];

@@ -58,7 +58,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     return next;
   }
 
-  /** Ends it, and leaves the line. */
+  /** Ends the iteration, and leaves the line. */
   async return(): Promise<IteratorReturnResult<undefined>> {
     this.#end();
     return { done: true, value: undefined };

@@ -171,7 +171,7 @@ export function shown(value: unknown): string {
 }
 
 /**
- * The key under which a class says which objects it made.
+ * The key of a class's static method that tells whether the class made an object.
  *
  * @internal
  */

@@ -134,7 +134,7 @@ export class Gate {
   static #restored(saved: SavedGate): Gate {
     const bad = (why: string) => config(`this is not a stored gate: ${why}`);
     if (typeof saved !== "object" || saved === null || !Array.isArray(saved.seen)) {
-      throw bad("it has another shape");
+      throw bad("it must be an object with an array `seen`, as `toJSON` returns it");
     }
     const gate = new Gate({ capacity: saved.capacity ?? 0 });
     if (saved.seen.length > gate.#capacity) {

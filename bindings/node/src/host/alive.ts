@@ -24,7 +24,7 @@ export class Alive {
     this.#forgotten = new Forgotten(held, keep);
   }
 
-  /** Checks again: something may have come or gone. */
+  /** Checks again whether the process should stay alive. Call it when a lease or call begins or ends. */
   update(): void {
     const busy = this.busy();
     if (busy && !this.#alive) {

@@ -22,7 +22,7 @@ export class Forgotten {
     private readonly keep: (alive: boolean) => void,
   ) {}
 
-  /** Starts: the process now stays alive for leases or calls. */
+  /** Starts the watch when the process begins to stay alive for leases or calls. */
   begin(): void {
     this.#pause = FIRST;
     this.#next = this.#warned ? Infinity : now() + FIRST;

@@ -6,7 +6,7 @@ declare module "wasm:*base64" {
   export default base64;
 }
 
-/** The WebAssembly of one of these three, compiled by a bundler. */
+/** The WebAssembly of the engine, the quorum engine or the in-memory store, compiled by a bundler. */
 declare module "wasm:*module" {
   const module: WebAssembly.Module;
   export default module;

@@ -23,7 +23,7 @@ export function memoryName(text: string): string | undefined {
   } catch {
     // The error of `decodeURIComponent` says nothing more.
   }
-  throw bad("the name in the store's URL is not valid");
+  throw bad("the name in the store's URL is not valid; percent-encode spaces, control characters and %");
 }
 
 function bad(what: string): Error {

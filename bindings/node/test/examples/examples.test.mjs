@@ -90,7 +90,7 @@ test("leader: one leads at a time", async (t) => {
 
 test("cancellation: nothing is left behind", async (t) => {
   const { url } = await open(t);
-  const steps = /for all of the 500 ms\nno longer wanted\nwaiters in line: 0\n.*force-released\n/;
+  const steps = /for the whole timeout of 500 ms\nno longer wanted\nwaiters in line: 0\n.*force-released\n/;
   assert.match(await run("cancellation.mjs", url), steps);
   assert.match(await run("cancellation.mjs"), steps);
 });

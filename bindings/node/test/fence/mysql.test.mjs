@@ -130,7 +130,7 @@ test("limits of the database end a wait", async () => {
   await impatient.query("SET innodb_lock_wait_timeout = 0");
   await fencedTransaction(pool, "limits", 33, async () => {
     // It is retried for 10 s, as a deadlock is.
-    await fails(fencedTransaction(impatient, "limits", 34, () => {}), "unavailable", /conflicted with/);
+    await fails(fencedTransaction(impatient, "limits", 34, () => {}), "unavailable", /another transaction conflicted/);
   });
 });
 

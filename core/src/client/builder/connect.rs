@@ -291,8 +291,9 @@ impl Builder {
     ///
     /// # Clocks
     ///
-    /// Setting a server's clock forward ends the leases there early. This does no harm while the server may
-    /// not vote, so let a machine that boots set its clock before its server's quarantine ends.
+    /// Setting a server's clock forward ends the leases there early. In quarantine this makes no second holder,
+    /// because the server grants no locks. So let a machine that boots set its clock before its server's
+    /// quarantine ends.
     ///
     /// The servers' clocks must differ by less than the longest time to live and the [token
     /// retention](Self::token_retention). Otherwise a token may be smaller than an earlier one, because a

@@ -111,7 +111,7 @@ async fn play() -> Outcome {
         let (sold, left) = (format!("{sold} of {STOCK}"), left.to_string());
         table.push([title.to_owned(), sold, left, paused.to_owned()]);
     }
-    println!("\nAll came as it should");
+    println!("\nEverything went as expected");
     print_table(&table);
     Ok(())
 }
@@ -147,7 +147,7 @@ async fn one_is_paused(mut buyers: impl Iterator<Item = Outcome<Buyer>>) -> Outc
         buyer.says().await?;
         buyer.says().await?;
     }
-    log("buyer 1 goes on where it was");
+    log("buyer 1 resumes where it stopped");
     paused.go_on().await?;
     paused.signal(Signal::CONT)?;
     paused.says().await

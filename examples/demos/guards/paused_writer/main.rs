@@ -1,6 +1,5 @@
-//! Client 1 gets a token and is paused; client 2 gets a greater one when the lease has ended, and writes;
-//! then client 1 goes on and writes. Once without a guard, which undoes what client 2 wrote, and once with
-//! each guard, which refuses.
+//! Client 1 gets a token and is paused. When its lease has ended, client 2 gets a greater token and writes.
+//! Then client 1 resumes and writes. Without a guard this undoes what client 2 wrote; each guard refuses it.
 //!
 //! It exits with 1 if the story ends otherwise.
 
@@ -28,7 +27,7 @@ async fn play() -> Outcome {
     // In reality they are two programs.
     let first = Locker::connect(server.url()).await?;
     let second = Locker::connect(server.url()).await?;
-    let headings = ["", "client 1, when it goes on", "what is written"];
+    let headings = ["", "client 1, when it resumes", "what is written"];
     let mut table = vec![headings.map(str::to_owned)];
     for page in Page::all(&server.url()).await? {
         println!("\n{}", page.title());
@@ -41,7 +40,7 @@ async fn play() -> Outcome {
         let answer = if refused { "is refused" } else { "writes" };
         table.push([page.title(), answer, &format!("by client {writer}")].map(str::to_owned));
     }
-    println!("\nAll came as it should");
+    println!("\nEverything went as expected");
     print_table(&table);
     Ok(())
 }
@@ -62,7 +61,7 @@ async fn write(page: &Page, first: &Locker, second: &Locker) -> Outcome<bool> {
     ));
 
     promise(!stale.is_valid(), "two leases were valid")?;
-    log("client 1 goes on; its lease says that it is over, but it does not look");
+    log("client 1 resumes, and does not check its lease, which has ended");
     let written = page.write(stale.token(), 1).await;
     promise(written.is_err() == page.is_guarded(), page.title())?;
     if let Err(error) = &written {

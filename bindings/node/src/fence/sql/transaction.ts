@@ -168,8 +168,8 @@ function* tasks<S, T>(
 }
 
 /**
- * Opens a connection. On a single one it makes sure that no transaction is open, because MySQL would commit
- * that.
+ * Opens a connection. On a connection without a pool, makes sure that no transaction is open, because MySQL
+ * would commit it.
  */
 async function opened(driver: AsyncDriver): Promise<Session> {
   const session = await driver.open();

@@ -27,8 +27,8 @@
 //!    leases of two lockers share a server, so their values are equal until that server forgets its own. And
 //!    a locker that lets the server vote again has heard from m members, one of which has not forgotten.
 //!
-//! A clock that is set forward on a server ends the leases there early, in quarantine or not. Nothing here
-//! prevents that.
+//! A clock that is set forward on a server ends the leases there early, and nothing here prevents that. In
+//! quarantine this makes no second holder, because lockers ask the server for no lock until it votes again.
 //!
 //! # Why no lease is given twice
 //!
