@@ -164,7 +164,7 @@ for (const [name, open] of Object.entries(clients)) {
         await fails(redis.set(key, "v"), "config", /key/);
       }
       for (const ttl of [0, -1, Number.NaN, 2 ** 54, "1", null]) {
-        await fails(redis.set("bad", "v", { ttl }), "config", /ttl must be/);
+        await fails(redis.set("bad", "v", { ttl }), "config", /a time to live must be from/);
       }
       for (const by of [0.5, "1", Number.NaN, undefined]) {
         await fails(redis.incrBy("bad", by), "config", /whole number/);
