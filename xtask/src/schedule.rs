@@ -1,4 +1,5 @@
-//! Runs steps side by side: steps that wait for servers beside steps that keep the processors busy.
+//! Runs steps side by side: steps that wait for servers beside steps that keep the processors busy, and the setup
+//! beside both.
 //!
 //! The output of a step stays together. The output of the step that began first is shown as it comes, and
 //! that of the others when they end.
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::counts::Counts;
+use crate::setup::Need;
 use crate::steps::Step;
 
 /// How often the names of the running steps are printed.
@@ -53,16 +55,20 @@ enum State {
     Ended,
 }
 
-/// A message from the thread of a step.
+/// A message from a thread. Steps are named by their position.
 enum Message {
-    Line(String),
-    Ended(Result<()>, Counts),
+    /// A step printed a line.
+    Line(usize, String),
+    Ended(usize, Result<()>, Counts),
+    /// The setup installed a requirement, or found it installed; or it failed.
+    SetUp(Need, Result<()>),
 }
 
-/// Runs the steps. Returns the names of those that failed. After a failure no further step begins, unless
-/// `keep_going`.
+/// Runs the steps, each once `ensure` has installed its requirements. Returns the names of those that failed. After a
+/// failure no further step begins, unless `keep_going`.
 pub(crate) fn run_all(
     steps: &[&'static Step],
+    ensure: fn(Need) -> Result<String>,
     keep_going: bool,
     counts: &mut Counts,
 ) -> Vec<&'static str> {
@@ -72,31 +78,76 @@ pub(crate) fn run_all(
             .iter()
             .map(|step| (*step, State::Ready, String::new()))
             .collect(),
+        missing: needs(steps),
         shown: None,
     };
     let mut failed = Vec::new();
+    let mut setup = run.missing.clone().into_iter();
+    let mut setting_up = set_up(setup.next(), ensure, &sender);
     loop {
         while let Some(at) = run.next(keep_going || failed.is_empty()) {
             run.begin(at, &sender);
         }
-        let Some((at, message)) = run.receive(&messages) else {
+        let Some(message) = run.receive(setting_up, &messages) else {
             return failed;
         };
         match message {
-            Message::Line(line) => run.line(at, &line),
-            Message::Ended(result, own) => {
+            Message::Line(at, line) => run.line(at, &line),
+            Message::Ended(at, result, own) => {
                 *counts += own;
                 if !run.end(at, &result, own) {
                     failed.push(run.steps[at].0.name);
                 }
             }
+            Message::SetUp(need, result) => {
+                match result {
+                    Ok(()) => run.missing.retain(|missing| *missing != need),
+                    Err(error) => {
+                        println!("== setup: FAILED: {error:#}");
+                        failed.extend(run.give_up(need));
+                    }
+                }
+                let next = setup.next().filter(|_| keep_going || failed.is_empty());
+                setting_up = set_up(next, ensure, &sender);
+            }
         }
     }
+}
+
+/// Returns the requirements of the steps, in the order in which steps need them. Downloads come last: they take long,
+/// and a program that is missing should be reported at once.
+fn needs(steps: &[&Step]) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for &need in steps.iter().flat_map(|step| step.needs) {
+        if !needs.contains(&need) {
+            needs.push(need);
+        }
+    }
+    needs.sort_by_key(|need| need.is_download());
+    needs
+}
+
+/// Begins to install a requirement. Returns the time of the beginning.
+fn set_up(
+    need: Option<Need>,
+    ensure: fn(Need) -> Result<String>,
+    sender: &Sender<Message>,
+) -> Option<Instant> {
+    let (need, begin, sender) = (need?, Instant::now(), sender.clone());
+    thread::spawn(move || {
+        let result = ensure(need).map(|found| {
+            println!("== setup: {found}, {:.1} s", begin.elapsed().as_secs_f64());
+        });
+        let _ = sender.send(Message::SetUp(need, result));
+    });
+    Some(begin)
 }
 
 struct Run {
     /// The steps, each with its state and its output that is not shown yet.
     steps: Vec<(&'static Step, State, String)>,
+    /// The requirements that are not installed yet.
+    missing: Vec<Need>,
     /// The step whose output is shown as it comes.
     shown: Option<usize>,
 }
@@ -110,6 +161,7 @@ impl Run {
         let is_ready = |(step, state, _): &(&Step, State, String)| {
             let mut others = self.steps.iter();
             *state == State::Ready
+                && !step.needs.iter().any(|need| self.missing.contains(need))
                 && others.all(|(other, state, _)| {
                     *state == State::Ended || !step.after.contains(&other.name)
                 })
@@ -118,7 +170,20 @@ impl Run {
         self.steps.iter().position(is_ready).filter(|_| may_begin)
     }
 
-    fn begin(&mut self, at: usize, sender: &Sender<(usize, Message)>) {
+    /// Ends the steps that cannot run without this requirement. Returns their names.
+    fn give_up(&mut self, need: Need) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for (step, state, _) in &mut self.steps {
+            if *state == State::Ready && step.needs.contains(&need) {
+                *state = State::Ended;
+                println!("== {}: not run, a requirement is missing", step.name);
+                names.push(step.name);
+            }
+        }
+        names
+    }
+
+    fn begin(&mut self, at: usize, sender: &Sender<Message>) {
         let (step, state, printed) = &mut self.steps[at];
         *state = State::Runs(Instant::now());
         let command = step.with_cmd(|cmd| cmd.to_string());
@@ -127,25 +192,30 @@ impl Run {
         thread::spawn(move || {
             let mut counts = Counts::default();
             // A step goes on even if the receiver is gone.
-            let say = |message| drop(sender.send((at, message)));
-            let result = run(step, &mut counts, |line| say(Message::Line(line)));
-            say(Message::Ended(result, counts));
+            let say = |message| drop(sender.send(message));
+            let result = run(step, &mut counts, |line| say(Message::Line(at, line)));
+            say(Message::Ended(at, result, counts));
         });
         self.show_next();
     }
 
-    /// Returns the next message of a step, or `None` if no step runs.
-    fn receive(&self, messages: &Receiver<(usize, Message)>) -> Option<(usize, Message)> {
+    /// Returns the next message, or `None` if neither a step nor the setup runs.
+    fn receive(
+        &self,
+        setting_up: Option<Instant>,
+        messages: &Receiver<Message>,
+    ) -> Option<Message> {
         loop {
-            let running: Vec<_> = self
+            let runs = self
                 .steps
                 .iter()
                 .filter_map(|(step, state, _)| match state {
-                    State::Runs(begin) => {
-                        Some(format!("{} {} s", step.name, begin.elapsed().as_secs()))
-                    }
+                    State::Runs(begin) => Some((step.name, *begin)),
                     _ => None,
-                })
+                });
+            let runs = runs.chain(setting_up.map(|begin| ("setup", begin)));
+            let running: Vec<_> = runs
+                .map(|(name, begin)| format!("{name} {} s", begin.elapsed().as_secs()))
                 .collect();
             if running.is_empty() {
                 return None;
@@ -238,9 +308,23 @@ fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::{Load, run_all};
+    use std::thread;
+    use std::time::Duration;
+
+    use anyhow::{Result, bail};
+
+    use super::Load;
     use crate::counts::Counts;
+    use crate::setup::Need;
     use crate::steps::{BARE, Step};
+
+    fn run_all(
+        steps: &[&'static Step],
+        keep_going: bool,
+        counts: &mut Counts,
+    ) -> Vec<&'static str> {
+        super::run_all(steps, |_| Ok("all".to_owned()), keep_going, counts)
+    }
 
     fn step(name: &'static str, load: Load, line: String, after: &'static [&'static str]) -> Step {
         let line = line.leak();
@@ -273,5 +357,90 @@ mod tests {
         ];
         let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
         assert_eq!(run_all(&steps, false, &mut Counts::default()), ["gone"]);
+    }
+
+    #[test]
+    fn a_run_stops_at_the_first_failure_or_keeps_going() {
+        let steps = vec![
+            Step {
+                name: "good",
+                line: "true",
+                tests: false,
+                ..BARE
+            },
+            Step {
+                name: "bad",
+                line: "false",
+                tests: false,
+                ..BARE
+            },
+            Step {
+                name: "worse",
+                line: "sh -c 'exit 2'",
+                tests: false,
+                ..BARE
+            },
+        ];
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
+        let mut counts = Counts::default();
+        assert_eq!(run_all(&steps, false, &mut counts), ["bad"]);
+        assert_eq!(run_all(&steps, true, &mut counts), ["bad", "worse"]);
+        assert_eq!(counts, Counts::default());
+    }
+
+    #[test]
+    fn tests_of_failing_steps_are_counted() {
+        let line = "sh -c 'echo \"test result: FAILED. 2 passed; 1 failed; 4 ignored\"; exit 101'";
+        let steps = vec![Step {
+            name: "tests",
+            line,
+            tests: true,
+            ..BARE
+        }];
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
+        let mut counts = Counts::default();
+        assert_eq!(run_all(&steps, false, &mut counts), ["tests"]);
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 2,
+                failed: 1,
+                skipped: 4
+            }
+        );
+    }
+
+    /// Catches a step that begins before its requirement is installed, a setup that holds up other steps, and a
+    /// requirement that cannot be had and keeps other steps from running.
+    #[test]
+    fn steps_wait_for_their_own_requirements() {
+        fn ensure(need: Need) -> Result<String> {
+            let file = std::env::temp_dir().join(format!("xtask-setup-{}", std::process::id()));
+            match need {
+                // The step without requirements runs meanwhile.
+                Need::Redis => {
+                    for _ in 0..1_000 {
+                        if file.exists() {
+                            return Ok("redis".to_owned());
+                        }
+                        thread::sleep(Duration::from_millis(10));
+                    }
+                    bail!("no step ran beside the setup")
+                }
+                _ => bail!("it cannot be had"),
+            }
+        }
+        let file = std::env::temp_dir().join(format!("xtask-setup-{}", std::process::id()));
+        let file = file.display();
+        let mut steps = vec![
+            step("needs-redis", Load::Builds, format!("rm {file}"), &[]),
+            step("bare", Load::Builds, format!("touch {file}"), &[]),
+            step("needs-node", Load::Builds, "true".to_owned(), &[]),
+        ];
+        steps[0].needs = &[Need::Redis];
+        steps[2].needs = &[Need::Node];
+        let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
+        let failed = super::run_all(&steps, ensure, true, &mut Counts::default());
+        assert_eq!(failed, ["needs-node"]);
     }
 }

@@ -43,6 +43,8 @@ pub(crate) enum Need {
     Chromium,
     /// The program that builds the book.
     MdBook,
+    /// The npm packages that build and test the package.
+    NodePackages,
     /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
     Runtimes,
     /// What the example programs in JavaScript import.
@@ -50,6 +52,12 @@ pub(crate) enum Need {
 }
 
 impl Need {
+    /// True if no program is needed except cargo and npm, which download the rest into this repository.
+    pub(crate) fn is_download(self) -> bool {
+        use Need::{MdBook, NodeExamples, NodePackages, Runtimes};
+        matches!(self, MdBook | NodeExamples | NodePackages | Runtimes)
+    }
+
     /// Installs it if it is missing. Returns a description of what is installed.
     pub(crate) fn ensure(self) -> Result<String> {
         match self {
@@ -66,6 +74,9 @@ impl Need {
                 Cmd::new("musl-gcc", &["-dumpversion"]).probe()
             }),
             Self::Node => node(),
+            Self::NodePackages => {
+                npm::install(npm::FOLDER).map(|()| "what builds the npm package".to_owned())
+            }
             Self::Runtimes => {
                 npm::install(npm::RUNTIMES).map(|()| "Deno, Bun, workerd, a newer Node".to_owned())
             }

@@ -114,7 +114,7 @@ pub(crate) const STEPS: &[Step] = &[
         what: "the npm package can be made, and is small",
         line: "cargo xtask package",
         load: Load::Computes,
-        needs: &[Need::Wasm, Need::Node],
+        needs: &[Need::Wasm, Need::Node, Need::NodePackages],
         ..BARE
     },
     // Not --all-targets, which builds each example once more as if it had tests.
