@@ -1,4 +1,4 @@
-//! Headless Chromium, driven over pipes by the DevTools protocol.
+//! Headless Chromium, driven over pipes by the `DevTools` protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
