@@ -53,7 +53,7 @@ ${WORK}
 test("takes a lock", async () => {
   expect(typeof window).toBe("object");
   expect(await work(leasehold, fence, errors)).toMatch(/^held/);
-  expect(() => slim.Locker.inMemory()).toThrow("first await init(module)");
+  expect(() => slim.Locker.inMemory()).toThrow("first \`await init(module)\`");
   expect(fence.writtenPath("PUT", "/account/%37")).toBe("/account/7");
 });
 `;

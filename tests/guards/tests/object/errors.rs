@@ -48,7 +48,7 @@ async fn the_probe_finds_stores_that_cannot_be_guarded() {
             "without `unsealed`",
         ),
         (odd(Odd::IgnoresConditions), "asked to create"),
-        (odd(Odd::IgnoresEtags), "etag is out of date"),
+        (odd(Odd::IgnoresEtags), "outdated etag"),
         (odd(Odd::LosesMetadata), "metadata"),
     ] {
         let name = format!("{store:?}");
