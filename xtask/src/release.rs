@@ -25,7 +25,7 @@ const PUBLISHED: &[&str] = &[
     "leasehold-cli",
 ];
 
-/// What `cargo xtask release` takes.
+/// The options of `cargo xtask release`.
 #[derive(Args)]
 pub(crate) struct Mode {
     /// Check everything, and publish nothing.

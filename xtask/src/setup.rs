@@ -47,7 +47,7 @@ pub(crate) enum Need {
     NodePackages,
     /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
     Runtimes,
-    /// What the example programs in JavaScript import.
+    /// The npm packages that the example programs in JavaScript import.
     NodeExamples,
 }
 

@@ -1,4 +1,4 @@
-//! What a release leaves behind: bills of materials, binaries, and the published packages.
+//! The products of a release: bills of materials, binaries, and the published packages.
 
 use std::collections::BTreeSet;
 use std::fs;
