@@ -78,7 +78,7 @@ async fn a_server_that_restarts_only_interrupts_it() {
     let mut program = Program::spawn(on(&server, args));
     program.line("leading");
     server.kill();
-    program.error_line("leasehold: a is not renewed");
+    program.error_line("leasehold: a is about to end and could not be renewed");
     server.restart().await;
     program.line("leading");
     program.signal(Signal::SIGINT);

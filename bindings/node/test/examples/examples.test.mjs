@@ -153,7 +153,7 @@ test("metrics: they are served, right, and named as in Rust", async (t) => {
 
 test("the demonstration, in memory and on a server", async (t) => {
   const { url } = await open(t);
-  const story = /without a lock: 8 sold[^]*with a lock: 5 sold, 0 left[^]*goes on then: the token/;
+  const story = /without a lock: 8 sold[^]*with a lock: 5 sold, 0 left[^]*the paused buyer resumes: the token/;
   assert.match(await run("demos/oversell.mjs"), story);
   assert.match(await run("demos/oversell.mjs", url), story);
 });
