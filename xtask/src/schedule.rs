@@ -100,12 +100,10 @@ pub(crate) fn run_all(
                 }
             }
             Message::SetUp(need, result) => {
-                match result {
-                    Ok(()) => run.missing.retain(|missing| *missing != need),
-                    Err(error) => {
-                        println!("== setup: FAILED: {error:#}");
-                        failed.extend(run.give_up(need));
-                    }
+                run.missing.retain(|missing| *missing != need);
+                if let Err(error) = result {
+                    println!("== setup: FAILED: {error:#}");
+                    failed.extend(run.give_up(need));
                 }
                 let next = setup.next().filter(|_| keep_going || failed.is_empty());
                 setting_up = set_up(next, ensure, &sender);
@@ -146,15 +144,18 @@ fn set_up(
 struct Run {
     /// The steps, each with its state and its output that is not shown yet.
     steps: Vec<(&'static Step, State, String)>,
-    /// The requirements that are not installed yet.
+    /// The requirements that the setup has not tried yet.
     missing: Vec<Need>,
     /// The step whose output is shown as it comes.
     shown: Option<usize>,
 }
 
 impl Run {
-    /// Returns a step that may begin now, if any.
+    /// Returns a step that may begin now, if any. Programs are installed before all steps, downloads beside them.
     fn next(&self, may_begin: bool) -> Option<usize> {
+        if !self.missing.iter().all(|need| need.is_download()) {
+            return None;
+        }
         let running = self.steps.iter();
         let running = running.filter(|(_, state, _)| matches!(state, State::Runs(_)));
         let running: Vec<_> = running.map(|(step, ..)| step.load).collect();
@@ -418,10 +419,10 @@ mod tests {
             let file = std::env::temp_dir().join(format!("xtask-setup-{}", std::process::id()));
             match need {
                 // The step without requirements runs meanwhile.
-                Need::Redis => {
+                Need::MdBook => {
                     for _ in 0..1_000 {
                         if file.exists() {
-                            return Ok("redis".to_owned());
+                            return Ok("mdbook".to_owned());
                         }
                         thread::sleep(Duration::from_millis(10));
                     }
@@ -433,14 +434,14 @@ mod tests {
         let file = std::env::temp_dir().join(format!("xtask-setup-{}", std::process::id()));
         let file = file.display();
         let mut steps = vec![
-            step("needs-redis", Load::Builds, format!("rm {file}"), &[]),
+            step("needs-mdbook", Load::Builds, format!("rm {file}"), &[]),
             step("bare", Load::Builds, format!("touch {file}"), &[]),
-            step("needs-node", Load::Builds, "true".to_owned(), &[]),
+            step("needs-examples", Load::Builds, "true".to_owned(), &[]),
         ];
-        steps[0].needs = &[Need::Redis];
-        steps[2].needs = &[Need::Node];
+        steps[0].needs = &[Need::MdBook];
+        steps[2].needs = &[Need::NodeExamples];
         let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
         let failed = super::run_all(&steps, ensure, true, &mut Counts::default());
-        assert_eq!(failed, ["needs-node"]);
+        assert_eq!(failed, ["needs-examples"]);
     }
 }
