@@ -53,13 +53,19 @@ pub(super) fn crate_files(tree: &Tree) -> Result<Outcome> {
         let list = Cmd::cargo(&args).probe();
         let list = list.with_context(|| format!("`{}` failed", Cmd::cargo(&args)))?;
         faults.extend(strange_files(tree, one, &list)?);
-        let packed = target().join(format!("package/{}-{}.crate", one.name, one.version));
-        let size = fs::metadata(&packed).map_or(0, |file| file.len());
-        if !(1..=CRATE_LIMIT).contains(&size) {
-            faults.push(format!(
-                "{} has {size} bytes; there should be 1 to {CRATE_LIMIT}; exclude what users do not need",
+        // Where `cargo publish` leaves what it would upload.
+        let packed = format!("package/tmp-crate/{}-{}.crate", one.name, one.version);
+        let packed = target().join(packed);
+        match fs::metadata(&packed).map(|file| file.len()) {
+            Err(_) => faults.push(format!(
+                "{} is missing; run the check `crates` first, which packs it",
                 packed.display()
-            ));
+            )),
+            Ok(size) if size > CRATE_LIMIT => faults.push(format!(
+                "{} has {size} bytes, more than {CRATE_LIMIT}; exclude what users do not need",
+                packed.display()
+            )),
+            Ok(_) => {}
         }
     }
     Ok(faults.into())
