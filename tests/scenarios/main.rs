@@ -22,7 +22,7 @@ const AT_ONCE: usize = 4;
 
 /// If the machine stands still for this long, short leases are lost, and a scenario may fail for that.
 const STILL: Duration = Duration::from_millis(100);
-/// How often a scenario runs at most, until the machine did not stand still.
+/// The most runs of a scenario. It runs again as long as the machine stood still during the run.
 const ATTEMPTS: usize = 4;
 
 /// Runs a scenario that should fail at this step, or nowhere. Runs it again if the result differs and the

@@ -1,5 +1,5 @@
-//! Acquire and release at 3 and 5 servers, as ratios to the same at one of them: of the lock, and of bare
-//! calls that wait for a majority, which bound any lock. Then other locks on the same five servers.
+//! Acquire and release at 3 and 5 servers, as ratios to one of these servers. The same for bare calls that wait for a
+//! majority, which bound any lock, and for other locks on the same five servers.
 
 use futures::future::join_all;
 use leasehold::Locker;
