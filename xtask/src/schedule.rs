@@ -303,7 +303,11 @@ fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Res
     }
     result.context("tests failed or could not be built")?;
     let failed = counts.failed;
-    ensure!(failed == 0, "`{}` ended well although {failed} tests failed", step.line);
+    ensure!(
+        failed == 0,
+        "`{}` ended well although {failed} tests failed",
+        step.line
+    );
     Ok(())
 }
 
