@@ -4,20 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use crate::markdown::Page;
 use crate::run::{Cmd, root};
 use crate::setup::Need;
 
 /// The pages of the book, seen from the root of the repository.
 const PAGES: &str = "docs/book/src";
-
-/// A Markdown file: the targets of its links and images, and the anchors that links to it may name.
-#[derive(Default)]
-struct Page {
-    links: Vec<String>,
-    anchors: BTreeSet<String>,
-}
 
 /// Builds the book in `target/book`, and fails on a link to nothing.
 pub(crate) fn main() -> Result<()> {
@@ -53,42 +46,6 @@ pub(crate) fn main() -> Result<()> {
         pages.len()
     );
     Ok(())
-}
-
-impl Page {
-    fn new(text: &str) -> Self {
-        let mut page = Self::default();
-        let mut heading: Option<String> = None;
-        for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
-            match event {
-                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                    page.links.push(dest_url.into_string());
-                }
-                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
-                Event::End(TagEnd::Heading(_)) => {
-                    page.add_anchor(&heading.take().unwrap_or_default());
-                }
-                Event::Text(text) | Event::Code(text) => {
-                    if let Some(heading) = &mut heading {
-                        heading.push_str(&text);
-                    }
-                }
-                _ => {}
-            }
-        }
-        page
-    }
-
-    /// Adds the anchor of a heading, as mdBook and the usual hosts of repositories make it.
-    fn add_anchor(&mut self, heading: &str) {
-        let kept = |&c: &char| c.is_alphanumeric() || "_- ".contains(c);
-        let anchor: String = heading.to_lowercase().chars().filter(kept).collect();
-        let anchor = anchor.trim().replace(' ', "-");
-        let numbered = (1..).map(|number| format!("{anchor}-{number}"));
-        let mut anchors = std::iter::once(anchor.clone()).chain(numbered);
-        self.anchors
-            .extend(anchors.find(|anchor| !self.anchors.contains(anchor)));
-    }
 }
 
 /// Returns what is wrong with each link that leads nowhere, and with each page that the summary lacks.
@@ -157,7 +114,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    use super::{Page, broken};
+    use super::broken;
+    use crate::markdown::Page;
 
     const SUMMARY: &str = "- [A](a.md)\n- [B](b/b.md)";
 

@@ -6,6 +6,7 @@ mod book;
 mod counts;
 mod glue;
 mod man;
+mod markdown;
 mod npm;
 mod package;
 mod release;

@@ -1,6 +1,5 @@
 //! The checks of sources, READMEs, licenses and workflows.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::Result;
@@ -9,6 +8,7 @@ use super::Outcome;
 use super::manifests::PLACEHOLDER;
 use super::tools::{LINTS, NIGHTLY};
 use super::tree::{Crate, Tree};
+use crate::markdown::Page;
 use crate::npm;
 
 /// The files that may name a placeholder host, and why.
@@ -196,10 +196,10 @@ pub(super) fn links(tree: &Tree) -> Result<Outcome> {
         .map(|one| (one.file("README.md"), on_docs_rs(tree, one)));
     let npm = (format!("{}/README.md", npm::FOLDER), false);
     for (file, on_docs_rs) in crates.chain([npm]) {
-        let text = tree.text(&file)?;
-        for link in links_of(&text) {
+        let page = Page::new(&tree.text(&file)?);
+        for link in &page.links {
             let fault = if let Some(heading) = link.strip_prefix('#') {
-                (!headings(&text).contains(heading)).then_some("there is no such heading")
+                (!page.anchors.contains(heading)).then_some("there is no such heading")
             } else if link.starts_with("https://") || link.starts_with("mailto:") {
                 None
             } else if link.contains(':') {
@@ -211,7 +211,7 @@ pub(super) fn links(tree: &Tree) -> Result<Outcome> {
                     "the registries do not resolve relative links to this repository; write the whole address",
                 )
             } else {
-                fault_of_relative(tree, &file, &link)
+                fault_of_relative(tree, &file, link)
             };
             faults.extend(fault.map(|fault| format!("{file}: the link {link}: {fault}")));
         }
@@ -241,58 +241,8 @@ fn fault_of_relative(tree: &Tree, file: &str, link: &str) -> Option<&'static str
         return Some("there is no such file in the repository");
     }
     let text = tree.text(&target).unwrap_or_default();
-    (!heading.is_empty() && !headings(&text).contains(heading))
+    (!heading.is_empty() && !Page::new(&text).anchors.contains(heading))
         .then_some("the file has no such heading")
-}
-
-/// Returns where the links and images of Markdown lead to, except those in code.
-fn links_of(text: &str) -> Vec<String> {
-    let mut links = Vec::new();
-    for line in prose(text) {
-        let outside_of_code: String = line.split('`').step_by(2).collect();
-        for (start, end) in [
-            ("](", [')', ' ']),
-            ("src=\"", ['"', '"']),
-            ("href=\"", ['"', '"']),
-        ] {
-            let rests = outside_of_code.split(start).skip(1);
-            links.extend(
-                rests
-                    .filter_map(|rest| rest.split(end).next())
-                    .map(str::to_owned),
-            );
-        }
-        if let Some((_, target)) = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once("]: "))
-        {
-            links.extend(target.split_whitespace().next().map(str::to_owned));
-        }
-    }
-    links
-}
-
-/// Returns the lines outside of code blocks.
-fn prose(text: &str) -> impl Iterator<Item = &str> {
-    let mut is_code = false;
-    text.lines().filter(move |line| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        !is_code && !is_fence
-    })
-}
-
-/// Returns the anchors of the headings, as GitHub makes them.
-fn headings(text: &str) -> BTreeSet<String> {
-    let lines = prose(text).filter(|line| line.starts_with('#'));
-    let anchor = |line: &str| {
-        let kept = line.trim_start_matches('#').trim().to_lowercase();
-        let kept = kept
-            .chars()
-            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
-    };
-    lines.map(anchor).collect()
 }
 
 /// Checks that workflows run what is pinned, with few rights.
