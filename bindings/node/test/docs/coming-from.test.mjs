@@ -1,43 +1,20 @@
 // docs/book/src/coming-from.md: its programs run, and moving a fleet by it keeps the exclusion that it promises.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { after, before } from "node:test";
-import { fileURLToPath } from "node:url";
+import { readFileSync } from "node:fs";
 import { Locker } from "../../dist/index.js";
+import { documented } from "../support/documented.mjs";
 import { startNode } from "../support/program.mjs";
-import { startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
-import { atExit, pause } from "../support/wait.mjs";
+import { pause } from "../support/wait.mjs";
 
 const CLIENT = "../../../../core/src/client";
-const page = await readFile(new URL("../../../../docs/book/src/coming-from.md", import.meta.url), "utf8");
+const page = readFileSync(new URL("../../../../docs/book/src/coming-from.md", import.meta.url), "utf8");
 /** The title of each program, and the program. */
 const blocks = [...page.matchAll(/^```js\n([^]*?)^```$/gm)].map(({ 1: code, index }) => {
   const [title] = page.slice(0, index).match(/^(?:## .+|From .+:)$/gm).slice(-1);
   return [title.replace(/^## |:$/g, ""), code];
 });
-const cache = fileURLToPath(new URL("../../node_modules/.cache", import.meta.url));
-
-let server;
-let folder;
-before(async () => {
-  server = await startRedis();
-  // In this folder, so that imports are found.
-  mkdirSync(cache, { recursive: true });
-  folder = mkdtempSync(join(cache, "docs-"));
-  atExit(() => rmSync(folder, { recursive: true, force: true }));
-});
-after(() => server.stop());
-
-/** Writes a program of the page, changed to use the tests' server. */
-async function put(name, code) {
-  const file = join(folder, `${name}.mjs`);
-  const dist = new URL("../../dist/index.js", import.meta.url);
-  await writeFile(file, code.replaceAll("redis://127.0.0.1:6379", server.url).replace('"leasehold"', `"${dist}"`));
-  return file;
-}
+const tests = documented();
 
 test("the page has a program for each of the packages that are in JavaScript", () => {
   assert.deepEqual(blocks.map(([title]) => title), ["redlock", "redis-semaphore", "From redlock", "From redis-semaphore"]);
@@ -65,7 +42,7 @@ test("the calls of ours in its tables are there", async () => {
 
 for (const [at, [title, code]] of blocks.entries()) {
   test(`${title}: the program runs and ends`, async () => {
-    const program = startNode(await put(`block-${at}`, code));
+    const program = startNode(tests.put(`block-${at}`, code));
     assert.equal(await program.end(30_000), 0, program.output());
     assert.doesNotMatch(program.output(), /[Ee]rror/);
   });
@@ -99,14 +76,14 @@ for (const [title, code] of blocks.filter(([title]) => title in OLD)) {
   /** Runs processes of two phases at once, and returns how many increments are missing at the end. */
   async function missing(...phases) {
     const TURNS = 40;
-    await server.command("SET", "count", 0);
+    await tests.server.command("SET", "count", 0);
     // Clients that poll do not queue: under contention they need more tries than the default.
     const patient = "new Redlock([client], { retryCount: -1, retryDelay: 5, retryJitter: 2 })";
     const set = code.slice(0, code.indexOf("await underBoth(")).replace("new Redlock([client])", patient);
-    const files = phases.map((phase, at) => put(`visitor-${at}`, set + OLD[title] + VISITOR(phase, TURNS)));
-    const programs = (await Promise.all(files)).map((file) => startNode(file));
+    const files = phases.map((phase, at) => tests.put(`visitor-${at}`, set + OLD[title] + VISITOR(phase, TURNS)));
+    const programs = files.map((file) => startNode(file));
     for (const program of programs) assert.equal(await program.end(60_000), 0, program.output());
-    return phases.length * TURNS - Number(await server.command("GET", "count"));
+    return phases.length * TURNS - Number(await tests.server.command("GET", "count"));
   }
 
   test(`${title}: phases 0 and 1 exclude each other, and so do 1 and 2`, async () => {
