@@ -11,7 +11,7 @@ use crate::token::FencingToken;
 
 /// An event of a lock of this locker, or of the locker itself.
 ///
-/// As JSON an event is an object with a `type` in camel case. Durations are whole milliseconds, rounded down.
+/// In JSON an event is an object with a `type` in camel case. Durations are whole milliseconds, rounded down.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;

@@ -102,7 +102,7 @@ impl Lease {
 
     /// Returns how many leases share the tenure, including this one.
     ///
-    /// That is 1 unless the lock is [re-entrant](Lock::reentrant). Released and dropped leases do not count.
+    /// The count is 1 unless the lock is [re-entrant](Lock::reentrant). Released and dropped leases do not count.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -253,7 +253,7 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// As for [`renew`](Self::renew), and [`Config`](crate::ErrorKind::Config) if the time is out of bounds.
+    /// The errors of [`renew`](Self::renew), and [`Config`](crate::ErrorKind::Config) if the time is out of bounds.
     ///
     /// # Example
     ///

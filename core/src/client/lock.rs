@@ -183,13 +183,13 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), and also if the store does not reply before the time is over. A
+    /// The errors of [`acquire`](Self::acquire), and one if the store does not reply before the time is over. A
     /// time shorter than a round trip may end before the reply: that is
     /// [`Timeout`](crate::ErrorKind::Timeout), even if the lock is free.
     ///
     /// # Cancel safety
     ///
-    /// As for [`acquire`](Self::acquire).
+    /// The errors of [`acquire`](Self::acquire).
     ///
     /// # Example
     ///

@@ -402,7 +402,7 @@ impl Locker {
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect). After an error the lock may or may not have been freed. Calling
+    /// The errors of [`inspect`](Self::inspect). After an error the lock may or may not have been freed. Calling
     /// this again is safe, except that it may hit the next holder.
     ///
     /// # Cancel safety
@@ -427,7 +427,7 @@ impl Locker {
 
     /// Frees a name if the tenure with this token holds it; otherwise returns `None`.
     ///
-    /// As [`force_release`](Self::force_release), except that any later holder keeps the lock. Use this after
+    /// Works as [`force_release`](Self::force_release), except that any later holder keeps the lock. Use this after
     /// someone has looked at the holder and decided. Calling it again is safe.
     ///
     /// On a [quorum](super::Builder::quorum) the token is the one that [`inspect`](Self::inspect) shows. If

@@ -12,7 +12,7 @@ const SLOW: Duration = Duration::from_millis(50);
 const VERY_SLOW: Duration = Duration::from_millis(500);
 /// The largest difference of two synchronized clocks.
 const CLOCK_OFF: Duration = Duration::from_secs(1);
-/// So many cached scripts suggest that a program generates them.
+/// The number of cached scripts that suggests a program generates them.
 const MANY_SCRIPTS: u64 = 1_000;
 
 /// Measures round trips and the clock.

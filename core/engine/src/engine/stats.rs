@@ -20,7 +20,7 @@ use counts::{BOUNDS, BUCKETS, at};
 /// At a quorum, the numbers about locks are those of the quorum, and `script_calls`, `operations`,
 /// `timeouts`, `pushes` and `round_trips` are sums over its servers.
 ///
-/// As JSON, fields are in camel case and durations are whole milliseconds.
+/// In JSON, fields are in camel case and durations are whole milliseconds.
 ///
 /// ```
 /// # use leasehold_engine as leasehold;
@@ -142,7 +142,7 @@ impl Losses {
 
 /// A histogram of durations, with fixed bounds.
 ///
-/// As JSON it is `{"count", "sum", "bounds", "buckets"}`. The sum is in whole milliseconds. The bounds are in
+/// In JSON a histogram is `{"count", "sum", "bounds", "buckets"}`. The sum is in whole milliseconds. The bounds are in
 /// milliseconds: 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500, and then 1, 2.5, 5, 10, 30, 60,
 /// 300, 900 and 3600 seconds.
 #[non_exhaustive]

@@ -122,7 +122,7 @@ impl Builder {
     /// Give the client a reconnection policy and an `UnresponsiveConfig`, because this crate does not replace
     /// a connection of yours that has gone silent. The client keeps its settings and its connection. After
     /// the first acquisition the locker opens a second connection with the same configuration, for pushes.
-    /// That one ends with the locker.
+    /// The returned client ends with the locker.
     ///
     /// A cluster's client lends only its configuration. The locker opens connections of its own to each
     /// master, because it must know which master answered.
@@ -301,7 +301,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As for [`connect`](Self::connect), with the server's number in the list. Also:
+    /// The errors of [`connect`](Self::connect), with the server's number in the list. Also:
     ///
     /// - [`ErrorKind::Config`](crate::ErrorKind::Config) for another number of servers, for one that is in
     ///   the list twice, and for Redis and in-memory servers together;

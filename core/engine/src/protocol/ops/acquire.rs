@@ -40,7 +40,7 @@ pub enum Reclaim {
     Never,
     /// Takes over nothing, and proposes a token for a free lock. The lock gets this token, or the successor
     /// of the last token if that is not smaller. A proposal that is far from the server's clock is ignored.
-    /// So the servers of a quorum, whose clocks differ, give out equal tokens.
+    /// The servers of a quorum, whose clocks differ, give out equal tokens this way.
     Propose(FencingToken),
 }
 
