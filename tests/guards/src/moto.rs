@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{ClientOptions, RetryConfig};
+use tokio_rustls::rustls::crypto::ring;
 
 /// The arguments of `pip install`. moto's extra `server` would bring many packages that S3 does not need.
 const PACKAGES: [&str; 4] = [
@@ -65,25 +66,30 @@ impl Moto {
 
     /// Returns its bucket, `leasehold`.
     pub fn store(&self) -> Arc<AmazonS3> {
-        let retry = RetryConfig {
-            max_retries: 1,
-            ..RetryConfig::default()
-        };
-        let store = AmazonS3Builder::new()
-            .with_endpoint(&self.url)
-            .with_client_options(
-                ClientOptions::new()
-                    .with_allow_http(true)
-                    .with_timeout(Duration::from_secs(60)),
-            )
-            .with_retry(retry)
-            .with_bucket_name(BUCKET)
-            .with_region("us-east-1")
-            .with_access_key_id("nobody")
-            .with_secret_access_key("hunter2")
-            .build();
+        let store = s3(&self.url, BUCKET, 1).build();
         Arc::new(store.expect("the settings are complete"))
     }
+}
+
+/// Returns the settings of a bucket of an S3 server at this address.
+pub fn s3(address: &str, bucket: &str, max_retries: usize) -> AmazonS3Builder {
+    // An error means that it was installed before.
+    drop(ring::default_provider().install_default());
+    AmazonS3Builder::new()
+        .with_endpoint(address)
+        .with_client_options(
+            ClientOptions::new()
+                .with_allow_http(true)
+                .with_timeout(Duration::from_secs(60)),
+        )
+        .with_retry(RetryConfig {
+            max_retries,
+            ..RetryConfig::default()
+        })
+        .with_bucket_name(bucket)
+        .with_region("us-east-1")
+        .with_access_key_id("nobody")
+        .with_secret_access_key("hunter2")
 }
 
 impl Drop for Moto {

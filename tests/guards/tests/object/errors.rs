@@ -5,13 +5,11 @@ use std::sync::Arc;
 use leasehold::ErrorKind;
 use leasehold::fence::object::FencedStore;
 use leasehold_guard_tests::conformance::token;
-use leasehold_guard_tests::moto::Moto;
-use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use leasehold_guard_tests::moto::{Moto, s3};
+use object_store::aws::S3ConditionalPut;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{
-    Attribute, Attributes, ClientOptions, ObjectStore, ObjectStoreExt, PutOptions, RetryConfig,
-};
+use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions};
 
 use crate::memory;
 use crate::odd::{Odd, OddStore};
@@ -79,24 +77,10 @@ async fn local_files_cannot_be_guarded_and_the_error_says_so() {
     assert_eq!(left, 0, "nothing was written");
 }
 
-fn builder(endpoint: &str, bucket: &str) -> AmazonS3Builder {
-    AmazonS3Builder::new()
-        .with_endpoint(endpoint)
-        .with_client_options(ClientOptions::new().with_allow_http(true))
-        .with_retry(RetryConfig {
-            max_retries: 0,
-            ..RetryConfig::default()
-        })
-        .with_bucket_name(bucket)
-        .with_region("us-east-1")
-        .with_access_key_id("nobody")
-        .with_secret_access_key("hunter2")
-}
-
 #[tokio::test]
 async fn a_missing_server_is_unavailable() {
     // No program listens on port 1, since only root may.
-    let store = builder("http://127.0.0.1:1", "b").build();
+    let store = s3("http://127.0.0.1:1", "b", 0).build();
     let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
     let error = error.expect_err("no server is up");
@@ -107,14 +91,14 @@ async fn a_missing_server_is_unavailable() {
 #[tokio::test]
 async fn disabled_conditional_puts_are_unsupported() {
     let moto = Moto::start().await;
-    let store = builder(moto.url(), "leasehold").with_conditional_put(S3ConditionalPut::Disabled);
+    let store = s3(moto.url(), "leasehold", 0).with_conditional_put(S3ConditionalPut::Disabled);
     let store = FencedStore::new(Arc::new(store.build().expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
     assert_eq!(
         error.expect_err("the put is unsupported").kind(),
         ErrorKind::Unsupported
     );
-    let store = builder(moto.url(), "no-such-bucket").build();
+    let store = s3(moto.url(), "no-such-bucket", 0).build();
     let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
     let error = error.expect_err("there is no bucket");
