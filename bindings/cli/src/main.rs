@@ -5,7 +5,7 @@ mod args;
 mod child;
 mod connect;
 #[cfg(test)]
-mod docs;
+mod docs_tests;
 mod doctor;
 mod exit;
 mod fence;
