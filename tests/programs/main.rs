@@ -22,7 +22,14 @@ fn program(example: &str) -> PathBuf {
         let this = env::current_exe().expect("a test has a file");
         let folder = |depth| this.ancestors().nth(depth).expect("the file is in folders");
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--locked", "--workspace", "--examples"]);
+        build.args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--exclude=xtask",
+        ]);
+        build.arg("--examples");
         build.arg("--target-dir").arg(folder(3));
         if folder(2).ends_with("release") {
             build.arg("--release");

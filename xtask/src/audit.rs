@@ -8,10 +8,6 @@ use clap::Args;
 
 use crate::run::{Cmd, root};
 
-const OFFLINE: Cmd<'_> = Cmd::cargo(&["deny", "check", "bans", "licenses", "sources"]);
-const FETCH: Cmd<'_> = Cmd::cargo(&["deny", "fetch", "db"]);
-const ADVISORIES: Cmd<'_> = Cmd::cargo(&["deny", "check", "advisories"]);
-
 /// The options of `cargo xtask audit`.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -23,17 +19,17 @@ pub(crate) struct Options {
 /// Runs all checks, even after a failed one.
 pub(crate) fn main(options: &Options) -> Result<()> {
     ensure!(
-        Cmd::cargo(&["deny", "--version"]).probe().is_some(),
+        Cmd::line("cargo deny --version").probe().is_some(),
         "cargo-deny is missing; install it with: cargo install --locked cargo-deny"
     );
     let config = fs::read_to_string(root().join("deny.toml")).context("deny.toml")?;
-    let checked = run(OFFLINE).and(control(&config));
+    let checked = run("cargo deny check bans licenses sources").and(control(&config));
     for ignored in config.lines().filter(|line| line.contains("{ id = ")) {
         println!("== advisories: ignored: {}", ignored.trim());
     }
     // The fetch is a command of its own, since the check exits with the same code whether the database could
     // not be fetched or an advisory was found.
-    if let Err(error) = run(FETCH) {
+    if let Err(error) = run("cargo deny fetch db") {
         println!("== {error:#}");
         println!("== WARNING: advisories: not checked: could not fetch");
         ensure!(
@@ -42,13 +38,13 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         );
         return checked;
     }
-    let advisories = run(ADVISORIES);
+    let advisories = run("cargo deny check advisories");
     checked.and(advisories)
 }
 
-fn run(cmd: Cmd<'_>) -> Result<()> {
-    println!("== {cmd}");
-    cmd.run()
+fn run(line: &str) -> Result<()> {
+    println!("== {line}");
+    Cmd::line(line).run()
 }
 
 /// The negative control, without the network: runs the same commands on a database made here. An ignored
@@ -71,24 +67,17 @@ fn control(config: &str) -> Result<()> {
     let (database, file) = (text(&database)?, text(&file)?);
     // With this, git fetches from the folder instead of the address.
     let instead = format!("url.file://{database}.insteadOf");
-    let env = [
-        ("GIT_CONFIG_COUNT", "1"),
-        ("GIT_CONFIG_KEY_0", instead.as_str()),
-        (
-            "GIT_CONFIG_VALUE_0",
-            "https://github.com/RustSec/advisory-db",
-        ),
-    ];
-    let deny = ["deny", "--offline", "--config", &file];
-    let fetch = ["deny", "--config", &file, "fetch", "db"];
+    let address = "https://github.com/RustSec/advisory-db";
+    let deny = Cmd::line("cargo deny --config").args([&file]);
+    let fetch = deny.clone().args(["fetch", "db"]);
+    let fetch = fetch.with_env("GIT_CONFIG_COUNT", "1");
+    let fetch = fetch.with_env("GIT_CONFIG_KEY_0", &instead);
+    let fetch = fetch.with_env("GIT_CONFIG_VALUE_0", address);
+    let check = deny.args(["--offline", "check", "advisories"]);
     let passes = || -> Result<bool> {
         commit(&database)?;
-        Cmd::cargo(&fetch)
-            .with_env(&env)
-            .probe()
-            .context("the database cannot be fetched")?;
-        let check = [&deny[..], &["check", "advisories"]].concat();
-        Ok(Cmd::cargo(&check).probe().is_some())
+        fetch.read().context("the database cannot be fetched")?;
+        Ok(check.probe().is_some())
     };
     ensure!(
         passes()?,
@@ -115,24 +104,12 @@ fn advisory(database: &Path, package: &str, id: &str) -> Result<()> {
 }
 
 fn commit(database: &str) -> Result<()> {
-    let who = [
-        "-c",
-        "user.name=control",
-        "-c",
-        "user.email=control@localhost",
-    ];
-    let commit = [
-        &["-C", database][..],
-        &who,
-        &["commit", "--quiet", "-m", "Advisories"],
-    ]
-    .concat();
-    for args in [
-        &["-C", database, "init", "--quiet", "--initial-branch=main"][..],
-        &["-C", database, "add", "."],
-        &commit,
+    for line in [
+        "git init --quiet --initial-branch=main",
+        "git add .",
+        "git -c user.name=control -c user.email=control@localhost commit --quiet -m Advisories",
     ] {
-        let done = Cmd::new("git", args).probe();
+        let done = Cmd::line(line).at(database).read();
         done.context("git cannot make a database of advisories")?;
     }
     Ok(())

@@ -30,22 +30,11 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((&"node", options)) => node(options, asks),
         Some((&"guards", _)) => run(
-            "release",
-            &[
-                "--bin",
-                "bench",
-                "-p",
-                "leasehold-bench",
-                "--features",
-                "guards",
-            ],
+            "--profile release --bin bench -p leasehold-bench --features guards",
             &args,
         ),
-        _ => run(
-            "release",
-            &["--bin", "bench"],
-            if args.is_empty() { &["--help"] } else { &args },
-        ),
+        None => run("--profile release --bin bench", &["--help"]),
+        Some(_) => run("--profile release --bin bench", &args),
     }
 }
 
@@ -54,15 +43,13 @@ pub(crate) fn costs(write: bool) -> Result<()> {
     Need::Redis.ensure()?;
     Need::Valgrind.ensure()?;
     let options: &[_] = if write { &["--write"] } else { &[] };
-    run("costs", &["-p", "leasehold-costs"], options)
+    run("--profile costs -p leasehold-costs", options)
 }
 
-/// Runs a program compiled with this profile.
-fn run(profile: &str, which: &[&str], options: &[&str]) -> Result<()> {
-    let run = ["run", "--profile", profile, "--locked", "--quiet"];
-    Cmd::cargo(&[&run[..], which, &["--"], options].concat())
-        .at(FOLDER)
-        .run()
+/// Runs a program with these options.
+fn run(which: &str, options: &[&str]) -> Result<()> {
+    let run = format!("cargo run --locked --quiet {which} --");
+    Cmd::line(&run).args(options).at(FOLDER).run()
 }
 
 /// Builds the package as it is shipped, and measures that.
@@ -71,9 +58,8 @@ fn node(options: &[&str], asks: bool) -> Result<()> {
         package::main()?;
         npm::install(NODE)?;
     }
-    Cmd::new("node", &[&["main.mjs"][..], options].concat())
-        .at(NODE)
-        .run()
+    let main = Cmd::line("node main.mjs").args(options);
+    main.at(NODE).run()
 }
 
 #[cfg(test)]

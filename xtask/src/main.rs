@@ -50,7 +50,11 @@ enum Task {
     /// Build the book, in target/book, and check the links of every Markdown file.
     ///
     /// Needs mdBook, which is installed in target/tools. External links are checked for their form only.
-    Book,
+    Book {
+        /// Only check the links, without mdBook.
+        #[arg(long)]
+        links_only: bool,
+    },
     /// Make the npm package: target/npm/leasehold-VERSION.tgz.
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
@@ -92,7 +96,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
         Task::Audit(options) => audit::main(&options),
-        Task::Book => book::main(),
+        Task::Book { links_only } => book::main(links_only),
         Task::Package => package::main(),
         Task::Release(mode) => release::main(&mode),
         Task::Man => man::main(),

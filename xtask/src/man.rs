@@ -7,18 +7,8 @@ use crate::run::{Cmd, target};
 /// Writes the pages, and prints their folder.
 pub(crate) fn main() -> Result<()> {
     let folder = target().join("man");
-    let to = folder.to_string_lossy();
-    let args = [
-        "run",
-        "--quiet",
-        "-p",
-        "leasehold-cli",
-        "--locked",
-        "--",
-        "man",
-        &to,
-    ];
-    Cmd::cargo(&args).run()?;
+    let run = Cmd::line("cargo run --quiet -p leasehold-cli --locked -- man");
+    run.args([folder.to_string_lossy()]).run()?;
     println!("== man: {}", folder.display());
     Ok(())
 }

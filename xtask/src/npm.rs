@@ -26,7 +26,7 @@ pub(crate) fn install(folder: &'static str) -> Result<()> {
     if is_installed(&lock, &installed) {
         return Ok(());
     }
-    let cmd = Cmd::new("npm", &["ci", "--no-audit", "--no-fund"]).at(folder);
+    let cmd = Cmd::line("npm ci --no-audit --no-fund").at(folder);
     println!("== npm: {cmd}");
     cmd.run()
 }

@@ -52,7 +52,6 @@ const MODULES: [Module; 3] = [
         limit: 41_500,
     },
 ];
-const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
 /// Bytes of the engine's stack; the default is a mebibyte. The stack lies below everything else in memory, so
 /// that an overflow traps. `bindings/node/test/host/memory.test.mjs` measures how much of it is used.
 const STACK: usize = 64 * 1024;
@@ -94,7 +93,7 @@ pub(crate) fn main() -> Result<()> {
         generate(module, &generated)?;
     }
     npm::install(npm::FOLDER)?;
-    run(BUNDLE)?;
+    run(&Cmd::line("node build.mjs").at(npm::FOLDER))?;
     let packed = pack()?;
     println!("== package: {}", packed.display());
     MODULES
@@ -104,24 +103,12 @@ pub(crate) fn main() -> Result<()> {
 
 fn build(module: &Module) -> Result<()> {
     // Built as a Rust library as well, it would be 4 % longer.
-    let args = [
-        "rustc",
-        "--crate-type",
-        "cdylib",
-        "-p",
-        "leasehold-wasm",
-        "--lib",
-        "--profile",
-        "wasm-release",
-        "--target",
-        "wasm32-unknown-unknown",
-        "--locked",
-        "--no-default-features",
-        "--features",
-        module.feature,
-    ];
-    let flags = flags();
-    run(Cmd::cargo(&args).with_env(&[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)]))
+    let rustc = Cmd::line(
+        "cargo rustc --crate-type cdylib -p leasehold-wasm --lib --profile wasm-release \
+         --target wasm32-unknown-unknown --locked --no-default-features --features",
+    );
+    let flags = ("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", flags());
+    run(&rustc.args([module.feature]).with_env(flags.0, &flags.1))
 }
 
 /// Returns flags for a small stack, since each instance has one; for little code; and for no path of this
@@ -143,7 +130,7 @@ fn flags() -> String {
     )
 }
 
-fn run(cmd: Cmd<'_>) -> Result<()> {
+fn run(cmd: &Cmd) -> Result<()> {
     println!("== package: {cmd}");
     cmd.run()
 }
@@ -181,8 +168,8 @@ fn pack() -> Result<PathBuf> {
     let folder = target().join("npm");
     fs::create_dir_all(&folder)?;
     let to = folder.to_string_lossy();
-    let args = ["pack", "--silent", "--pack-destination", &*to];
-    let cmd = Cmd::new("npm", &args).at(npm::FOLDER);
+    let cmd = Cmd::line("npm pack --silent --pack-destination").args([to]);
+    let cmd = cmd.at(npm::FOLDER);
     println!("== package: {cmd}");
     let mut name = None;
     cmd.run_and_read(|line| {

@@ -17,39 +17,65 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINES_AHEAD: usize = 256;
 
 /// A command that runs in the root of the repository or a folder of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cmd<'a> {
-    pub(crate) env: &'a [(&'a str, &'a str)],
-    pub(crate) program: &'a str,
-    pub(crate) args: &'a [&'a str],
+#[derive(Debug, Clone)]
+pub(crate) struct Cmd {
+    env: Vec<(String, String)>,
+    program: String,
+    args: Vec<String>,
     /// The folder, relative to the root; empty for the root itself.
-    folder: &'a str,
+    folder: String,
 }
 
-impl<'a> Cmd<'a> {
-    pub(crate) const fn new(program: &'a str, args: &'a [&'a str]) -> Self {
+impl Cmd {
+    /// Makes a command without arguments. The program's path may have spaces.
+    pub(crate) fn new(program: &str) -> Self {
         Self {
-            env: &[],
-            program,
-            args,
-            folder: "",
+            env: Vec::new(),
+            program: program.to_owned(),
+            args: Vec::new(),
+            folder: String::new(),
         }
     }
 
-    pub(crate) const fn cargo(args: &'a [&'a str]) -> Self {
-        Self::new("cargo", args)
+    /// Makes a command from a line as one types it: only text between single quotes has spaces.
+    pub(crate) fn line(line: &str) -> Self {
+        let parts = line.split('\'').enumerate();
+        let mut words = parts.flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        Self::new(words.next().unwrap_or_default()).args(words)
     }
 
-    pub(crate) const fn with_env(self, env: &'a [(&'a str, &'a str)]) -> Self {
-        Self { env, ..self }
+    /// Adds arguments, which may have spaces.
+    pub(crate) fn args<T: AsRef<str>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
+        let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        self.args.extend(args);
+        self
     }
 
-    pub(crate) const fn at(self, folder: &'a str) -> Self {
-        Self { folder, ..self }
+    pub(crate) fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn at(mut self, folder: &str) -> Self {
+        folder.clone_into(&mut self.folder);
+        self
+    }
+
+    /// Returns the same command, run by sudo if it asks for no password.
+    pub(crate) fn by_sudo(self) -> Self {
+        let variables = self
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let sudo = Self::line("sudo -n env").args(variables);
+        sudo.args([self.program]).args(self.args)
     }
 
     /// Runs it on this terminal.
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(&self) -> Result<()> {
         let status = self
             .command()
             .status()
@@ -59,7 +85,7 @@ impl<'a> Cmd<'a> {
     }
 
     /// Runs it without output. Returns its standard output, or `None` if it failed or does not exist.
-    pub(crate) fn probe(self) -> Option<String> {
+    pub(crate) fn probe(&self) -> Option<String> {
         let output = self.command().stdin(Stdio::null()).output().ok()?;
         output
             .status
@@ -67,8 +93,13 @@ impl<'a> Cmd<'a> {
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Runs it without output. Returns its standard output.
+    pub(crate) fn read(&self) -> Result<String> {
+        self.probe().with_context(|| format!("`{self}` failed"))
+    }
+
     /// Runs it without a terminal. Passes each line that it prints, with its line end, to `on_line`.
-    pub(crate) fn run_and_read(self, mut on_line: impl FnMut(&str)) -> Result<()> {
+    pub(crate) fn run_and_read(&self, mut on_line: impl FnMut(&str)) -> Result<()> {
         let (output, input) = io::pipe()?;
         let mut child = self
             .command()
@@ -100,14 +131,16 @@ impl<'a> Cmd<'a> {
     }
 
     fn command(&self) -> Command {
-        let (program, args) = match (self.program, self.args) {
+        let (program, args) = match &self.args[..] {
             // This program itself: cargo would first wait for another build.
-            ("cargo", ["xtask", args @ ..]) => (std::env::current_exe().ok(), args),
+            [first, args @ ..] if self.program == "cargo" && first == "xtask" => {
+                (std::env::current_exe().ok(), args)
+            }
             // The cargo that runs this task.
-            ("cargo", args) => (std::env::var_os("CARGO").map(PathBuf::from), args),
-            (_, args) => (None, args),
+            args if self.program == "cargo" => (std::env::var_os("CARGO").map(PathBuf::from), args),
+            args => (None, args),
         };
-        let mut command = Command::new(program.unwrap_or_else(|| self.program.into()));
+        let mut command = Command::new(program.unwrap_or_else(|| (&self.program).into()));
         // Build scripts such as ring's read the variables that cargo sets for this program's package. They
         // would run again after each command that was typed by hand meanwhile.
         for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
@@ -117,21 +150,21 @@ impl<'a> Cmd<'a> {
         }
         command
             .args(args)
-            .envs(self.env.iter().copied())
-            .current_dir(root().join(self.folder));
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(root().join(&self.folder));
         command
     }
 }
 
-impl fmt::Display for Cmd<'_> {
+impl fmt::Display for Cmd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.folder.is_empty() {
-            write!(f, "cd {} && ", quoted(self.folder))?;
+            write!(f, "cd {} && ", quoted(&self.folder))?;
         }
-        for (name, value) in self.env {
+        for (name, value) in &self.env {
             write!(f, "{name}={} ", quoted(value))?;
         }
-        f.write_str(self.program)?;
+        f.write_str(&self.program)?;
         self.args
             .iter()
             .try_for_each(|arg| write!(f, " {}", quoted(arg)))
@@ -207,13 +240,13 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_as_one_would_type_it() {
-        let cmd = Cmd::cargo(&["doc", "--no-deps"]).with_env(&[("RUSTDOCFLAGS", "-D warnings")]);
+        let cmd = Cmd::line("cargo doc --no-deps").with_env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(
             cmd.to_string(),
             "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
         );
         assert_eq!(
-            Cmd::new("sh", &["-c", "it's"]).to_string(),
+            Cmd::line("sh -c").args(["it's"]).to_string(),
             r"sh -c 'it'\''s'"
         );
     }
@@ -221,12 +254,12 @@ mod tests {
     #[test]
     fn lines_are_read_and_failures_reported() {
         let mut lines = Vec::new();
-        let cmd = Cmd::new("sh", &["-c", "echo one; printf two >&2"]);
+        let cmd = Cmd::line("sh -c 'echo one; printf two >&2'");
         cmd.run_and_read(|line| lines.push(line.trim_end().to_owned()))
             .expect("the command exits with 0");
         assert_eq!(lines, ["one", "two"]);
 
-        let cmd = Cmd::new("sh", &["-c", "exit 3"]);
+        let cmd = Cmd::line("sh -c 'exit 3'");
         let error = cmd
             .run_and_read(|_| {})
             .expect_err("the command exits with 3");
@@ -250,7 +283,7 @@ mod tests {
     #[test]
     fn a_command_does_not_see_the_package_of_this_program() {
         assert!(std::env::var("CARGO_PKG_NAME").is_ok());
-        let seen = Cmd::new("env", &[]).probe().expect("env exists");
+        let seen = Cmd::line("env").probe().expect("env exists");
         assert!(
             !seen.contains("CARGO_PKG_") && !seen.contains("CARGO_MANIFEST_"),
             "{seen}"
@@ -259,10 +292,10 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named() {
-        let error = Cmd::new("no-such-program", &[])
+        let error = Cmd::line("no-such-program")
             .run()
             .expect_err("the program does not exist");
         assert!(error.to_string().contains("no-such-program"), "{error}");
-        assert_eq!(Cmd::new("no-such-program", &[]).probe(), None);
+        assert_eq!(Cmd::line("no-such-program").probe(), None);
     }
 }

@@ -187,8 +187,7 @@ impl Run {
     fn begin(&mut self, at: usize, sender: &Sender<Message>) {
         let (step, state, printed) = &mut self.steps[at];
         *state = State::Runs(Instant::now());
-        let command = step.with_cmd(|cmd| cmd.to_string());
-        *printed = format!("== {}: {command}\n", step.name);
+        *printed = format!("== {}: {}\n", step.name, step.cmd());
         let (step, sender) = (*step, sender.clone());
         thread::spawn(move || {
             let mut counts = Counts::default();
@@ -297,7 +296,7 @@ fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Res
         }
         on_line(line.to_owned());
     };
-    let result = step.with_cmd(|cmd| cmd.run_and_read(read));
+    let result = step.cmd().run_and_read(read);
     if !step.tests {
         return result;
     }

@@ -30,16 +30,8 @@ struct Outcome {
 }
 
 /// The requirements of a server: it behaves like the model, and has all that the native lock needs.
-const SUITES: [&str; 8] = [
-    "test",
-    "--no-fail-fast",
-    "--locked",
-    "--package=leasehold-tests",
-    "--test=differential",
-    "--test=integration",
-    "--",
-    "--test-threads=2",
-];
+const SUITES: &str = "cargo test --no-fail-fast --locked --package=leasehold-tests --test=differential \
+                      --test=integration -- --test-threads=2";
 
 /// Runs the tests on each server, and prints a table. Fails if a test failed.
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -48,7 +40,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let from_images = options.image.iter().map(|image| copied(image));
     let from_images = from_images.collect::<Result<Vec<_>>>()?;
     for program in options.programs.iter().chain(&from_images) {
-        let version = Cmd::new(program, &["--version"]).probe();
+        let version = Cmd::new(program).args(["--version"]).probe();
         let version = version.with_context(|| format!("{program} does not print its version"))?;
         println!("== servers: {program}: {}", version.trim());
         let outcome = tested(program, &options.only);
@@ -79,24 +71,20 @@ fn copied(image: &str) -> Result<String> {
         .join(image.replace(['/', ':'], "-"));
     fs::create_dir_all(&folder)?;
     let program = folder.join(name).to_string_lossy().into_owned();
-    let args = ["create", image];
-    let create = Cmd::new("docker", &args);
-    let container = create
-        .probe()
-        .with_context(|| format!("`{create}` failed"))?;
+    let container = Cmd::line("docker create").args([image]).read()?;
     let from = format!("{}:/usr/local/bin/{name}", container.trim());
-    let copied = Cmd::new("docker", &["cp", "--follow-link", &from, &program]).run();
-    Cmd::new("docker", &["rm", container.trim()]).run()?;
+    let copy = Cmd::line("docker cp --follow-link");
+    let copied = copy.args([&from, &program]).run();
+    Cmd::line("docker rm").args([container.trim()]).run()?;
     copied.map(|()| program)
 }
 
 fn tested(program: &str, only: &[String]) -> Outcome {
-    let only = only.iter().map(String::as_str);
-    let args: Vec<_> = SUITES.into_iter().chain(only).collect();
-    let env = [("LEASEHOLD_REDIS_SERVER", program)];
+    let suites = Cmd::line(SUITES).args(only);
+    let suites = suites.with_env("LEASEHOLD_REDIS_SERVER", program);
     let mut outcome = Outcome::default();
     // Failing tests are a result here, not an error.
-    let ran = Cmd::cargo(&args).with_env(&env).run_and_read(|line| {
+    let ran = suites.run_and_read(|line| {
         print!("{line}");
         outcome.read(line);
     });

@@ -16,11 +16,6 @@ pub(crate) const MDBOOK: &str = "target/tools/bin/mdbook";
 const MDBOOK_VERSION: &str = "0.5.4";
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
-/// Makes apt-get ask nothing and start no service, since run level 1 has none: the tests start their own
-/// servers.
-const APT_ENV: &[(&str, &str)] = &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
-
 /// A requirement of a step on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -67,12 +62,10 @@ impl Need {
             Self::Venv => package("python3-venv", venv_version),
             Self::Valgrind => package("valgrind", || printed_version("valgrind")),
             Self::Faketime => package("faketime", || printed_version("faketime")),
-            Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
-            Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
+            Self::Rustfmt => component("rustfmt", &Cmd::line("cargo fmt --version")),
+            Self::Clippy => component("clippy", &Cmd::line("cargo clippy --version")),
             Self::Wasm => wasm_target(),
-            Self::Musl => package("musl-tools", || {
-                Cmd::new("musl-gcc", &["-dumpversion"]).probe()
-            }),
+            Self::Musl => package("musl-tools", || Cmd::line("musl-gcc -dumpversion").probe()),
             Self::Node => node(),
             Self::NodePackages => {
                 npm::install(npm::FOLDER).map(|()| "what builds the npm package".to_owned())
@@ -106,24 +99,32 @@ fn package(name: &str, found: impl Fn() -> Option<String>) -> Result<String> {
     if let Some(found) = found() {
         return Ok(found);
     }
-    let args = ["install", "-y", "--no-install-recommends", name];
-    let install = Cmd::new("apt-get", &args).with_env(APT_ENV);
+    let update = apt_get("update");
+    let install = apt_get("install -y --no-install-recommends").args([name]);
     ensure!(
-        Cmd::new("apt-get", &["--version"]).probe().is_some(),
+        Cmd::line("apt-get --version").probe().is_some(),
         "{name} is missing and there is no apt-get; install what Debian calls {name}"
     );
-    let by_hand = format!("{name} is missing; run: sudo sh -c '{APT_UPDATE} && {install}'");
+    let by_hand = format!("{name} is missing; run: sudo sh -c '{update} && {install}'");
     ensure!(is_root() || is_ci(), "{by_hand}");
     println!("== setup: {name} is missing; {install}");
-    as_root(APT_UPDATE)
+    as_root(update)
         .and_then(|()| as_root(install))
         .context(by_hand)?;
     found().with_context(|| format!("{name} was installed but cannot be found"))
 }
 
+/// Returns a command of apt-get that asks nothing and starts no service, since run level 1 has none: the tests start
+/// their own servers.
+fn apt_get(line: &str) -> Cmd {
+    let cmd = Cmd::line(&format!("apt-get {line}"));
+    cmd.with_env("DEBIAN_FRONTEND", "noninteractive")
+        .with_env("RUNLEVEL", "1")
+}
+
 /// The server's programs are not on Debian's PATH, and several versions may be installed.
 fn postgres_version() -> Option<String> {
-    let on_path = Cmd::new("postgres", &["--version"]).probe();
+    let on_path = printed_version("postgres");
     let versions = Path::new("/usr/lib/postgresql")
         .read_dir()
         .into_iter()
@@ -131,21 +132,21 @@ fn postgres_version() -> Option<String> {
         .flatten();
     let in_debian = versions.filter_map(|version| {
         let server = version.path().join("bin/postgres");
-        Cmd::new(server.to_str()?, &["--version"]).probe()
+        printed_version(server.to_str()?)
     });
     let printed = on_path.or_else(|| in_debian.max());
     printed.map(|printed| printed.trim().to_owned())
 }
 
 fn printed_version(program: &str) -> Option<String> {
-    let printed = Cmd::new(program, &["--version"]).probe()?;
+    let printed = Cmd::new(program).args(["--version"]).probe()?;
     let mut lines = printed.lines().map(str::trim);
     lines.find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// Returns the version of the server on PATH, if any. An old version is an error.
 fn redis_version() -> Result<Option<String>> {
-    let Some(printed) = Cmd::new("redis-server", &["--version"]).probe() else {
+    let Some(printed) = Cmd::line("redis-server --version").probe() else {
         return Ok(None);
     };
     let printed = printed.trim();
@@ -176,13 +177,13 @@ fn parse_redis_version(printed: &str) -> Option<Version> {
 
 /// Checks `ensurepip` too: without Debian's package `venv` exists and cannot install pip.
 fn venv_version() -> Option<String> {
-    Cmd::new("python3", &["-c", "import venv, ensurepip"]).probe()?;
-    let printed = Cmd::new("python3", &["--version"]).probe()?;
+    Cmd::line("python3 -c 'import venv, ensurepip'").probe()?;
+    let printed = Cmd::line("python3 --version").probe()?;
     Some(format!("{} with venv", printed.trim()))
 }
 
 fn is_root() -> bool {
-    Cmd::new("id", &["-u"])
+    Cmd::line("id -u")
         .probe()
         .is_some_and(|id| id.trim() == "0")
 }
@@ -193,35 +194,22 @@ fn is_ci() -> bool {
 }
 
 /// Runs the command as root: in continuous integration by sudo, if it asks for no password.
-fn as_root(cmd: Cmd<'_>) -> Result<()> {
+fn as_root(cmd: Cmd) -> Result<()> {
     if is_root() {
         return cmd.run();
     }
-    let variables: Vec<_> = cmd
-        .env
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    let mut args = vec!["-n", "env"];
-    args.extend(variables.iter().map(String::as_str));
-    args.push(cmd.program);
-    args.extend(cmd.args);
-    Cmd::new("sudo", &args).run()
+    cmd.by_sudo().run()
 }
 
-fn component(name: &str, version: Cmd<'_>) -> Result<String> {
+fn component(name: &str, version: &Cmd) -> Result<String> {
     if let Some(found) = version.probe() {
         return Ok(found.trim().to_owned());
     }
-    let args = ["component", "add", name];
-    let add = Cmd::new("rustup", &args);
+    let add = Cmd::line("rustup component add").args([name]);
     println!("== setup: {name} is missing; {add}");
     add.run()
         .with_context(|| format!("{name} is missing; install it with `{add}`"))?;
-    let found = version
-        .probe()
-        .with_context(|| format!("`{version}` still fails"))?;
-    Ok(found.trim().to_owned())
+    Ok(version.read()?.trim().to_owned())
 }
 
 /// Node is not installed here, because Debian's may be too old.
@@ -229,7 +217,7 @@ fn node() -> Result<String> {
     let advice = format!(
         "install Node {OLDEST_NODE} or newer, with npm, from https://nodejs.org or a version manager"
     );
-    let node = Cmd::new("node", &["--version"]).probe();
+    let node = Cmd::line("node --version").probe();
     let node = node.with_context(|| format!("node is missing; {advice}"))?;
     let version = parse_node_version(&node)
         .with_context(|| format!("`node --version` printed no version: {node:?}"))?;
@@ -238,7 +226,7 @@ fn node() -> Result<String> {
         "node {} is too old; {advice}",
         node.trim()
     );
-    let npm = Cmd::new("npm", &["--version"]).probe();
+    let npm = Cmd::line("npm --version").probe();
     let npm = npm.with_context(|| format!("npm is missing; {advice}"))?;
     Ok(format!("node {} with npm {}", node.trim(), npm.trim()))
 }
@@ -253,25 +241,18 @@ fn parse_node_version(printed: &str) -> Option<u32> {
 fn mdbook() -> Result<String> {
     let program = root().join(MDBOOK);
     let found = || {
-        let printed = Cmd::new(program.to_str()?, &["--version"]).probe()?;
-        printed
-            .trim()
-            .ends_with(MDBOOK_VERSION)
-            .then(|| format!("mdbook {MDBOOK_VERSION}"))
+        let printed = printed_version(program.to_str()?)?;
+        let is_wanted = printed.ends_with(MDBOOK_VERSION);
+        is_wanted.then(|| format!("mdbook {MDBOOK_VERSION}"))
     };
     if let Some(found) = found() {
         return Ok(found);
     }
-    let version = format!("mdbook@{MDBOOK_VERSION}");
-    let tools = root().join("target/tools");
-    let tools = tools.to_string_lossy();
-    let features = ["--no-default-features", "--features", "search"];
-    let args = [
-        &["install", "--locked", "--debug", &version, "--root", &tools][..],
-        &features,
-    ]
-    .concat();
-    let install = Cmd::cargo(&args);
+    let install = format!(
+        "cargo install --locked --debug mdbook@{MDBOOK_VERSION} --root target/tools --no-default-features \
+         --features search"
+    );
+    let install = Cmd::line(&install);
     println!("== setup: mdbook {MDBOOK_VERSION} is missing; {install}");
     install.run()?;
     found().with_context(|| format!("mdbook was installed but {MDBOOK} cannot run"))
@@ -282,7 +263,7 @@ fn wasm_target() -> Result<String> {
     if has_wasm_std() {
         return there;
     }
-    let add = Cmd::new("rustup", &["target", "add", WASM_TARGET]);
+    let add = Cmd::line("rustup target add").args([WASM_TARGET]);
     println!("== setup: the standard library for {WASM_TARGET} is missing; {add}");
     let advice = || {
         anyhow!(
@@ -301,11 +282,8 @@ fn wasm_target() -> Result<String> {
 
 /// Returns true if the compiler in use has a standard library for the target, by rustup or otherwise.
 fn has_wasm_std() -> bool {
-    let printed = Cmd::new(
-        "rustc",
-        &["--print", "target-libdir", "--target", WASM_TARGET],
-    )
-    .probe();
+    let rustc = Cmd::line("rustc --print target-libdir --target").args([WASM_TARGET]);
+    let printed = rustc.probe();
     printed.is_some_and(|folder| has_core(Path::new(folder.trim())))
 }
 

@@ -24,17 +24,8 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Passes its command to `run`.
-    pub(crate) fn with_cmd<T>(&self, run: impl FnOnce(Cmd<'_>) -> T) -> T {
-        let parts = self.line.split('\'').enumerate();
-        let words: Vec<_> = parts
-            .flat_map(|(at, part)| match at % 2 {
-                0 => part.split_whitespace().collect(),
-                _ => vec![part],
-            })
-            .collect();
-        let (program, args) = words.split_first().unwrap_or((&"", &[]));
-        run(Cmd::new(program, args).at(self.folder))
+    pub(crate) fn cmd(&self) -> Cmd {
+        Cmd::line(self.line).at(self.folder)
     }
 }
 
@@ -66,6 +57,14 @@ macro_rules! feature {
     };
 }
 
+/// The command `cargo $what` for the whole workspace except this program, which `cargo xtask` compiles with features
+/// of its own: among the others, its dependencies would have other features, and all would be compiled twice.
+macro_rules! workspace {
+    ($what:literal, $($args:tt)*) => {
+        concat!("cargo ", $what, " --workspace --exclude xtask --locked ", $($args)*)
+    };
+}
+
 /// A step that runs test binaries of the workspace, which the step `build` has built. It uses the features of
 /// the whole workspace, since otherwise much would be compiled again. Without --no-fail-fast the first
 /// failing binary would hide the results of the others.
@@ -74,7 +73,7 @@ macro_rules! suite {
         Step {
             name: $name,
             what: $what,
-            line: concat!("cargo test --workspace --locked --no-fail-fast ", $which),
+            line: workspace!("test", "--no-fail-fast ", $which),
             load: Load::$load,
             needs: $needs,
             after: &["build"],
@@ -84,8 +83,8 @@ macro_rules! suite {
     };
 }
 
-/// The steps, in the order in which they begin if they may: quick steps that fail often come first, and then
-/// those that others wait for.
+/// The steps, in the order in which they begin if they may. Those that build in `target/debug` come first, since a
+/// test binary starts only when no other command builds there. Then the longest suites begin beside steps that compute.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -105,53 +104,17 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "clippy",
         what: "no warnings, in any target",
-        line: "cargo clippy --workspace --all-targets --locked -- -D warnings",
+        line: workspace!("clippy", "--all-targets -- -D warnings"),
         needs: &[Need::Clippy],
         ..BARE
     },
     Step {
-        name: "package",
-        what: "the npm package can be made, and is small",
-        line: "cargo xtask package",
-        load: Load::Computes,
-        needs: &[Need::Wasm, Need::Node, Need::NodePackages],
+        name: "clippy-xtask",
+        what: "no warnings in the tasks of this repository",
+        line: "cargo clippy -p xtask --all-targets --locked -- -D warnings",
+        needs: &[Need::Clippy],
         ..BARE
     },
-    // Not --all-targets, which builds each example once more as if it had tests.
-    Step {
-        name: "build",
-        what: "all tests can be built",
-        line: "cargo test --workspace --lib --bins --tests --locked --no-run",
-        ..BARE
-    },
-    suite!(
-        "unit",
-        "unit tests",
-        Computes,
-        &[Need::Redis],
-        "--lib --bins"
-    ),
-    suite!(
-        "simulation",
-        "random schedules keep every promise",
-        Computes,
-        &[],
-        "--test=simulation"
-    ),
-    suite!(
-        "guards",
-        "one conformance suite for every guard",
-        Waits,
-        &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
-        "--test=gate --test=http --test=object --test=redis --test=redis_rs --test=sql"
-    ),
-    suite!(
-        "programs",
-        "the examples and demonstrations",
-        Waits,
-        &[Need::Redis, Need::Postgres, Need::MariaDb],
-        "--test=programs --test=topologies"
-    ),
     Step {
         name: "clippy-core",
         what: "no warnings without the default features",
@@ -166,26 +129,137 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[Need::Wasm],
         ..BARE
     },
-    feature!("native"),
+    Step {
+        name: "doc",
+        what: "the documentation builds without warnings",
+        line: workspace!(
+            "doc",
+            r#"--no-deps --config 'build.rustdocflags="-D warnings"'"#
+        ),
+        ..BARE
+    },
+    // Not --all-targets, which builds each example once more as if it had tests.
+    Step {
+        name: "build",
+        what: "all tests can be built",
+        line: workspace!("test", "--lib --bins --tests --no-run"),
+        ..BARE
+    },
+    Step {
+        name: "examples",
+        what: "all examples and demonstrations can be built",
+        line: workspace!("build", "--examples"),
+        after: &["build"],
+        ..BARE
+    },
+    Step {
+        name: "package",
+        what: "the npm package can be made, and is small",
+        line: "cargo xtask package",
+        load: Load::Computes,
+        needs: &[Need::Wasm, Need::Node, Need::NodePackages],
+        after: &["examples"],
+        ..BARE
+    },
+    Step {
+        name: "node",
+        what: "the tests of the npm package, and its examples",
+        line: "node test/run.mjs",
+        folder: npm::FOLDER,
+        load: Load::Waits,
+        needs: &[
+            Need::Node,
+            Need::Runtimes,
+            Need::NodeExamples,
+            Need::Redis,
+            Need::Postgres,
+            Need::MariaDb,
+        ],
+        after: &["package", "build"],
+        tests: true,
+    },
+    suite!(
+        "programs",
+        "the examples and demonstrations",
+        Waits,
+        &[Need::Redis, Need::Postgres, Need::MariaDb],
+        "--test=programs --test=topologies"
+    ),
+    suite!(
+        "integration",
+        "locks on real servers",
+        Waits,
+        &[Need::Redis, Need::Faketime],
+        "--test=integration"
+    ),
+    suite!(
+        "cli",
+        "the command",
+        Waits,
+        &[Need::Redis, Need::Chromium],
+        "--test=cli"
+    ),
+    suite!(
+        "guards",
+        "one conformance suite for every guard",
+        Waits,
+        &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
+        "--test=gate --test=http --test=object --test=redis --test=redis_rs --test=sql"
+    ),
+    suite!(
+        "differential",
+        "servers do what the model does",
+        Waits,
+        &[Need::Redis],
+        "--test=differential"
+    ),
+    suite!(
+        "adapters",
+        "locks by the clients of a program",
+        Waits,
+        &[Need::Redis],
+        "--test=adapters"
+    ),
+    suite!(
+        "scenarios",
+        "the same stories on every store",
+        Waits,
+        &[Need::Redis],
+        "--test=scenarios"
+    ),
+    suite!(
+        "unit",
+        "unit tests",
+        Computes,
+        &[Need::Redis],
+        "--lib --bins"
+    ),
+    Step {
+        name: "unit-xtask",
+        what: "unit tests of the tasks of this repository",
+        line: "cargo test -p xtask --locked",
+        tests: true,
+        ..BARE
+    },
+    suite!(
+        "simulation",
+        "random schedules keep every promise",
+        Computes,
+        &[],
+        "--test=simulation"
+    ),
     Step {
         name: "doctest",
         what: "the examples in the documentation",
-        line: "cargo test --workspace --doc --locked --no-fail-fast",
+        line: workspace!("test", "--doc --no-fail-fast"),
         after: &["build"],
         tests: true,
         ..BARE
     },
     Step {
-        name: "doc",
-        what: "the documentation builds without warnings",
-        line: r#"cargo doc --workspace --no-deps --locked --config 'build.rustdocflags="-D warnings"'"#,
-        ..BARE
-    },
-    Step {
-        name: "book",
-        what: "the book builds, and no link is broken; its programs run in the steps `doctest` and `node`",
-        line: "cargo xtask book",
-        needs: &[Need::MdBook],
+        name: "links",
+        what: "no link of a Markdown file is broken; the book's programs run in the steps `doctest` and `node`",
+        line: "cargo xtask book --links-only",
         ..BARE
     },
     Step {
@@ -217,20 +291,6 @@ pub(crate) const STEPS: &[Step] = &[
         tests: true,
     },
     suite!(
-        "integration",
-        "locks on real servers",
-        Times,
-        &[Need::Redis, Need::Faketime],
-        "--test=integration"
-    ),
-    suite!(
-        "cli",
-        "the command",
-        Times,
-        &[Need::Redis, Need::Chromium],
-        "--test=cli"
-    ),
-    suite!(
         "loss",
         "a loss is told in time",
         Times,
@@ -244,44 +304,6 @@ pub(crate) const STEPS: &[Step] = &[
         &[Need::Redis],
         "--test=handoff"
     ),
-    suite!(
-        "differential",
-        "servers do what the model does",
-        Times,
-        &[Need::Redis],
-        "--test=differential"
-    ),
-    suite!(
-        "adapters",
-        "locks by the clients of a program",
-        Times,
-        &[Need::Redis],
-        "--test=adapters"
-    ),
-    suite!(
-        "scenarios",
-        "the same stories on every store",
-        Times,
-        &[Need::Redis],
-        "--test=scenarios"
-    ),
-    Step {
-        name: "node",
-        what: "the tests of the npm package, and its examples",
-        line: "node test/run.mjs",
-        folder: npm::FOLDER,
-        load: Load::Times,
-        needs: &[
-            Need::Node,
-            Need::Runtimes,
-            Need::NodeExamples,
-            Need::Redis,
-            Need::Postgres,
-            Need::MariaDb,
-        ],
-        after: &["package", "build"],
-        tests: true,
-    },
 ];
 
 /// The steps of `--quick`, for daily work.
@@ -290,6 +312,7 @@ pub(crate) const QUICK: &[&str] = &["fmt", "clippy", "clippy-core", "wasm", "qui
 /// Further steps, which `--all` also runs: they recompile all dependencies for parts that rarely break, or
 /// check what no promise depends on.
 pub(crate) const MORE: &[Step] = &[
+    feature!("native"),
     feature!("redis-rs"),
     feature!("sqlite"),
     feature!("postgres"),
@@ -297,6 +320,19 @@ pub(crate) const MORE: &[Step] = &[
     feature!("object-store"),
     feature!("http"),
     feature!("metrics"),
+    Step {
+        name: "doc-xtask",
+        what: "the documentation of this repository's tasks builds without warnings",
+        line: r#"cargo doc -p xtask --no-deps --locked --config 'build.rustdocflags="-D warnings"'"#,
+        ..BARE
+    },
+    Step {
+        name: "book",
+        what: "the book builds",
+        line: "cargo xtask book",
+        needs: &[Need::MdBook],
+        ..BARE
+    },
     Step {
         name: "cli-without-page",
         what: "the command compiles without its page",
@@ -343,7 +379,10 @@ pub(crate) const MORE: &[Step] = &[
     Step {
         name: "schedules",
         what: "many more random schedules keep every promise",
-        line: "env LEASEHOLD_SEEDS=20000 cargo test --workspace --locked --test=simulation -- promise restart",
+        line: concat!(
+            "env LEASEHOLD_SEEDS=20000 ",
+            workspace!("test", "--test=simulation -- promise restart")
+        ),
         load: Load::Computes,
         after: &["build"],
         tests: true,
@@ -352,7 +391,7 @@ pub(crate) const MORE: &[Step] = &[
     Step {
         name: "quick",
         what: "unit tests, and the scenarios on a server and in memory",
-        line: "cargo test --workspace --lib --test scenarios --locked --no-fail-fast",
+        line: workspace!("test", "--lib --test scenarios --no-fail-fast"),
         load: Load::Waits,
         needs: &[Need::Redis],
         tests: true,

@@ -55,8 +55,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     let steps: Vec<&'static Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
     if options.list {
         for step in steps {
-            let command = step.with_cmd(|cmd| cmd.to_string());
-            println!("{}: {}\n    {command}", step.name, step.what);
+            println!("{}: {}\n    {}", step.name, step.what, step.cmd());
         }
         return ExitCode::SUCCESS;
     }

@@ -37,18 +37,13 @@ pub(super) fn sbom(tree: &Tree) -> Result<Outcome> {
         return Ok(outcome);
     }
     let folder = folder()?;
-    let read = |cmd: Cmd<'_>| -> Result<Value> {
-        let printed = cmd.probe().with_context(|| format!("`{cmd}` failed"))?;
+    let read = |cmd: Cmd| -> Result<Value> {
+        let printed = cmd.read()?;
         serde_json::from_str(&printed).with_context(|| format!("`{cmd}` printed no JSON"))
     };
     for one in tree.to_publish() {
-        let args = [
-            "sbom",
-            "--output-format=cyclone_dx_json_1_6",
-            "--cargo-package",
-            &one.name,
-        ];
-        let mut bill = read(Cmd::cargo(&args))?;
+        let sbom = Cmd::line("cargo sbom --output-format=cyclone_dx_json_1_6 --cargo-package");
+        let mut bill = read(sbom.args([&one.name]))?;
         let used = Tree::used_by(&["-p", &one.name])?;
         ensure!(
             keep_used(&mut bill, &used),
@@ -60,13 +55,8 @@ pub(super) fn sbom(tree: &Tree) -> Result<Outcome> {
             bill.to_string(),
         )?;
     }
-    let args = [
-        "sbom",
-        "--sbom-format=cyclonedx",
-        "--omit=dev",
-        "--package-lock-only",
-    ];
-    let bill = read(Cmd::new("npm", &args).at(npm::FOLDER))?;
+    let sbom = Cmd::line("npm sbom --sbom-format=cyclonedx --omit=dev --package-lock-only");
+    let bill = read(sbom.at(npm::FOLDER))?;
     fs::write(
         folder.join(format!("npm-leasehold-{}.cdx.json", tree.version()?)),
         bill.to_string(),
@@ -101,16 +91,8 @@ pub(super) fn binary(tree: &Tree, triple: &str) -> Result<()> {
     if triple.ends_with("-linux-musl") {
         Need::Musl.ensure()?;
     }
-    let args = [
-        "build",
-        "--release",
-        "--locked",
-        "-p",
-        "leasehold-cli",
-        "--target",
-        triple,
-    ];
-    Cmd::cargo(&args).run()?;
+    let compile = Cmd::line("cargo build --release --locked -p leasehold-cli --target");
+    compile.args([triple]).run()?;
     let file = if triple.contains("-windows-") {
         "leasehold.exe"
     } else {
@@ -126,7 +108,8 @@ pub(super) fn binary(tree: &Tree, triple: &str) -> Result<()> {
         fs::copy(cli.join(text), stage.join(text)).with_context(|| text.to_owned())?;
     }
     let (archive, at) = (format!("{name}.tar.gz"), folder.to_string_lossy());
-    Cmd::new("tar", &["-czf", &archive, &name]).at(&at).run()?;
+    let pack = Cmd::line("tar -czf").args([&archive, &name]).at(&at);
+    pack.run()?;
     fs::remove_dir_all(&stage)?;
     println!("== release: {}", folder.join(archive).display());
     Ok(())
@@ -141,35 +124,20 @@ pub(super) fn publish(tree: &Tree, registry: Registry) -> Result<()> {
     }
     match registry {
         Registry::CratesIo => {
-            let args = [&["publish", "--locked"][..], &tree.selection()].concat();
-            Cmd::cargo(&args).run()
+            let publish = Cmd::line("cargo publish --locked");
+            publish.args(tree.selection()).run()
         }
         Registry::Npm => {
             let file = target().join(format!("npm/leasehold-{}.tgz", tree.version()?));
-            let args = [
-                "publish",
-                &*file.to_string_lossy(),
-                "--access=public",
-                "--provenance",
-            ];
-            Cmd::new("npm", &args).run()
+            let publish = Cmd::line("npm publish --access=public --provenance");
+            publish.args([file.to_string_lossy()]).run()
         }
         Registry::Github => {
             let files = fs::read_dir(folder()?)?
                 .map(|entry| Ok(entry?.path().to_string_lossy().into_owned()));
+            let create = Cmd::line("gh release create --verify-tag '--notes=See CHANGELOG.md.'");
             let files = files.collect::<Result<Vec<_>>>()?;
-            let files = files.iter().map(String::as_str);
-            let args: Vec<_> = [
-                "release",
-                "create",
-                &tag,
-                "--verify-tag",
-                "--notes=See CHANGELOG.md.",
-            ]
-            .into_iter()
-            .chain(files)
-            .collect();
-            Cmd::new("gh", &args).run()
+            create.args([tag]).args(files).run()
         }
     }
 }

@@ -33,8 +33,8 @@ const NPM_FILES: &str = "xtask/src/release/npm-files.txt";
 /// Packs the crates and compiles each from its package. Cargo resolves those that are not published yet to the
 /// packages that it has just made.
 pub(super) fn crates(tree: &Tree) -> Result<Outcome> {
-    let args = [&["publish", "--dry-run", "--locked"][..], &tree.selection()].concat();
-    Cmd::cargo(&args).run()?;
+    let publish = Cmd::line("cargo publish --dry-run --locked");
+    publish.args(tree.selection()).run()?;
     Ok(Outcome::Passed("(nothing was uploaded)".to_owned()))
 }
 
@@ -42,16 +42,8 @@ pub(super) fn crates(tree: &Tree) -> Result<Outcome> {
 pub(super) fn crate_files(tree: &Tree) -> Result<Outcome> {
     let mut faults = Vec::new();
     for one in tree.to_publish() {
-        let args = [
-            "package",
-            "--list",
-            "--locked",
-            "--allow-dirty",
-            "-p",
-            &one.name,
-        ];
-        let list = Cmd::cargo(&args).probe();
-        let list = list.with_context(|| format!("`{}` failed", Cmd::cargo(&args)))?;
+        let list = Cmd::line("cargo package --list --locked --allow-dirty -p");
+        let list = list.args([&one.name]).read()?;
         faults.extend(strange_files(tree, one, &list)?);
         // Where `cargo publish` leaves what it would upload.
         let packed = format!("package/tmp-crate/{}-{}.crate", one.name, one.version);
@@ -103,7 +95,7 @@ fn is_secret(text: &str) -> bool {
 
 /// Makes the npm package, and compares its files with the list.
 pub(super) fn npm_files(tree: &Tree) -> Result<Outcome> {
-    Cmd::cargo(&["xtask", "package"]).run()?;
+    Cmd::line("cargo xtask package").run()?;
     let expected = tree.text(NPM_FILES)?;
     let expected = expected.lines().map(str::to_owned).collect();
     Ok(different_files(tree, &expected, &packed_by_npm()?).into())
@@ -146,9 +138,8 @@ pub(super) fn write_npm_files(tree: &Tree) -> Result<()> {
 }
 
 fn packed_by_npm() -> Result<BTreeSet<String>> {
-    let args = ["pack", "--dry-run", "--json", "--ignore-scripts"];
-    let cmd = Cmd::new("npm", &args).at(npm::FOLDER);
-    let printed = cmd.probe().with_context(|| format!("`{cmd}` failed"))?;
+    let pack = Cmd::line("npm pack --dry-run --json --ignore-scripts");
+    let printed = pack.at(npm::FOLDER).read()?;
     let printed: Value = serde_json::from_str(&printed)?;
     let files = printed[0]["files"]
         .as_array()

@@ -70,10 +70,8 @@ impl Small {
         );
         small.write(".github/workflows/ci.yml", WORKFLOW);
         let at = small.root.to_str().expect("a path in UTF-8");
-        Cmd::new("git", &["init", "--quiet"])
-            .at(at)
-            .run()
-            .expect("git is there");
+        let init = Cmd::line("git init --quiet").at(at);
+        init.run().expect("git is there");
         small
     }
 

@@ -21,8 +21,7 @@ const PUBLIC_API: &str = "public-api.txt";
 
 /// Checks that the compiler in use is the pinned one.
 pub(super) fn toolchain(_: &Tree) -> Result<Outcome> {
-    let printed = Cmd::new("rustc", &["--version"]).probe();
-    let printed = printed.context("`rustc --version` failed")?;
+    let printed = Cmd::line("rustc --version").read()?;
     let faults = if printed.split_whitespace().nth(1) == Some(LINTS) {
         Vec::new()
     } else {
@@ -38,8 +37,8 @@ pub(super) fn toolchain(_: &Tree) -> Result<Outcome> {
 /// Checks the claims of all dependencies that a user of the default features compiles.
 pub(super) fn rust_versions(tree: &Tree) -> Result<Outcome> {
     let used = Tree::used_by(&tree.selection())?;
-    let metadata = Cmd::cargo(&["metadata", "--locked", "--format-version=1"]).probe();
-    let metadata: Value = serde_json::from_str(&metadata.context("`cargo metadata` failed")?)?;
+    let metadata = Cmd::line("cargo metadata --locked --format-version=1").read()?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
     let packages = metadata["packages"].as_array().context("no packages")?;
     let text = |package: &Value, key: &str| package[key].as_str().unwrap_or_default().to_owned();
     let claims = packages.iter().map(|package| {
@@ -92,28 +91,16 @@ pub(super) fn msrv(tree: &Tree) -> Result<Outcome> {
         has_toolchain(version),
         "Rust {version} is not installed; run `rustup toolchain install {version} --profile minimal`"
     );
-    let args = [
-        &[
-            "run",
-            version,
-            "cargo",
-            "check",
-            "--locked",
-            "--target-dir=target/msrv",
-        ][..],
-        &tree.selection(),
-    ]
-    .concat();
-    Cmd::new("rustup", &args).run()?;
+    let check = format!("rustup run {version} cargo check --locked --target-dir=target/msrv");
+    Cmd::line(&check).args(tree.selection()).run()?;
     Ok(Outcome::Passed(
         "(with the default features; postgres, mysql and sqlite need Rust 1.94, which sqlx asks for)".to_owned(),
     ))
 }
 
 fn has_toolchain(name: &str) -> bool {
-    Cmd::new("rustup", &["run", name, "rustc", "--version"])
-        .probe()
-        .is_some()
+    let version = format!("rustup run {name} rustc --version");
+    Cmd::line(&version).probe().is_some()
 }
 
 /// Returns what is missing to work with the nightly compiler.
@@ -130,26 +117,12 @@ pub(super) fn docs(tree: &Tree) -> Result<Outcome> {
     if let Some(outcome) = missing_nightly() {
         return Ok(outcome);
     }
-    let libraries = libraries(tree)
-        .flat_map(|one| ["-p", &one.name])
-        .collect::<Vec<_>>();
-    let args = [
-        &[
-            "run",
-            NIGHTLY,
-            "cargo",
-            "doc",
-            "--no-deps",
-            "--lib",
-            "--all-features",
-            "--locked",
-        ][..],
-        &["--target-dir=target/nightly"],
-        &libraries,
-    ]
-    .concat();
-    let env = [("RUSTDOCFLAGS", "--cfg docsrs -D warnings")];
-    Cmd::new("rustup", &args).with_env(&env).run()?;
+    let doc = format!(
+        "rustup run {NIGHTLY} cargo doc --no-deps --lib --all-features --locked --target-dir=target/nightly"
+    );
+    let doc = Cmd::line(&doc).with_env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
+    doc.args(libraries(tree).flat_map(|one| ["-p", &one.name]))
+        .run()?;
     Ok(Vec::new().into())
 }
 
@@ -189,21 +162,12 @@ pub(super) fn changes(file: &str, committed: &str, found: &str) -> Option<String
 }
 
 fn api_of(one: &Crate) -> Result<String> {
-    let args = [
-        "run",
-        NIGHTLY,
-        "cargo",
-        "public-api",
-        "-p",
-        &one.name,
-        "--all-features",
-        "-sss",
-        "--color=never",
-        "--target-dir=target/nightly",
-    ];
-    let cmd = Cmd::new("rustup", &args);
-    println!("   {cmd}");
-    cmd.probe().with_context(|| format!("`{cmd}` failed"))
+    let line = format!(
+        "rustup run {NIGHTLY} cargo public-api -p {} --all-features -sss --color=never --target-dir=target/nightly",
+        one.name
+    );
+    println!("   {line}");
+    Cmd::line(&line).read()
 }
 
 /// Writes the public API of each library down.
@@ -216,7 +180,7 @@ pub(super) fn write_api(tree: &Tree) -> Result<()> {
 
 /// Compares the libraries with those of the last tag.
 pub(super) fn semver(tree: &Tree) -> Result<Outcome> {
-    let last = Cmd::new("git", &["describe", "--tags", "--abbrev=0", "--match=v*"]).probe();
+    let last = Cmd::line("git describe --tags --abbrev=0 --match=v*").probe();
     let Some(last) = last else {
         return Ok(Outcome::Passed(
             "(first release: there is nothing to compare with)".to_owned(),
@@ -225,26 +189,17 @@ pub(super) fn semver(tree: &Tree) -> Result<Outcome> {
     if let Some(outcome) = missing_tool("semver-checks") {
         return Ok(outcome);
     }
-    let libraries = libraries(tree)
-        .flat_map(|one| ["-p", &one.name])
-        .collect::<Vec<_>>();
-    let args = [
-        &[
-            "semver-checks",
-            "--all-features",
-            "--baseline-rev",
-            last.trim(),
-        ][..],
-        &libraries,
-    ]
-    .concat();
-    Cmd::cargo(&args).run()?;
+    let check = Cmd::line("cargo semver-checks --all-features --baseline-rev").args([last.trim()]);
+    check
+        .args(libraries(tree).flat_map(|one| ["-p", &one.name]))
+        .run()?;
     Ok(Outcome::Passed(format!("(since {})", last.trim())))
 }
 
 /// Returns what is missing to run `cargo TOOL`.
 pub(super) fn missing_tool(tool: &str) -> Option<Outcome> {
-    Cmd::cargo(&[tool, "--version"]).probe().is_none().then(|| {
+    let version = format!("cargo {tool} --version");
+    Cmd::line(&version).probe().is_none().then(|| {
         Outcome::NotRun(format!(
             "cargo-{tool} is missing; run `cargo install --locked cargo-{tool}`"
         ))

@@ -35,26 +35,11 @@ pub(super) struct Crate {
 impl Tree {
     pub(super) fn read(root: &Path, published: &'static [&'static str]) -> Result<Self> {
         let at = root.to_str().context("the root's path is not UTF-8")?;
-        let run = |program, args: &[&str]| {
-            let cmd = Cmd::new(program, args).at(at);
-            cmd.probe().with_context(|| format!("`{cmd}` failed"))
-        };
-        let files = run(
-            "git",
-            &[
-                "-c",
-                "core.quotePath=false",
-                "ls-files",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ],
-        )?;
+        let list = "git -c core.quotePath=false ls-files --cached --others --exclude-standard";
+        let files = Cmd::line(list).at(at).read()?;
         let files = files.lines().filter(|file| root.join(file).is_file());
-        let metadata = run(
-            "cargo",
-            &["metadata", "--no-deps", "--offline", "--format-version=1"],
-        )?;
+        let metadata = Cmd::line("cargo metadata --no-deps --offline --format-version=1");
+        let metadata = metadata.at(at).read()?;
         let metadata: Value = serde_json::from_str(&metadata)?;
         let workspace = metadata["workspace_root"].as_str().context("no root")?;
         let packages = metadata["packages"].as_array().context("no packages")?;
@@ -97,17 +82,9 @@ impl Tree {
 
     /// Returns the name and version of each package that the selected crates compile with their default features.
     pub(super) fn used_by(selection: &[&str]) -> Result<BTreeSet<(String, String)>> {
-        let args = [
-            "tree",
-            "--locked",
-            "--edges=normal,build",
-            "--target=all",
-            "--prefix=none",
-            "--format={p}",
-        ];
-        let args = [&args[..], selection].concat();
-        let cmd = Cmd::cargo(&args);
-        let printed = cmd.probe().with_context(|| format!("`{cmd}` failed"))?;
+        let tree =
+            "cargo tree --locked --edges=normal,build --target=all --prefix=none --format={p}";
+        let printed = Cmd::line(tree).args(selection).read()?;
         let of_line = |line: &str| {
             let mut words = line.split_whitespace();
             let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
