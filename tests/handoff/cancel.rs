@@ -5,48 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
-use leasehold_tests::{Admin, Random, RedisServer, eventually, within};
+use leasehold_tests::{Admin, Random, RedisServer, eventually};
 
-use crate::{LIMIT, connect, held, in_line, line, lock, millis, served, subscribed, waiting};
+use crate::{LIMIT, connect, millis};
 
 /// Far below the 2.4 s and more after which dead waiters are forgotten.
 const SOON: Duration = Duration::from_secs(2);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_gives_up_leaves_the_line_at_once() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let holder = held(&lock(&one, "x", "holder")).await;
-    let dropped = waiting(&lock(&other, "x", "dropped"));
-    in_line(&mut admin, "x", 1).await;
-    // Long enough that all are in line at once, even on a slow machine.
-    let patient = lock(&other, "x", "within");
-    let patient = tokio::spawn(async move { patient.acquire_within(millis(5_000)).await });
-    in_line(&mut admin, "x", 2).await;
-    let stays = waiting(&lock(&other, "x", "stays"));
-    in_line(&mut admin, "x", 3).await;
-    subscribed(&mut admin, 2).await;
-
-    dropped.abort();
-    // On a slow machine the other may have left by now, too.
-    let left = async || {
-        !line(&mut admin, "x")
-            .await
-            .iter()
-            .any(|who| who == "dropped")
-    };
-    eventually(millis(1_000), "the dropped call leaves the line", left).await;
-    let in_time = within(LIMIT, patient).await.expect("the waiter gives up");
-    let in_time = in_time.expect("no panic").expect("an answer");
-    assert!(in_time.is_none(), "it is held");
-    let left = async || line(&mut admin, "x").await == ["stays"];
-    eventually(SOON, "the timed-out call leaves the line", left).await;
-
-    holder.release().await.expect("a held lock");
-    let lease = served(stays, millis(1_000)).await;
-    lease.release().await.expect("a held lock");
-}
 
 /// A name that tasks contend for, and what they saw.
 #[derive(Default)]

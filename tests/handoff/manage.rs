@@ -2,50 +2,14 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
-use leasehold::{Lease, Locker, LossReason};
+use futures::TryStreamExt;
+use leasehold::Locker;
 use leasehold_tests::{Admin, RedisServer, eventually, within};
 
-use crate::{
-    LIMIT, connect, held, in_line, line, lock, lock_key, millis, served, subscribed, waiting,
-};
+use crate::{LIMIT, connect, held, in_line, lock, millis, served, subscribed, waiting};
 
 /// Well before the next renewal of a lock with the default time to live of 30 s.
 const AT_ONCE: Duration = Duration::from_secs(2);
-
-async fn lost_at_once(lease: &Lease) -> LossReason {
-    let lost = within(AT_ONCE, lease.lost()).await;
-    let lost = lost.expect("the loss is reported at once");
-    assert!(!lease.is_valid());
-    lost.reason
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forced_release_hands_the_lock_on_and_notifies_the_holder() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let stuck = held(&lock(&one, "x", "stuck")).await;
-    let (first, second) = (lock(&other, "x", "first"), lock(&other, "x", "second"));
-    let first = waiting(&first);
-    in_line(&mut admin, "x", 1).await;
-    let second = waiting(&second);
-    in_line(&mut admin, "x", 2).await;
-    subscribed(&mut admin, 2).await;
-
-    let manager = connect(&server).await;
-    let freed = manager.force_release("x").await.expect("an answer");
-    let freed = freed.expect("the lock was held");
-    assert_eq!(freed.token, stuck.token());
-    assert_eq!(freed.owner.label(), "stuck");
-    assert_eq!(lost_at_once(&stuck).await, LossReason::Revoked);
-    let next = served(first, AT_ONCE).await;
-    assert!(next.token() > stuck.token());
-    assert_eq!(line(&mut admin, "x").await, ["second"]);
-    next.release().await.expect("a held lock");
-    assert!(served(second, LIMIT).await.token() > stuck.token());
-    assert!(stuck.release().await.expect_err("lost").is_not_held());
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inspecting_shows_the_holder_and_the_line() {
@@ -152,53 +116,6 @@ async fn listing_three_thousand_names_leaves_the_server_responsive() {
             .await
             .expect_err("empty")
             .is_config()
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hold_waits_in_line_again_after_each_loss() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (locker, other) = (connect(&server).await, connect(&server).await);
-    // Long enough to survive if the machine stands still for two seconds.
-    let keeper = lock(&locker, "x", "keeper").ttl(millis(6_000));
-    let mut tenures = keeper.hold();
-    let mut next = async || {
-        let next = within(LIMIT, tenures.next()).await;
-        let lease = next.expect("in time").expect("the stream does not end");
-        lease.expect("no error")
-    };
-    let first = next().await;
-    subscribed(&mut admin, 1).await;
-    // A renewal finds the key deleted.
-    admin.int(&["DEL", &lock_key("x")]).await;
-    let second = next().await;
-    assert!(second.token() > first.token());
-    let lost = within(LIMIT, first.lost()).await;
-    assert_eq!(lost.map(|lost| lost.reason), Some(LossReason::Deleted));
-
-    // Another waiter is next in line: the keeper gets its lock back after that one.
-    let rival = waiting(&lock(&other, "x", "rival"));
-    in_line(&mut admin, "x", 1).await;
-    locker.force_release("x").await.expect("an answer");
-    assert_eq!(lost_at_once(&second).await, LossReason::Revoked);
-    let rival = served(rival, LIMIT).await;
-    let (third, ()) = tokio::join!(next(), async {
-        in_line(&mut admin, "x", 1).await;
-        assert_eq!(line(&mut admin, "x").await, ["keeper"]);
-        rival.release().await.expect("a held lock");
-    });
-    assert!(third.token() > second.token());
-
-    // The program releases the lease, and the keeper waits in line again, too.
-    third.release().await.expect("a held lock");
-    let fourth = next().await;
-    locker.shutdown().await;
-    assert_eq!(fourth.lost().await.reason, LossReason::Shutdown);
-    let end = within(LIMIT, tenures.next()).await;
-    assert!(
-        end.expect("in time").is_none(),
-        "the stream ends with the locker"
     );
 }
 

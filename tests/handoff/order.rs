@@ -9,7 +9,7 @@ use crate::processes::{Granted, Process, Then, by_token};
 use crate::script_calls::{Executed, Operation};
 use crate::{
     CLAIM_CLIENT, CLAIM_KIND, LIMIT, claims, connect, held, in_line, line, lock, lock_key, millis,
-    served, subscribed, waiting,
+    subscribed,
 };
 
 const TTL: Duration = Duration::from_secs(30);
@@ -145,18 +145,8 @@ fn cost(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_waiters_in_two_processes() {
-    order(2, 1, 2).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_waiters_in_four_processes() {
     order(4, 2, 16).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_waiters_in_four_processes() {
-    order(4, 5, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -187,23 +177,4 @@ async fn ten_waiters_do_not_poll() {
         assert!(count <= beats, "{count} of {operation:?} in 3 s");
     }
     assert!(executed.calls.len() <= 10 * beats, "{:?}", executed.calls);
-}
-
-/// Catches a newcomer that takes a lock that became free, here by DEL, while others wait for it. Whoever asks
-/// next, the first waiter gets the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_newcomer_overtakes_a_waiter_for_a_free_lock() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let holder = held(&lock(&one, "x", "holder")).await;
-    let first = waiting(&lock(&other, "x", "first"));
-    in_line(&mut admin, "x", 1).await;
-    subscribed(&mut admin, 2).await;
-    quiet(&mut admin).await;
-    admin.int(&["DEL", &lock_key("x")]).await;
-    let newcomer = lock(&one, "x", "newcomer").try_acquire().await;
-    assert!(newcomer.expect("an answer").is_none(), "it overtook");
-    let lease = served(first, millis(1_000)).await;
-    assert!(lease.token() > holder.token());
 }

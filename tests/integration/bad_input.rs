@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{ErrorKind, Locker};
 use leasehold_tests::within;
 
-use crate::{LIMIT, in_line};
+use crate::{LIMIT, held, in_line};
 
 /// Catches an overflow: JSON, and so the scenarios of bad options and settings, have no such durations.
 #[tokio::test]
@@ -49,12 +49,7 @@ async fn urls_are_checked() {
 #[tokio::test]
 async fn waiting_for_no_time_and_for_ever_work_as_asked() {
     let locker = Locker::in_memory();
-    let held = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let held = held(&locker, "x").await;
     let lock = locker.lock("x").expect("valid");
     assert!(
         lock.acquire_within(Duration::ZERO)

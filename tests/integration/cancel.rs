@@ -4,10 +4,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use leasehold::{LeaseEvent, Locker};
-use leasehold_tests::{
-    Admin, Direction, Mode, Monitor, Proxy, RedisServer, eventually, next_event, within,
-};
+use leasehold::Locker;
+use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, eventually};
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis};
 
@@ -57,30 +55,6 @@ async fn acquires_dropped_after_any_number_of_polls_leave_nothing() {
             tokio::task::yield_now().await;
         }
     }
-    wait_until_nothing_is_left(&mut Admin::connect(&server).await).await;
-}
-
-#[tokio::test]
-async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
-    let server = RedisServer::start().await;
-    let (one, other) = (connect(&server).await, connect(&server).await);
-    let holder = one
-        .lock("x")
-        .expect("a valid name")
-        .acquire()
-        .await
-        .expect("a free lock");
-    let lock = other.lock("x").expect("a valid name");
-    // Long enough for a reply on a slow machine: without a reply the call would fail.
-    assert!(
-        lock.acquire_within(millis(1_000))
-            .await
-            .expect("the server answers")
-            .is_none()
-    );
-    let waiting = tokio::time::timeout(millis(150), lock.acquire()).await;
-    assert!(waiting.is_err(), "it is held");
-    holder.release().await.expect("a held lock");
     wait_until_nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
@@ -149,101 +123,6 @@ async fn a_late_command_without_a_time_limit_takes_the_lock() {
     let mut admin = Admin::connect(&server).await;
     let taken = async || admin.tenure(&lock_key("x")).await.is_some();
     eventually(LIMIT, "the late command takes the lock", taken).await;
-}
-
-#[tokio::test]
-async fn an_acquire_retried_after_a_lost_reply_gets_the_same_token() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let proxy = Proxy::start(server.port()).await;
-    let builder = Locker::builder().command_timeout(millis(200));
-    let locker = connect_with(builder, &proxy.url()).await;
-    let lock = locker.lock("x").expect("a valid name").dense_tokens();
-
-    proxy.discard_replies(true);
-    let acquire = tokio::spawn(async move { lock.acquire().await });
-    let taken = async || admin.tenure(&lock_key("x")).await.is_some();
-    eventually(LIMIT, "the server has granted the lock", taken).await;
-    proxy.heal();
-    let lease = within(LIMIT, acquire)
-        .await
-        .expect("the call is answered in time")
-        .expect("no panic")
-        .expect("the request is retried");
-    assert_eq!(lease.token().get(), 1);
-    assert_eq!(admin.last_token(&lock_key("x")).await, Some(1));
-    assert!(lease.is_valid());
-}
-
-#[tokio::test]
-async fn a_released_lease_sends_no_further_renewal() {
-    let server = RedisServer::start().await;
-    let locker = connect(&server).await;
-    // Long enough to survive if the machine stands still for two seconds.
-    let ttl = millis(3_000);
-    let released = locker.lock("released").expect("a valid name").ttl(ttl);
-    let dropped = locker.lock("dropped").expect("a valid name").ttl(ttl);
-    let kept = locker.lock("kept").expect("a valid name").ttl(ttl);
-    let lease = released.acquire().await.expect("a free lock");
-    drop(dropped.acquire().await.expect("a free lock"));
-    let mut events = kept.events();
-    let _kept = kept.acquire().await.expect("a free lock");
-    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
-    next_event(&mut events, LIMIT, renewed).await;
-    lease.release().await.expect("a held lock");
-
-    let mut monitor = Monitor::start(&server).await;
-    // While one lease is renewed twice, the others would be due too.
-    for _ in 0..2 {
-        next_event(&mut events, LIMIT, renewed).await;
-    }
-    assert!(
-        !monitor.matching("kept").await.is_empty(),
-        "the monitor sees renewals"
-    );
-    assert_eq!(monitor.matching("released").await, Vec::<String>::new());
-    assert_eq!(monitor.matching("dropped").await, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn shutdown_frees_every_lock_and_refuses_later_calls() {
-    let server = RedisServer::start().await;
-    let locker = connect(&server).await;
-    let mut leases = Vec::new();
-    for i in 0..300 {
-        let lock = locker.lock(format!("x{i}")).expect("a valid name");
-        leases.push(lock.acquire().await.expect("a free lock"));
-    }
-    let lock = locker.lock("x0").expect("a valid name");
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
-    tokio::task::yield_now().await;
-    let shut_down = within(LIMIT * 3, locker.shutdown()).await;
-    shut_down.expect("the call ends");
-    assert_eq!(
-        Admin::connect(&server).await.in_use().await,
-        Vec::<String>::new()
-    );
-    assert!(leases.iter().all(|lease| !lease.is_valid()));
-    assert_eq!(
-        leases[0].lost().await.reason,
-        leasehold::LossReason::Shutdown
-    );
-    let waiting = within(LIMIT, waiting).await.expect("the call is answered");
-    let waiting = waiting.expect("no panic");
-    assert_eq!(
-        waiting.map(drop).map_err(|error| error.kind()),
-        Err(leasehold::ErrorKind::Shutdown)
-    );
-    let later = lock
-        .try_acquire()
-        .await
-        .map(drop)
-        .map_err(|error| error.kind());
-    assert_eq!(later, Err(leasehold::ErrorKind::Shutdown));
-    locker.shutdown().await;
 }
 
 /// Catches a release that a later request of the same task overtakes. The runtime has more threads than

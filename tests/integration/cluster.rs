@@ -14,7 +14,7 @@ use leasehold_tests::{
 
 use tokio::task::JoinSet;
 
-use crate::{LIMIT, connect, in_line, millis};
+use crate::{LIMIT, connect, held, in_line, millis};
 
 /// How long replicas may take to agree on a successor: if votes are missed once, they wait for eight seconds.
 const FAILOVER: Duration = Duration::from_secs(30);
@@ -124,8 +124,7 @@ async fn grants_and_changes_are_heard_at_every_node() {
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
     for master in 0..3 {
         let (name, _) = cluster.name_at(master).await;
-        let lease = one.lock(&name).expect("valid").acquire().await;
-        let lease = lease.expect("a free lock");
+        let lease = held(&one, &name).await;
         let waiter = other.lock(&name).expect("valid");
         let waiting = tokio::spawn(async move { waiter.acquire().await });
         in_line(&one, &name).await;
@@ -349,8 +348,7 @@ async fn a_lock_counts_once_the_replicas_of_its_master_have_it() {
         .release()
         .await
         .expect("the lock is held at the new master");
-    let next = one.lock(&name).expect("valid").acquire().await;
-    let next = next.expect("a free lock");
+    let next = held(&one, &name).await;
     assert!(next.token() > token);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, Proxy, RedisServer, Stopwatch, eventually, next_event, within};
 
-use crate::{LIMIT, connect, connect_with, in_line, millis};
+use crate::{LIMIT, connect, connect_with, held, in_line, millis};
 
 #[tokio::test]
 async fn a_cut_connection_is_survived() {
@@ -115,12 +115,7 @@ async fn an_unconfirmed_release_is_an_error_and_is_sent_again() {
         .command_timeout(millis(200))
         .patience(millis(400));
     let locker = connect_with(builder, &server.url()).await;
-    let lease = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let lease = held(&locker, "x").await;
     server.pause();
     let error = lease
         .release()
@@ -145,12 +140,7 @@ async fn a_waiter_survives_a_restart_of_the_server() {
     let mut server = RedisServer::start().await;
     let locker = connect(&server).await;
     let rival = connect(&server).await;
-    let _held = rival
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let _held = held(&rival, "x").await;
     let lock = locker.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     in_line(&rival, "x").await;

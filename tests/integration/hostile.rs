@@ -15,7 +15,7 @@ use leasehold_tests::{
 };
 use tokio_stream::StreamExt;
 
-use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
+use crate::{LIMIT, connect, connect_with, held, lock_key, millis, own_client};
 
 /// Catches a connection that is replaced because callers had short timeouts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,14 +121,7 @@ fn leases_may_be_dropped_on_any_thread_and_after_their_runtime() {
         ] {
             for _ in 0..2 {
                 let name = unique_name("lease");
-                leases.push(
-                    locker
-                        .lock(name)
-                        .expect("valid")
-                        .acquire()
-                        .await
-                        .expect("a free lock"),
-                );
+                leases.push(held(&locker, &name).await);
             }
         }
         leases
@@ -219,12 +212,7 @@ async fn every_shutdown_waits_for_the_store() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
-    let lease = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let lease = held(&locker, "x").await;
     proxy.latency(millis(100));
     let mut admin = Admin::connect(&server).await;
     // Three shutdowns: one is dropped, and two run side by side.
@@ -308,12 +296,7 @@ async fn zero_patience_still_makes_one_attempt() {
     let server = RedisServer::start().await;
     let builder = Locker::builder().patience(Duration::ZERO);
     let locker = connect_with(builder, &server.url()).await;
-    let lease = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let lease = held(&locker, "x").await;
     assert!(
         locker
             .inspect("x")
@@ -323,12 +306,7 @@ async fn zero_patience_still_makes_one_attempt() {
             .is_some()
     );
     lease.release().await.expect("a held lock");
-    let _held = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let _held = held(&locker, "x").await;
     locker.shutdown().await;
     let mut admin = Admin::connect(&server).await;
     assert_eq!(admin.tenure(&lock_key("x")).await, None);

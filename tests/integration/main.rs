@@ -37,7 +37,7 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use fred::types::config::Config;
-use leasehold::{Builder, Locker};
+use leasehold::{Builder, Lease, Locker};
 use leasehold_tests::RedisServer;
 
 /// The longest wait for an expected event; a test that waits in vain fails after this.
@@ -56,6 +56,12 @@ async fn connect_with(builder: Builder, url: &str) -> Locker {
         .connect(url)
         .await
         .expect("the server can be reached")
+}
+
+/// Takes a free lock.
+async fn held(locker: &Locker, name: &str) -> Lease {
+    let lock = locker.lock(name).expect("a valid name");
+    lock.acquire().await.expect("a free lock")
 }
 
 /// Waits until this lock has a waiter.

@@ -5,7 +5,7 @@ use leasehold::{LeaseEvent, Locker, LossReason};
 use leasehold_tests::{RedisServer, unique_name};
 use tokio_stream::StreamExt;
 
-use crate::{connect, millis};
+use crate::{connect, held, millis};
 
 #[tokio::test]
 async fn memory_urls_share_a_store_by_name_and_in_memory_does_not() {
@@ -17,12 +17,7 @@ async fn memory_urls_share_a_store_by_name_and_in_memory_does_not() {
         .await
         .expect("an in-memory store is always up");
     let alone = Locker::in_memory();
-    let held = one
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let held = held(&one, "x").await;
     let rival = other.lock("x").expect("valid");
     assert!(rival.try_acquire().await.expect("an answer").is_none());
     assert!(
@@ -47,12 +42,7 @@ async fn a_unix_socket_works() {
         .await
         .expect("the server is up");
     let by_port = connect(&server).await;
-    let _held = by_socket
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let _held = held(&by_socket, "x").await;
     assert!(
         by_port
             .lock("x")
@@ -71,12 +61,7 @@ async fn a_client_of_the_program_works_and_outlives_the_locker() {
     let locker = Locker::with_fred(client.clone())
         .await
         .expect("the client is connected");
-    let lease = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let lease = held(&locker, "x").await;
     lease.release().await.expect("a held lock");
     locker.shutdown().await;
     drop(locker);

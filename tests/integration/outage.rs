@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, LeaseEvent, Locker, LossReason, MemoryStore};
+use leasehold::{ErrorKind, LeaseEvent, Locker, MemoryStore};
 use leasehold_tests::{Stopwatch, next_event, unique_name};
 
 use crate::{LIMIT, millis};
@@ -69,30 +69,6 @@ async fn a_store_answers_nothing_while_cut_off_and_recovers() {
         watch.elapsed() < millis(500),
         "the waiter was notified by a push"
     );
-}
-
-#[tokio::test]
-async fn a_lease_is_lost_if_its_store_is_cut_off_for_too_long() {
-    let (store, url) = store();
-    let locker = connect(&url).await;
-    let lease = locker.lock("x").expect("valid").ttl(TTL).acquire().await;
-    let lease = lease.expect("a free lock");
-    store.cut_off();
-    assert_eq!(lease.lost().await.reason, LossReason::Expired);
-}
-
-#[tokio::test]
-async fn a_lease_is_lost_if_its_store_is_cleared() {
-    let (store, url) = store();
-    let locker = connect(&url).await;
-    let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let lease = lock.acquire().await.expect("a free lock");
-    store.cut_off();
-    store.clear();
-    store.reconnect();
-    assert_eq!(lease.lost().await.reason, LossReason::Deleted);
-    let next = lock.acquire().await.expect("a free lock");
-    assert!(next.token() > lease.token());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

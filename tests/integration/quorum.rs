@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{ErrorKind, FencingToken, LeaseEvent, Locker};
-use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
+use leasehold::{ErrorKind, Locker};
+use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::{LIMIT, lock_key, millis};
 
@@ -54,108 +54,6 @@ pub(crate) async fn fail(server: &mut RedisServer, fault: Fault) {
             admin.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
         }
         Fault::Emptied => Admin::connect(server).await.flushall().await,
-    }
-}
-
-/// Catches a minority that delays the majority, or whose failure undoes its work.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_two_of_five_may_fail() {
-    for fault in [Fault::Down, Fault::Paused, Fault::ReadOnly, Fault::Emptied] {
-        let mut servers = start(5).await;
-        let (one, other) = (locker(&servers).await, locker(&servers).await);
-        let lock = one.lock("x").expect("valid").ttl(TTL);
-        let mut events = lock.events();
-        let first = lock.acquire().await.expect("all are up");
-        // Whichever two of five fail, the line may stand at none, one or both of them.
-        for server in &mut servers[..2] {
-            fail(server, fault).await;
-        }
-        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
-        for _ in 0..3 {
-            next_event(&mut events, LIMIT, renewed).await;
-        }
-        assert!(first.is_valid(), "{fault:?}");
-        let waits = tokio::spawn({
-            let lock = other.lock("x").expect("valid").ttl(TTL);
-            async move { lock.acquire().await }
-        });
-        let (token, watch) = (first.token(), Stopwatch::start());
-        first
-            .release()
-            .await
-            .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        let second = waits.await.expect("no panic");
-        let second = second.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        assert!(
-            watch.elapsed() < TTL * 2,
-            "{fault:?}: {:?}",
-            watch.elapsed()
-        );
-        assert!(second.token() > token, "{fault:?}");
-        second
-            .release()
-            .await
-            .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        if let Fault::Paused = fault {
-            servers[..2].iter().for_each(RedisServer::resume);
-        }
-    }
-}
-
-/// Catches remains of a failed acquisition.
-#[tokio::test]
-async fn too_few_servers_are_named_and_leave_nothing_behind() {
-    let mut servers = start(5).await;
-    let locker = locker(&servers).await;
-    for at in [0, 2, 4] {
-        servers[at].kill();
-    }
-    let watch = Stopwatch::start();
-    let lock = locker.lock("x").expect("valid").ttl(TTL);
-    let error = lock.try_acquire().await.expect_err("two are too few");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    let text = error.to_string();
-    assert!(text.contains("3 of 5 servers are missing"), "{text}");
-    for server in ["server 1:", "server 3:", "server 5:"] {
-        assert!(text.contains(server), "{text}");
-    }
-    assert!(watch.elapsed() < millis(2_000), "{:?}", watch.elapsed());
-    let rest = [&servers[1], &servers[3]];
-    let nothing = async || held_at(rest).await == 0;
-    eventually(LIMIT, "nothing is left", nothing).await;
-    let error = lock.acquire().await.expect_err("the patience ends");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-}
-
-/// Catches a token that a later majority of other servers does not know.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_grow_while_servers_fail_and_return() {
-    let servers = start(5).await;
-    let lockers = join_all((0..3).map(|_| locker(&servers))).await;
-    // None of the servers is new: each knows the others.
-    for locker in &lockers {
-        let lease = locker.lock("x").expect("valid").acquire().await;
-        let released = lease.expect("all are up").release().await;
-        released.expect("all are up");
-    }
-    let mut last = None::<FencingToken>;
-    for round in 0..60 {
-        let (one, other) = (round % 5, (round * 2 + 1) % 5);
-        for at in [one, other] {
-            servers[at].pause();
-        }
-        let lock = lockers[round % 3].lock("x").expect("valid").ttl(TTL);
-        let lease = lock.acquire().await.expect("three are up");
-        assert!(
-            Some(lease.token()) > last,
-            "{} after {last:?}",
-            lease.token()
-        );
-        last = Some(lease.token());
-        for at in [one, other] {
-            servers[at].resume();
-        }
-        lease.release().await.expect("a majority is up");
     }
 }
 

@@ -3,6 +3,8 @@
 use leasehold::{Error, ErrorKind, Locker};
 use leasehold_tests::{Admin, FakeServer, RedisServer};
 
+use crate::held;
+
 async fn refused(url: &str) -> Error {
     Locker::connect(url).await.expect_err("the call is refused")
 }
@@ -65,12 +67,7 @@ async fn databases_are_separate() {
     let two = Locker::connect(format!("{}/2", server.url()))
         .await
         .expect("the server is up");
-    let _held = one
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let _held = held(&one, "x").await;
     assert!(
         two.lock("x")
             .expect("valid")

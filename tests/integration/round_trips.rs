@@ -2,9 +2,9 @@
 
 use futures::StreamExt;
 use leasehold::{Lock, Locker};
-use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually};
+use leasehold_tests::{Admin, RedisServer, eventually};
 
-use crate::{LIMIT, connect, millis};
+use crate::{LIMIT, connect};
 
 async fn calls_of(admin: &mut Admin, work: impl AsyncFnOnce()) -> u64 {
     let before = admin.script_calls().await;
@@ -93,66 +93,6 @@ async fn only_the_script_is_sent() {
     ] {
         assert_eq!(admin.command_calls(command).await, 0, "of {command}");
     }
-}
-
-/// Catches waiters that poll. A waiter asks, asks again if its subscription is confirmed only then, and
-/// leaves. Its heartbeat would come after 5 s.
-#[tokio::test]
-async fn waiting_three_seconds_does_not_poll() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let locker = subscribed(&server, &mut admin).await;
-    let _held = lock(&locker, "x").acquire().await.expect("a free lock");
-    let wait = async || {
-        let waiting = lock(&locker, "x");
-        assert!(
-            waiting
-                .acquire_within(millis(3_000))
-                .await
-                .expect("an answer")
-                .is_none()
-        );
-        let left = async || line_is_empty(&server).await;
-        eventually(LIMIT, "the waiter leaves the line", left).await;
-    };
-    let begin = Stopwatch::start();
-    let calls = calls_of(&mut admin, wait).await;
-    // If the machine stood still for a second, the heartbeat may be due too.
-    let most = 3 + u64::from(begin.stalled() > millis(1_000));
-    assert!(
-        (2..=most).contains(&calls),
-        "{calls} calls in three seconds"
-    );
-}
-
-/// Returns true if `x` has no waiters.
-async fn line_is_empty(server: &RedisServer) -> bool {
-    let mut admin = Admin::connect(server).await;
-    admin.keys("*:line").await.is_empty()
-}
-
-#[tokio::test]
-async fn renewals_due_together_leave_together() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let locker = connect(&server).await;
-    let mut leases = Vec::new();
-    for i in 0..500 {
-        let lock = lock(&locker, &format!("x{i}")).ttl(millis(6_000));
-        leases.push(lock.acquire().await.expect("a free lock"));
-    }
-    admin.reset_stats().await;
-    let renewed = async || {
-        let calls = admin.script_calls().await;
-        let renewals = admin.command_calls("hget").await;
-        (renewals >= 500).then_some((calls, renewals))
-    };
-    let (calls, renewals) = eventually(LIMIT, "500 renewals", renewed).await;
-    assert!(
-        calls * 2 < renewals,
-        "{calls} calls for {renewals} renewals"
-    );
-    assert!(leases.iter().all(leasehold::Lease::is_valid));
 }
 
 /// Catches a walk that goes on by itself where it finds nothing, so that its caller cannot limit its pace.

@@ -6,7 +6,7 @@ use fred::interfaces::ClientLike;
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, RedisServer, RedisService, Resp, eventually, next_event};
 
-use crate::LIMIT;
+use crate::{LIMIT, held};
 
 /// How long sentinels may take to agree on a successor: if votes are missed once, they wait for six seconds.
 const FAILOVER: Duration = Duration::from_secs(30);
@@ -137,12 +137,7 @@ async fn the_missing_part_is_named() {
     client.init().await.expect("one server is up");
     for locker in [Locker::connect(&url).await, Locker::with_fred(client).await] {
         let locker = locker.expect("the primary is found");
-        let lease = locker
-            .lock("x")
-            .expect("valid")
-            .acquire()
-            .await
-            .expect("a free lock");
+        let lease = held(&locker, "x").await;
         lease.release().await.expect("a held lock");
     }
     all.sentinels.iter_mut().for_each(RedisServer::kill);

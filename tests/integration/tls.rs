@@ -10,7 +10,7 @@ use leasehold_tests::{
 };
 use tokio::net::TcpListener;
 
-use crate::{LIMIT, in_line, lock_key};
+use crate::{LIMIT, held, in_line, lock_key};
 
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
 
@@ -67,12 +67,7 @@ async fn locks_pushes_and_tracking_use_tls() {
         other.expect("the certificate is trusted"),
     );
     admin.ok(&["CONFIG", "SET", "port", "0"]).await;
-    let lease = one
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let lease = held(&one, "x").await;
     let lock = other.lock("x").expect("valid");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     in_line(&one, "x").await;
@@ -200,12 +195,7 @@ async fn a_demanded_client_certificate_is_sent_or_its_fault_named() {
         let locker = Locker::builder().tls(tls.clone());
         let bare = format!("rediss://127.0.0.1:{}", server.tls_port());
         let locker = locker.connect(bare).await.expect("both are trusted");
-        let lease = locker
-            .lock("x")
-            .expect("valid")
-            .acquire()
-            .await
-            .expect("a free lock");
+        let lease = held(&locker, "x").await;
         assert!(lease.is_valid());
         assert!(!format!("{tls:?}").contains("PRIVATE"), "{tls:?}");
     }

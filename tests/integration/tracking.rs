@@ -197,32 +197,6 @@ async fn a_new_connection_tracks_again() {
     }
 }
 
-/// Catches a read for leases that do not need it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_leases_and_short_tenures_read_nothing() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let locker = connect(&server).await;
-    tracked(&server, &locker)
-        .await
-        .release()
-        .await
-        .expect("a held lock");
-    let before = reads(&mut admin).await;
-    let short = locker.lock("short").expect("valid").ttl(millis(900));
-    let lease = short.acquire().await.expect("a free lock");
-    let lock = locker.lock("x").expect("valid");
-    for _ in 0..200 {
-        let lease = lock.acquire().await.expect("a free lock");
-        lease.release().await.expect("a held lock");
-    }
-    tokio::time::sleep(millis(1_000)).await;
-    assert!(lease.is_valid(), "it was renewed");
-    // A tenure may just be on when others are read.
-    let since = reads(&mut admin).await - before;
-    assert!(since < 10, "{since} reads");
-}
-
 /// Catches a change that ends a lease without need: waiters write, and an operator may only touch the expiry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_harmless_change_ends_no_lease() {

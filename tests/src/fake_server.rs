@@ -135,37 +135,3 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::Admin;
-
-    #[tokio::test]
-    async fn a_fake_server_reports_the_given_info() {
-        let server = FakeServer::with_info("# Server\r\nredis_version:6.2.14\r\n").await;
-        assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
-        let mut admin = Admin::connect_port(server.port()).await;
-        assert_eq!(admin.string(&["PING"]).await.as_deref(), Some("PONG"));
-        assert_eq!(
-            admin.info("server", "redis_version").await.as_deref(),
-            Some("6.2.14")
-        );
-        admin.ok(&["CLIENT", "SETNAME", "x"]).await;
-        admin.ok(&["SELECT", "0"]).await;
-        let unknown = Resp::Error("ERR unknown command 'HELLO'".into());
-        assert_eq!(admin.command(&["HELLO", "3"]).await, unknown);
-        assert_eq!(server.commands()[1], ["INFO", "server"]);
-    }
-
-    #[tokio::test]
-    async fn dropping_a_fake_server_closes_its_connections() {
-        let server = FakeServer::start(|_| String::new()).await;
-        let mut admin = Admin::connect_port(server.port()).await;
-        drop(server);
-        let end = tokio::time::timeout(Duration::from_secs(10), admin.next_value()).await;
-        assert!(end.expect("the connection ends").is_err());
-    }
-}

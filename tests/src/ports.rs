@@ -30,14 +30,3 @@ pub(crate) fn free_port() -> u16 {
         FIRST + COUNT - 1
     );
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    #[test]
-    fn free_ports_differ() {
-        let ports: HashSet<u16> = (0..50).map(|_| super::free_port()).collect();
-        assert_eq!(ports.len(), 50);
-    }
-}

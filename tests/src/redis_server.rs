@@ -323,6 +323,3 @@ impl Drop for RedisServer {
         self.kill();
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,6 +22,8 @@ pub(crate) struct Crowd {
 #[derive(Debug)]
 pub(crate) struct Sum {
     pub(crate) turns: usize,
+    /// The turns whose write the guard refused.
+    pub(crate) in_vain: usize,
     pub(crate) refused: usize,
     pub(crate) late: usize,
     pub(crate) failed: usize,
@@ -136,8 +138,14 @@ impl Crowd {
         let log: Vec<i64> = log.iter().filter_map(Resp::as_int).collect();
         assert!(log.is_sorted(), "a stale write passed the guard");
         assert_eq!(log.len(), count("wrote ") + count("late "));
+        let in_vain = self.lines.iter().map(|lines| {
+            let tokens = lines.iter().filter_map(|line| taken(line));
+            let is_refused = |(_, token): &(_, u64)| !lines.contains(&format!("wrote {token}"));
+            tokens.filter(is_refused).count()
+        });
         Sum {
             turns: got.len(),
+            in_vain: in_vain.sum(),
             refused: count("refused "),
             late: count("late "),
             failed: count("failed "),

@@ -7,6 +7,7 @@
 
 mod cluster;
 mod crowd;
+mod quorum;
 mod sentinel;
 
 use std::time::{Duration, Instant};

@@ -1,15 +1,13 @@
 //! Cases from the test suites of other locks on several servers: node-redlock, redsync, Redisson's `RedLock`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Lease, Locker};
-use leasehold_tests::{Admin, RedisServer, crowding, eventually, steady};
+use leasehold_tests::{Admin, RedisServer, eventually, steady};
 
-use crate::quorum::{TIMEOUT, TTL, held_at, start, urls};
-use crate::{LIMIT, lock_key, millis};
+use crate::quorum::{TIMEOUT, held_at, start, urls};
+use crate::{LIMIT, held, lock_key, millis};
 
 /// Takes the lock at these servers alone, as another client, and keeps it.
 pub(super) async fn taken(servers: &[RedisServer], which: &[usize], name: &str) -> Vec<Lease> {
@@ -44,12 +42,7 @@ async fn locker(servers: &[RedisServer]) -> Locker {
 async fn a_longer_lease_is_longer_at_all_servers_and_gone_from_all() {
     let servers = start(3).await;
     let locker = locker(&servers).await;
-    let lease = locker
-        .lock("x")
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("a free lock");
+    let lease = held(&locker, "x").await;
     let everywhere = async || expiries(&servers, "x").await.iter().all(Option::is_some);
     eventually(LIMIT, "all servers have the lock", everywhere).await;
     let before = expiries(&servers, "x").await;
@@ -65,39 +58,6 @@ async fn a_longer_lease_is_longer_at_all_servers_and_gone_from_all() {
     lease.release().await.expect("a held lock");
     let nothing = async || held_at(&servers).await == 0;
     eventually(LIMIT, "nothing is left", nothing).await;
-}
-
-/// From node-redlock: a minority that another client holds stays unchanged and does not block the lock.
-#[tokio::test]
-async fn a_lock_needs_no_minority_that_another_client_holds() {
-    let servers = start(3).await;
-    let others = taken(&servers, &[2], "x").await;
-    let locker = locker(&servers).await;
-    let theirs = expiries(&servers, "x").await[2]
-        .clone()
-        .expect("a held lock");
-    let lock = locker.lock("x").expect("valid");
-    let lease = lock.acquire().await.expect("two servers are free");
-    lease
-        .renew_for(millis(50_000))
-        .await
-        .expect("two servers have the lock");
-    let found = expiries(&servers, "x").await;
-    let (one, other) = (found[0].clone(), found[1].clone());
-    assert_eq!(one.expect("a held lock").0, other.expect("held").0);
-    assert_eq!(found[2].clone().expect("a held lock").0, theirs.0);
-    lease.release().await.expect("two servers have the lock");
-    let rest = [&servers[0], &servers[1]];
-    let nothing = async || held_at(rest).await == 0;
-    eventually(LIMIT, "nothing is left", nothing).await;
-    assert!(others[0].is_valid());
-    assert_eq!(
-        expiries(&servers, "x").await[2]
-            .clone()
-            .expect("a held lock")
-            .0,
-        theirs.0
-    );
 }
 
 /// From redsync: whichever servers are taken, a free majority suffices, and a failed attempt leaves nothing
@@ -157,36 +117,4 @@ async fn while_a_majority_is_held_one_caller_waits_and_one_is_refused() {
     waits.await.expect("no panic").expect("all are up");
     let lease = lock.acquire_within(LIMIT).await.expect("all are up");
     assert!(lease.is_some());
-}
-
-/// From Redisson: a crowd with leases that are not renewed takes turns; each limits its wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_with_fixed_leases_counts_right() {
-    let servers = start(3).await;
-    let counter = Arc::new(AtomicU32::new(0));
-    let crowd = (0..10).map(|_| {
-        let (urls, counter) = (urls(&servers), counter.clone());
-        tokio::spawn(async move {
-            let builder = Locker::builder().command_timeout(LIMIT);
-            let locker = builder.quorum(urls).await.expect("all are up");
-            let lock = locker.lock("x").expect("valid").fixed().ttl(TTL * 15);
-            let mut turns = 0;
-            while turns < 5 {
-                let lease = lock.acquire_within(millis(400) * crowding()).await;
-                let Some(lease) = lease.expect("all are up") else {
-                    continue;
-                };
-                let next = counter.load(Ordering::Relaxed) + 1;
-                tokio::time::sleep(millis(10)).await;
-                assert!(lease.is_valid());
-                counter.store(next, Ordering::Relaxed);
-                lease.release().await.expect("all are up");
-                turns += 1;
-            }
-        })
-    });
-    for one in join_all(crowd.collect::<Vec<_>>()).await {
-        one.expect("no panic");
-    }
-    assert_eq!(counter.load(Ordering::Relaxed), 50);
 }

@@ -1,7 +1,7 @@
 use std::io::ErrorKind;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -71,61 +71,6 @@ async fn expect_reset(stream: &mut TcpStream) {
         .expect("a reset")
         .expect_err("a reset");
     assert_eq!(read.kind(), ErrorKind::ConnectionReset);
-}
-
-#[tokio::test]
-async fn a_proxy_passes_bytes_and_ends_and_counts_them() {
-    let proxy = Proxy::start(echo().await).await;
-    let mut stream = connect(&proxy).await;
-    send(&mut stream, "hello").await;
-    expect(&mut stream, "hello").await;
-    assert_eq!(proxy.connections(), 1);
-    assert_eq!(
-        (proxy.bytes(Direction::Up), proxy.bytes(Direction::Down)),
-        (5, 5)
-    );
-
-    let big = "x".repeat(3 << 20);
-    let (mut read, mut write) = stream.split();
-    let mut back = Vec::new();
-    let both_ways = async {
-        tokio::join!(read.read_to_end(&mut back), async {
-            write
-                .write_all(big.as_bytes())
-                .await
-                .expect("the connection is open");
-            write.shutdown().await.expect("the connection is open");
-        })
-    };
-    let passed = timeout(LIMIT, both_ways).await.expect("all bytes pass");
-    passed.0.expect("the connection is open");
-    assert!(back == big.as_bytes());
-    eventually(LIMIT, "the end of the connection", async || {
-        proxy.open_connections() == 0
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn held_requests_are_delivered_in_order() {
-    let proxy = Proxy::start(echo().await).await;
-    let mut stream = connect(&proxy).await;
-    proxy.set(Direction::Up, Mode::Hold);
-    send(&mut stream, "one,").await;
-    eventually(LIMIT, "held bytes", async || proxy.held(Direction::Up) == 4).await;
-    send(&mut stream, "two").await;
-    stream.shutdown().await.expect("the connection is open");
-    let mut later = connect(&proxy).await;
-    send(&mut later, "three").await;
-    expect_silence(&mut stream).await;
-    assert_eq!(proxy.bytes(Direction::Down), 0);
-
-    proxy.set(Direction::Up, Mode::Pass);
-    expect(&mut stream, "one,two").await;
-    expect(&mut later, "three").await;
-    let end = timeout(LIMIT, stream.read(&mut [0])).await.expect("an end");
-    assert_eq!(end.expect("an orderly end"), 0);
-    assert_eq!(proxy.held(Direction::Up), 0);
 }
 
 #[tokio::test]
@@ -228,45 +173,4 @@ async fn latency_delays_each_direction() {
     send(&mut stream, "slow").await;
     expect(&mut stream, "slow").await;
     assert!(start.elapsed() >= Duration::from_millis(80));
-}
-
-#[tokio::test]
-async fn a_dead_target_causes_a_reset_unless_bytes_vanish() {
-    // The port is bound, so that no other process takes it, and does not listen.
-    let dead = TcpSocket::new_v4().expect("a socket");
-    let any = (Ipv4Addr::LOCALHOST, 0).into();
-    dead.bind(any).expect("a free port");
-    let port = dead.local_addr().expect("an address").port();
-    let proxy = Proxy::start(port).await;
-    expect_refused(&proxy).await;
-    proxy.set_both(Mode::BlackHole);
-    let mut stream = connect(&proxy).await;
-    send(&mut stream, "into the void").await;
-    expect_silence(&mut stream).await;
-    proxy.heal();
-    expect_reset(&mut stream).await;
-}
-
-#[tokio::test]
-async fn dropping_a_proxy_closes_its_connections() {
-    let proxy = Proxy::start(echo().await).await;
-    let mut stream = connect(&proxy).await;
-    send(&mut stream, "1").await;
-    expect(&mut stream, "1").await;
-    drop(proxy);
-    assert!(matches!(timeout(LIMIT, stream.read_u8()).await, Ok(Err(_))));
-}
-
-#[tokio::test]
-#[should_panic(expected = "a proxy holds more than 16777216 bytes Up")]
-async fn holding_too_many_bytes_fails_the_test() {
-    let proxy = Proxy::start(echo().await).await;
-    let mut stream = connect(&proxy).await;
-    proxy.set(Direction::Up, Mode::Hold);
-    let bytes = vec![0; 18 << 20];
-    drop(timeout(LIMIT, stream.write_all(&bytes)).await);
-    eventually(LIMIT, "the proxy's complaint", async || {
-        proxy.connections() == 2
-    })
-    .await;
 }

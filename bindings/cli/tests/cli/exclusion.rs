@@ -32,34 +32,6 @@ async fn fifty_of_one_name_never_meet() {
     assert_eq!(codes(runs).await, [Some(0); 50]);
 }
 
-/// Scripts and programs contend for one name, and each holds it alone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_and_programs_never_meet() {
-    let server = RedisServer::start().await;
-    let folder = TempDir::new().expect("a folder");
-    let room = folder.path().join("room");
-    let script = alone(&room, "0.005");
-    let runs = (0..10).map(|_| on(&server, ["run", "a", "--", "sh", "-c", &script]));
-    let locker = leasehold::Locker::connect(server.url())
-        .await
-        .expect("it is there");
-    let turns = (0..20).map(|_| {
-        let (locker, room) = (locker.clone(), room.clone());
-        tokio::spawn(async move {
-            let lease = locker.lock("a")?.acquire().await?;
-            std::fs::File::create_new(&room).expect("nobody else is in the room");
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            std::fs::remove_file(&room).expect("it is ours");
-            lease.release().await
-        })
-    });
-    let turns: Vec<_> = turns.collect();
-    assert_eq!(codes(runs).await, [Some(0); 10]);
-    for turn in turns {
-        turn.await.expect("it met nobody").expect("it had its turn");
-    }
-}
-
 /// The negative control: without the lock they meet.
 #[tokio::test]
 async fn without_the_lock_they_meet() {

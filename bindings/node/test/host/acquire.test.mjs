@@ -29,20 +29,6 @@ forEachStore((store) => {
     assert.equal((await locker.inspect(name)).holder, null);
   });
 
-  test("two locks of one name exclude each other, in one locker and in two", async () => {
-    // Catches: one owner for all locks of a process.
-    const [one, two] = [await store.locker(), await store.locker()];
-    const name = store.name();
-    const lease = await one.lock(name).acquire();
-    for (const locker of [one, two]) {
-      assert.equal(await locker.lock(name).tryAcquire(), undefined);
-    }
-    await lease.release();
-    const next = await two.lock(name).tryAcquire();
-    assert.ok(next.token > lease.token);
-    await next.release();
-  });
-
   test("a lock that a module keeps lets in one caller at a time", async () => {
     // Ten lines that a newcomer writes. Catches a handle that lets in all its callers at once.
     const orders = (await store.locker()).lock(store.name());
@@ -60,33 +46,6 @@ forEachStore((store) => {
     assert.deepEqual(tokens, [...new Set(tokens)].sort((one, next) => one - next));
     assert.equal(orders.held, false);
     await store.nothingLeft(orders.name);
-  });
-
-  test("leases of a re-entrant lock share a tenure, and the last to go frees it", async () => {
-    const lock = (await store.locker()).lock(store.name(), { reentrant: true });
-    const [first, second] = [await lock.acquire(), await lock.acquire()];
-    const third = await lock.tryAcquire();
-    assert.deepEqual([second.token, third.token], [first.token, first.token]);
-    assert.deepEqual([first.holdCount, third.holdCount], [3, 3]);
-    await first.release();
-    assert.ok(!first.valid && second.valid && third.valid);
-    await third.release();
-    assert.equal((await store.admin.inspect(lock.name)).holder.token, second.token);
-    await second.release();
-    await store.nothingLeft(lock.name);
-  });
-
-  test("renewals keep a lease beyond its time to live", async () => {
-    const lock = (await store.locker()).lock(store.name(), { ttl: 3_000 });
-    const lease = await lock.acquire();
-    const until = performance.now() + 4_000;
-    while (performance.now() < until) {
-      assert.ok(lease.valid, "it is renewed in the background");
-      await pause(20);
-    }
-    await lease.renew();
-    assert.ok(lease.remaining > 2_000, String(lease.remaining));
-    await lease.release();
   });
 
   test("a lease is renewed for another time to live, and other arguments are refused", async () => {
@@ -121,35 +80,6 @@ forEachStore((store) => {
     });
     await assert.rejects(lease.release(), { code: "notHeld", message });
     await store.nothingLeft(name);
-  });
-
-  test("dense tokens count by one", async () => {
-    const locker = await store.locker();
-    const name = store.name();
-    for (const token of [1, 2, 3]) {
-      const lease = await locker.lock(name, { denseTokens: true }).acquire();
-      assert.equal(lease.token, token);
-      await lease.release();
-    }
-  });
-
-  test("a restart under the same owner takes over at once, and the old process is notified", async () => {
-    // Catches: a restart that waits for its own time to live.
-    const name = store.name();
-    const [former, restarted] = [await store.hearing(), await store.locker({ owner: "job-7" })];
-    const old = await former.lock(name, { owner: "job-7" }).acquire();
-    const begin = awake();
-    const lost = aborted(old.signal);
-    const lease = await restarted.lock(name).acquire();
-    assert.ok(lease.token > old.token);
-    const { reason } = await lost;
-    const took = awake() - begin;
-    assert.equal(reason, "superseded");
-    assert.ok(took < 5_000, `at the push, not at the next renewal after 10 s: ${took} ms`);
-    assert.ok(!old.valid);
-    await assert.rejects(old.release(), { code: "notHeld" });
-    assert.ok(lease.valid);
-    await lease.release();
   });
 
   test("using releases, whatever the work does", async () => {
@@ -230,27 +160,6 @@ forEachStore((store) => {
       assert.equal(await work, "released");
     }));
 
-  test("hold yields one tenure after the other, through losses", async () => {
-    const name = store.name();
-    const stop = new AbortController();
-    const tokens = [];
-    for await (const lease of (await store.hearing()).lock(name).hold({ signal: stop.signal })) {
-      tokens.push(lease.token);
-      if (tokens.length === 1) {
-        await store.admin.forceRelease(name);
-        await aborted(lease.signal);
-      } else if (tokens.length === 2) {
-        await lease.release();
-      } else {
-        stop.abort();
-        await lease.release();
-      }
-    }
-    assert.equal(tokens.length, 3);
-    assert.deepEqual([...tokens].sort((a, b) => a - b), tokens);
-    await store.nothingLeft(name);
-  });
-
   test("leaving hold leaves the line, and it ends with the locker", async () => {
     const name = store.name();
     const locker = await store.locker();
@@ -300,26 +209,6 @@ forEachStore((store) => {
     const tokens = await Promise.all(Array.from({ length: 30 }, (_, i) => visit(others[i % 3])));
     assert.equal(new Set(tokens).size, 30);
     await store.nothingLeft(name);
-  });
-
-  test("odd names are names", async () => {
-    const locker = await store.locker();
-    const names = ["{", "}", "{}", "}{", "a b", "🔒", "a\nb", "a\0b", "%7D", "*?[a]", ":", "€".repeat(170)];
-    const leases = [];
-    for (const name of names) {
-      leases.push(await locker.lock(name).acquire());
-      assert.equal(await locker.lock(name).tryAcquire(), undefined, JSON.stringify(name));
-      assert.ok((await locker.inspect(name)).holder !== null);
-    }
-    await Promise.all(leases.map((lease) => lease.release()));
-  });
-
-  test("namespaces are apart", async () => {
-    const [one, two] = [await store.locker({ namespace: "a" }), await store.locker({ namespace: "a:b" })];
-    const lease = await one.lock("b:x").acquire();
-    const other = await two.lock("x").tryAcquire();
-    assert.ok(other);
-    await Promise.all([lease.release(), other.release()]);
   });
 
   test("a time to live of a year, and one of ten milliseconds", async () => {

@@ -38,24 +38,6 @@ const calls = {
 
 forEachStore(
   (store) => {
-    test("a key of another type is named, and left as it is", async () => {
-      const command = (...args) => store.server.command(...args);
-      await command("RPUSH", key("list"), "a");
-      await command("SET", key("text"), "somebody's");
-      await command("HSET", key("hash"), "a", "b");
-      await command("HSET", key("words"), "t", "not a number");
-      const locker = await store.locker();
-      for (const name of ["list", "text", "hash", "words"]) {
-        for (const call of ["tryAcquire", "acquire", "using", "hold"]) {
-          const error = await fails(calls[call](locker, name), "wrongType");
-          assert.ok(error.message.includes(name), error.message);
-        }
-      }
-      await fails(locker.forceRelease("text"), "wrongType");
-      assert.equal((await command("KEYS", "*")).length, 4, "nothing was written");
-      await command("FLUSHALL");
-    });
-
     test("a user without the right to run scripts learns so", async (t) => {
       const { server } = store;
       await server.command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-@scripting");

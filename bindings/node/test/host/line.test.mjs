@@ -24,7 +24,7 @@ forEachStore((store) => {
   /**
    * Makes this many waiters for a name, and returns the order in which they were served and stood in line.
    */
-  async function serve(lockers, waiters, oneByOne) {
+  async function serve(lockers, waiters) {
     const name = store.name();
     const holder = await store.admin.lock(name, { owner: "holder" }).acquire();
     const served = [];
@@ -39,14 +39,10 @@ forEachStore((store) => {
           await lease.release();
         }),
       );
-      if (oneByOne) {
-        await store.inLine(name, i + 1);
-      }
     }
     await store.inLine(name, waiters);
     const { line, waiting } = await store.admin.inspect(name);
     assert.equal(waiting, waiters);
-    const begin = awake();
     await holder.release();
     await Promise.all(all);
     await store.nothingLeft(name, 0);
@@ -54,43 +50,17 @@ forEachStore((store) => {
       line: line.map(({ owner }) => owner.label),
       served: served.map(({ label }) => label),
       tokens: [holder.token, ...served.map(({ token }) => token)],
-      took: awake() - begin,
     };
   }
 
   const grow = (tokens) => tokens.every((token, i) => i === 0 || tokens[i - 1] < token);
 
-  test("sixteen of four lockers are served in the order of asking", async () => {
-    const lockers = await Promise.all(Array.from({ length: 4 }, () => store.hearing()));
-    const { line, served, tokens, took } = await serve(lockers, 16, true);
-    assert.deepEqual(line, Array.from({ length: 16 }, (_, i) => `w${i}`));
-    assert.deepEqual(served, line);
-    assert.ok(grow(tokens), String(tokens));
-    assert.ok(took < 3_000, `at the push, not at the heartbeat after 5 s: ${took} ms`);
-  });
-
   test("sixty-four of eight lockers that ask at once are served in the order of the line", async () => {
     const lockers = await Promise.all(Array.from({ length: 8 }, () => store.hearing()));
-    const { line, served, tokens } = await serve(lockers, 64, false);
+    const { line, served, tokens } = await serve(lockers, 64);
     assert.equal(new Set(line).size, 64);
     assert.deepEqual(served, line);
     assert.ok(grow(tokens), String(tokens));
-  });
-
-  test("a newcomer to a free lock does not overtake a waiter", async () => {
-    const name = store.name();
-    const holder = await store.admin.lock(name).acquire();
-    const first = (await store.hearing()).lock(name).acquire();
-    await store.inLine(name, 1);
-    const newcomers = await store.locker();
-    await Promise.all([
-      holder.release(),
-      ...Array.from({ length: 20 }, async () => {
-        assert.equal(await newcomers.lock(name).tryAcquire(), undefined);
-      }),
-      first,
-    ]);
-    await (await first).release();
   });
 
   test("a timeout comes in time, gives the reason, and leaves the line", async () => {
@@ -296,26 +266,6 @@ forEachStore((store) => {
     await assert.rejects(store.nothingLeft(name, 500), /no place in line/);
     await locker.shutdown();
     await waiting;
-  });
-
-  test("tokens grow over FLUSHALL", async () => {
-    const lock = (await store.locker()).lock(store.name());
-    let last = 0;
-    for (let i = 0; i < 3; i++) {
-      const lease = await lock.acquire();
-      assert.ok(lease.token > last);
-      last = lease.token;
-      await lease.release();
-      await store.server.command("FLUSHALL");
-    }
-    // The negative control: dense tokens cannot.
-    const dense = (await store.locker()).lock(store.name(), { denseTokens: true });
-    for (let i = 0; i < 2; i++) {
-      const lease = await dense.acquire();
-      assert.equal(lease.token, 1);
-      await lease.release();
-      await store.server.command("FLUSHALL");
-    }
   });
 
   test("a line goes on after FLUSHALL", async () => {

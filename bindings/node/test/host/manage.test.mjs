@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { aborted, collect, forEachStore } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
-import { awake, pause, waitFor, within } from "../support/wait.mjs";
+import { pause, waitFor, within } from "../support/wait.mjs";
 
 forEachStore((store) => {
   test("inspect shows a free name, the holder and the line", async () => {
@@ -68,34 +68,6 @@ forEachStore((store) => {
       break;
     }
     await Promise.all(all.map((lease) => lease.release()));
-  });
-
-  test("a forced release is reported at once, and the next waiter gets the lock", async () => {
-    // Catches: a forced release without a push: the holder would learn of it after up to 10 s.
-    const name = store.name();
-    const [one, two] = [await store.hearing(), await store.hearing()];
-    assert.equal(await one.forceRelease(name), undefined);
-    const stuck = await one.lock(name, { owner: "stuck" }).acquire();
-    const next = two.lock(name).acquire();
-    await store.inLine(name, 1);
-    const told = aborted(stuck.signal);
-    const begin = awake();
-    const freed = await store.admin.forceRelease(name);
-    const reason = await told;
-    const took = awake() - begin;
-    assert.deepEqual([freed.token, freed.owner], [stuck.token, { label: "stuck", reclaimable: true }]);
-    assert.ok(freed.remaining > 15_000 && freed.remaining <= 30_000);
-    assert.deepEqual([reason.name, reason.code, reason.reason], ["LeaseLostError", "lost", "revoked"]);
-    assert.deepEqual([reason.lock, reason.token], [name, stuck.token]);
-    assert.ok(took < 2_000, `${took} ms`);
-    assert.ok(!stuck.valid);
-    assert.equal(stuck.remaining, 0);
-    await assert.rejects(stuck.release(), { code: "notHeld" });
-    await assert.rejects(stuck.renew(), { code: "notHeld" });
-    const lease = await next;
-    assert.ok(lease.token > stuck.token);
-    await lease.release();
-    assert.equal(await store.admin.forceRelease(name), undefined);
   });
 
   test("a forced release of a token spares a holder with another token", async () => {
