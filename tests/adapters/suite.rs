@@ -179,6 +179,7 @@ pub(crate) async fn a_replica_is_refused<K: Kind>() {
         .await
         .expect_err("a replica");
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    assert!(error.to_string().contains("primary"), "{error}");
 }
 
 /// Catches pushes that are lost, or that reach the wrong client.

@@ -5,45 +5,35 @@ use std::time::Duration;
 
 use leasehold_engine::protocol::{Command, Enter, Entered, Incarnation, LockKey, Op, Reply, Terms};
 use leasehold_engine::{ErrorKind, MemoryServer};
-use leasehold_tests::{RedisServer, Resp};
+use leasehold_tests::{Random, RedisServer, Resp};
 
 use crate::real::Real;
 use crate::samples::{FLOOR, acquire, batch, key, release};
 
-struct Random(u64);
+fn some_lease(random: &mut Random) -> u32 {
+    u32::try_from(random.below(3)).expect("the number is below 3")
+}
 
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        let random = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = random.wrapping_add(1);
-        (self.0 >> 33) % limit
-    }
+fn some_incarnation(random: &mut Random) -> Incarnation {
+    Incarnation(u128::from(random.below(4)) << 64 | 7)
+}
 
-    fn lease(&mut self) -> u32 {
-        u32::try_from(self.below(3)).expect("the number is below 3")
-    }
-
-    fn incarnation(&mut self) -> Incarnation {
-        Incarnation(u128::from(self.below(4)) << 64 | 7)
-    }
-
-    fn enter(&mut self, mark: &LockKey) -> Command {
-        let mut some = |most| -> Vec<_> {
-            let count = self.below(most);
-            (0..count).map(|_| self.incarnation()).collect()
-        };
-        let (remember, watch, forget) = (some(4), some(3), some(2));
-        Command::Enter(Enter {
-            key: mark.clone(),
-            incarnation: self.incarnation(),
-            terms: Some(Terms {
-                longest: Duration::from_millis(10 + self.below(2)),
-                remember,
-                watch,
-                forget,
-            }),
-        })
-    }
+fn enter(random: &mut Random, mark: &LockKey) -> Command {
+    let mut some = |most| -> Vec<_> {
+        let count = random.below(most);
+        (0..count).map(|_| some_incarnation(random)).collect()
+    };
+    let (remember, watch, forget) = (some(4), some(3), some(2));
+    Command::Enter(Enter {
+        key: mark.clone(),
+        incarnation: some_incarnation(random),
+        terms: Some(Terms {
+            longest: Duration::from_millis(10 + random.below(2)),
+            remember,
+            watch,
+            forget,
+        }),
+    })
 }
 
 fn check(mark: &LockKey, incarnation: Incarnation) -> Command {
@@ -164,7 +154,7 @@ async fn a_server_reports_how_long_it_has_watched_another() {
 
 async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), String> {
     let mut real = Real::start().await;
-    let (mut model, mut random) = (MemoryServer::new(), Random(seed));
+    let (mut model, mut random) = (MemoryServer::new(), Random::new(seed));
     let (name, mark) = (key("x"), key("x").mark());
     let (mut kinds, mut process) = ([0; 3], 0);
     for _ in 0..rounds {
@@ -185,13 +175,13 @@ async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), St
             _ => {}
         }
         let first = match random.below(3) {
-            0 => random.enter(&mark),
-            _ => check(&mark, random.incarnation()),
+            0 => enter(&mut random, &mark),
+            _ => check(&mark, some_incarnation(&mut random)),
         };
         let ops = batch([
             first,
-            Command::Acquire(acquire(&name, random.lease(), FLOOR)),
-            release(&name, random.lease()),
+            Command::Acquire(acquire(&name, some_lease(&mut random), FLOOR)),
+            release(&name, some_lease(&mut random)),
         ]);
         let replied = real.run(&ops).await?;
         let time = replied.time.ok_or("the reply has no time")?;
@@ -319,7 +309,7 @@ async fn a_key_that_is_no_mark_is_named_and_lets_no_operation_through() {
     ]);
     let replied = real.run(&ops).await.expect("an answer");
     assert_eq!(replied.replies, [Ok(Reply::Forgot), Ok(Reply::Forgot)]);
-    let enter = batch([Random(1).enter(&mark)]);
+    let enter = batch([enter(&mut Random::new(1), &mark)]);
     let replied = real.run(&enter).await.expect("an answer");
     let error = replied.replies[0].as_ref().expect_err("the key has a list");
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");

@@ -8,26 +8,6 @@ use leasehold_tests::{Admin, Proxy, RedisServer, Stopwatch, eventually, next_eve
 use crate::{LIMIT, connect, connect_with, held, in_line, millis};
 
 #[tokio::test]
-async fn a_cut_connection_is_survived() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let locker = connect_with(Locker::builder(), &proxy.url()).await;
-    // Long enough to survive if the machine stands still for two seconds.
-    let lock = locker.lock("x").expect("valid").ttl(millis(5_000));
-    let lease = lock.acquire().await.expect("a free lock");
-    for _ in 0..5 {
-        tokio::time::sleep(millis(1_200)).await;
-        proxy.cut().await;
-    }
-    assert!(
-        lease.is_valid(),
-        "the lease is renewed over new connections"
-    );
-    lease.release().await.expect("a held lock");
-    assert!(lock.try_acquire().await.expect("an answer").is_some());
-}
-
-#[tokio::test]
 async fn an_outage_shorter_than_the_lease_only_puts_it_at_risk() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;

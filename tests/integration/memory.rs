@@ -55,24 +55,6 @@ async fn a_unix_socket_works() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_program_works_and_outlives_the_locker() {
-    let server = RedisServer::start().await;
-    let client = crate::own_client(&server).await;
-    let locker = Locker::with_fred(client.clone())
-        .await
-        .expect("the client is connected");
-    let lease = held(&locker, "x").await;
-    lease.release().await.expect("a held lock");
-    locker.shutdown().await;
-    drop(locker);
-    client
-        .ping::<()>(None)
-        .await
-        .expect("the client is still the program's");
-    client.quit().await.expect("the client quits");
-}
-
-#[tokio::test]
 async fn events_begin_with_the_state_and_end_with_the_handles() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;

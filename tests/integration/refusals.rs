@@ -79,15 +79,6 @@ async fn databases_are_separate() {
 }
 
 #[tokio::test]
-async fn a_read_only_replica_is_refused() {
-    let primary = RedisServer::start().await;
-    let replica = RedisServer::config().replica_of(&primary).start().await;
-    let error = refused(&replica.url()).await;
-    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
-    assert!(error.to_string().contains("primary"), "{error}");
-}
-
-#[tokio::test]
 async fn a_server_that_is_too_old_is_refused() {
     let fake = FakeServer::with_info("redis_version:6.2.14\r\nrole:master\r\n").await;
     let error = refused(&fake.url()).await;

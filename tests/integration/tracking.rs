@@ -174,29 +174,6 @@ async fn an_eviction_is_reported_at_once() {
     lost_at_once(&lease, LossReason::Deleted, "evicted").await;
 }
 
-/// Catches a replaced connection, of either kind, that no longer tracks.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_connection_tracks_again() {
-    for kind in ["normal", "pubsub"] {
-        let server = RedisServer::start().await;
-        let mut admin = Admin::connect(&server).await;
-        let locker = connect(&server).await;
-        let lease = tracked(&server, &locker).await;
-        let turned_on = statistic(&mut admin, "client|tracking", "calls").await;
-        admin
-            .command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
-            .await;
-        let anew = async || statistic(&mut admin, "client|tracking", "calls").await > turned_on;
-        eventually(LIMIT, "tracking is turned on again", anew).await;
-        let before = reads(&mut admin).await;
-        let read = async || reads(&mut admin).await > before && keys(&mut admin).await == 1;
-        eventually(LIMIT, "the key is read again", read).await;
-        admin.command(&["DEL", &lock_key("x")]).await;
-        lost_at_once(&lease, LossReason::Deleted, kind).await;
-        assert_eq!(locker.findings(), []);
-    }
-}
-
 /// Catches a change that ends a lease without need: waiters write, and an operator may only touch the expiry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_harmless_change_ends_no_lease() {
@@ -216,16 +193,6 @@ async fn a_harmless_change_ends_no_lease() {
         keys(&mut admin).await == 0
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_the_program_hears_of_changes() {
-    let server = RedisServer::start().await;
-    let mut admin = Admin::connect(&server).await;
-    let locker = Locker::with_fred(own_client(&server).await).await;
-    let lease = tracked(&server, &locker.expect("the client is connected")).await;
-    admin.command(&["FLUSHALL"]).await;
-    lost_at_once(&lease, LossReason::Deleted, "FLUSHALL").await;
 }
 
 /// Catches a client whose own tracking is changed, or whose replies are mixed up by pushes.

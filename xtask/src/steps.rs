@@ -307,7 +307,14 @@ pub(crate) const STEPS: &[Step] = &[
 ];
 
 /// The steps of `--quick`, for daily work.
-pub(crate) const QUICK: &[&str] = &["fmt", "clippy", "clippy-core", "wasm", "quick"];
+pub(crate) const QUICK: &[&str] = &[
+    "fmt",
+    "clippy",
+    "clippy-xtask",
+    "clippy-core",
+    "wasm",
+    "quick",
+];
 
 /// Further steps, which `--all` also runs: they recompile all dependencies for parts that rarely break, or
 /// check what no promise depends on.

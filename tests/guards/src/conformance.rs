@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use leasehold::{Error, ErrorKind, FencingToken};
+use leasehold_tests::Random;
 
 /// A store with one register for each resource, behind a guard.
 pub trait Guarded: Send + Sync + 'static {
@@ -174,14 +175,12 @@ async fn writers_race<G: Guarded>(store: &Arc<G>, resource: &str, seed: u64) {
     );
 }
 
-/// Shuffles by the method of Fisher and Yates with a small generator: the same order for the same seed.
+/// Shuffles by the method of Fisher and Yates: the same order for the same seed.
 fn shuffle(items: &mut [u64], seed: u64) {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = Random::new(seed);
     for last in (1..items.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let other = usize::try_from(state % (last as u64 + 1)).expect("the number is less than 16");
+        let other = random.below(last as u64 + 1);
+        let other = usize::try_from(other).expect("the number is less than 16");
         items.swap(last, other);
     }
 }
