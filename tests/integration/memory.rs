@@ -1,6 +1,5 @@
 //! Other stores: in memory, by a Unix socket, and by a client of the program.
 
-use fred::prelude::*;
 use leasehold::{LeaseEvent, Locker, LossReason};
 use leasehold_tests::{RedisServer, unique_name};
 use tokio_stream::StreamExt;

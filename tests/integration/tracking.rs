@@ -9,7 +9,7 @@ use leasehold::{Finding, Lease, Locker, LossReason};
 use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, within};
 
 use crate::rights::{named_for, statistic, user};
-use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
+use crate::{LIMIT, connect, connect_with, lock_key, millis};
 
 /// On an idle machine it takes a few milliseconds; the next renewal is 8 s away.
 const AT_ONCE: Duration = Duration::from_millis(500);
