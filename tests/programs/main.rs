@@ -22,6 +22,13 @@ fn program(example: &str) -> PathBuf {
         let this = env::current_exe().expect("a test has a file");
         let folder = |depth| this.ancestors().nth(depth).expect("the file is in folders");
         let mut build = Command::new(env!("CARGO"));
+        // Build scripts such as ring's read the variables that cargo sets for this test's package. They would run
+        // again here, and again for the next test: much would be compiled twice more.
+        for (name, _) in env::vars() {
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                build.env_remove(name);
+            }
+        }
         build.args([
             "build",
             "--quiet",
