@@ -11,7 +11,6 @@ use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{
     Admin, Authority, RedisCluster, RedisServer, Stopwatch, eventually, next_event,
 };
-
 use tokio::task::JoinSet;
 
 use crate::{LIMIT, connect, held, in_line, millis};
@@ -46,29 +45,36 @@ async fn forwarded(cluster: &RedisCluster) -> u64 {
 /// Catches grants that go to every node of the cluster, which costs each of them bytes and time.
 #[tokio::test]
 async fn grants_stay_with_the_node_of_the_lock() {
-    const HANDOFFS: u64 = 100;
     let cluster = RedisCluster::start().await;
     let lockers = [locker(&cluster).await, locker(&cluster).await];
     let before = forwarded(&cluster).await;
+    let granted = || {
+        lockers
+            .iter()
+            .map(|locker| locker.stats().pushes)
+            .sum::<u64>()
+    };
     let mut tasks = JoinSet::new();
     for locker in &lockers {
         let lock = locker.lock("handed/on").expect("valid");
         tasks.spawn(async move {
-            for _ in 0..HANDOFFS / 2 {
+            loop {
                 let lease = lock.acquire().await.expect("its turn");
                 lease.release().await.expect("an answer");
             }
         });
     }
-    while let Some(ended) = tasks.join_next().await {
-        ended.expect("no panic");
-    }
-    let granted: u64 = lockers.iter().map(|locker| locker.stats().pushes).sum();
-    assert!(granted > HANDOFFS / 2, "{granted} waiters were notified");
+    // On a busy machine they may each have several turns without the other.
+    let enough = async || granted() > 60;
+    eventually(LIMIT * 3, "60 waiters are notified", enough).await;
+    tasks.shutdown().await;
     // The first grant to each locker comes before the node knows the subscriber; and a locker tests its
     // subscription now and then.
-    let forwarded = forwarded(&cluster).await - before;
-    assert!(forwarded <= HANDOFFS / 4, "{forwarded} messages");
+    let (forwarded, granted) = (forwarded(&cluster).await - before, granted());
+    assert!(
+        forwarded <= granted / 2,
+        "{forwarded} messages for {granted}"
+    );
 }
 
 /// Catches an operation that goes to a node without its slot, and a walk that leaves out a node.

@@ -152,17 +152,17 @@ const SEEN_AT_QUORUMS: [&str; 25] = [
 
 #[test]
 fn every_promise_is_kept_by_one_server() {
-    keeps_every_promise(2_000, Plan::single, &[&SEEN_AT_SERVERS]);
+    keeps_every_promise(1_000, Plan::single, &[&SEEN_AT_SERVERS]);
 }
 
 #[test]
 fn every_promise_is_kept_by_clusters() {
-    keeps_every_promise(2_000, Plan::cluster, &[&SEEN_AT_SERVERS, &SEEN_AT_CLUSTERS]);
+    keeps_every_promise(1_000, Plan::cluster, &[&SEEN_AT_SERVERS, &SEEN_AT_CLUSTERS]);
 }
 
 #[test]
 fn every_promise_is_kept_by_quorums() {
-    keeps_every_promise(1_000, Plan::quorum, &[&SEEN_AT_QUORUMS]);
+    keeps_every_promise(500, Plan::quorum, &[&SEEN_AT_QUORUMS]);
 }
 
 fn keeps_every_promise(most: u64, plan: fn(&mut Random, Sabotage) -> Plan, seen: &[&[&str]]) {

@@ -178,13 +178,17 @@ pub(crate) const STEPS: &[Step] = &[
         after: &["package", "build"],
         tests: true,
     },
-    suite!(
-        "programs",
-        "the examples and demonstrations",
-        Waits,
-        &[Need::Redis, Need::Postgres, Need::MariaDb],
-        "--test=programs --test=topologies"
-    ),
+    Step {
+        // Half of the processes that contend are in JavaScript, once the package is there.
+        after: &["build", "examples", "package"],
+        ..suite!(
+            "programs",
+            "the examples and demonstrations",
+            Waits,
+            &[Need::Redis, Need::Postgres, Need::MariaDb],
+            "--test=programs --test=topologies"
+        )
+    },
     suite!(
         "integration",
         "locks on real servers",

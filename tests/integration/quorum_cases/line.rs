@@ -78,7 +78,7 @@ async fn twenty_waiters_are_served_while_six_callers_try_all_the_time() {
             .await
             .is_ok_and(|found| found.waiting == 20)
     };
-    eventually(LIMIT, "twenty waiters are in line", stand).await;
+    eventually(LIMIT * 3, "twenty waiters are in line", stand).await;
     let tries = (0..6).map(|_| {
         let (urls, over, won) = (urls(&servers), over.clone(), won.clone());
         tokio::spawn(async move {
