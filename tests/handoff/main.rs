@@ -4,7 +4,7 @@
 
 mod cancel;
 mod dead;
-mod manage;
+mod list;
 mod order;
 mod processes;
 mod pushes;

@@ -1,4 +1,4 @@
-//! The program's view of waiting: its place in line, and how long it waited.
+//! How long a program is told that a waiter waited.
 
 use std::time::{Instant, SystemTime};
 
@@ -21,6 +21,9 @@ async fn a_lease_has_the_time_it_waited_and_when_it_began() {
     in_line(&mut admin, "x", 1).await;
     subscribed(&mut admin, 2).await;
     tokio::time::sleep(millis(700)).await;
+    let seen = one.inspect("x").await.expect("an answer");
+    let (shown, most) = (seen.line[0].waited, asked.elapsed());
+    assert!(shown >= millis(600) && shown <= most, "{shown:?}");
     // The time of a handoff is known as exactly as the quickest reply has shown the server's clock.
     let quick = async || {
         let begin = Instant::now();
