@@ -9,9 +9,13 @@ let compiled: Promise<WebAssembly.Module> | undefined;
 let made: NewQuorum | undefined;
 
 /** Compiles the module at the first call. */
+export function quorumModule(): Promise<WebAssembly.Module> {
+  return (compiled ??= WebAssembly.compile(bytesOf(base64)));
+}
+
+/** Returns what makes instances of the module. */
 export async function compileQuorum(): Promise<NewQuorum> {
-  compiled ??= WebAssembly.compile(bytesOf(base64));
-  const module = await compiled;
+  const module = await quorumModule();
   // Always the same function, because stores with the same one share instances.
   return (made ??= () => instantiate(module));
 }

@@ -1,4 +1,4 @@
-import { checkPlatform, leftOut } from "./module.js";
+import { checkPlatform, leftOut, type WasmModule } from "./module.js";
 import type { NewQuorum } from "./quorum-blob.js";
 
 /**
@@ -9,4 +9,10 @@ export async function loadQuorum(): Promise<NewQuorum> {
   checkPlatform();
   const { compileQuorum } = await import("./quorum-blob.js").catch(leftOut);
   return compileQuorum();
+}
+
+/** Loads the module of the quorum engine, to give it to another thread. */
+export async function loadQuorumModule(): Promise<WasmModule> {
+  const { quorumModule } = await import("./quorum-blob.js").catch(leftOut);
+  return quorumModule();
 }

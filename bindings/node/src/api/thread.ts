@@ -1,0 +1,42 @@
+import { config } from "../common/check.js";
+import { messageOf } from "../common/printable.js";
+import type { LockHost } from "../host/lock-host.js";
+import { newEngine, defineLock, thrown, type EngineShape, type Glue, type LockSpec, type Settings } from "../module/wasm.js";
+import type { Opening } from "../thread/open.js";
+
+/** Refuses the option `thread` where it cannot work. */
+export function refuseThread(thread: boolean, why: string): void {
+  if (thread) {
+    throw config(`thread needs Locker.connect, Locker.connectLazily or Locker.quorum with URLs of servers: ${why}; leave \`thread\` out`);
+  }
+}
+
+export const OF_CLIENT = "a client stays in the thread that made it";
+export const OF_MEMORY = "an in-memory store is in the thread of the program";
+
+/** Starts the worker thread of a locker. It checks locks in an instance of this thread. */
+export async function hostInThread(opening: Opening, glue: Glue, shape: EngineShape): Promise<LockHost> {
+  const { openThread } = await import("../thread/open.js").catch(leftOut);
+  return openThread(opening, lockChecker(glue, opening.settings, shape));
+}
+
+/** Returns a function that throws the error in a lock's specification. */
+function lockChecker(glue: Glue, settings: Settings, shape: EngineShape): (spec: LockSpec) => void {
+  const engine = newEngine(glue, settings, shape);
+  return (spec) => {
+    try {
+      defineLock(engine, LOCK, spec);
+      engine.forget(LOCK);
+    } catch (error) {
+      throw thrown(error);
+    }
+  };
+}
+
+/** The number of the lock that is being checked. */
+const LOCK = 1;
+
+/** Throws the error of a file that cannot be loaded, as when a program was bundled without it. */
+function leftOut(cause: unknown): never {
+  throw config(`the code of the worker thread could not be loaded: ${messageOf(cause)}; bundle it with the program`, cause);
+}
