@@ -1,5 +1,5 @@
 import { LeaseholdError } from "../common/errors.js";
-import { now, warn } from "../common/platform.js";
+import { keepAlive, now, startTimer, warn } from "../common/platform.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Alive } from "../host/alive.js";
@@ -15,6 +15,12 @@ import { Ask, type Batch, NONE, Reading, reasonAt, Told } from "./wire.js";
 
 /** The least time in milliseconds between the starts of two worker threads. */
 const PAUSE = 1_000;
+
+/** Milliseconds between two looks at held leases. */
+const LOOK = 2_000;
+
+/** The place of the failed acquisitions among the counted numbers: see `statsOf`. */
+const FAILED = 4;
 
 /** The events of a reader that have come from the worker thread, and whether one more was asked for. */
 interface Inflow {
@@ -47,6 +53,7 @@ export class ThreadHost implements LockHost {
   #keptAlive = true;
   #findings: readonly Finding[] = [];
   #lastReader = 0;
+  #watching = false;
   #isShutDown = false;
   #shutdown: Promise<void> | undefined;
   /** The counts of the threads that failed, and those of all threads at the last look. */
@@ -54,6 +61,8 @@ export class ThreadHost implements LockHost {
   #counted: readonly number[] = [];
   /** The number of tenures that were lost because a thread failed. */
   #crashed = 0;
+  /** The number of acquisitions that were refused after the thread was shut down. */
+  #refused = 0;
   #opened!: () => void;
   #notOpened!: (error: unknown) => void;
 
@@ -103,10 +112,12 @@ export class ThreadHost implements LockHost {
     if (isAborted(signal)) {
       throw reasonOf(signal);
     }
-    const call = this.#call(lock, finish, (link, own) => {
+    const call = this.#call(lock, finish, (own) => {
+      this.#refused += this.#isShutDown ? 1 : 0;
+      const link = this.#linked();
       this.#define(link, lock);
       if (signal !== undefined) {
-        own.stopListening = onAbort(signal, () => this.#cancel(own as Call<Tenure>, signal));
+        own.stopListening = onAbort(signal, () => this.#cancel(own, signal));
       }
       link.send(Ask.Acquire, own.id, lock.id, wait, link.slots.take(), signal !== undefined);
     });
@@ -120,19 +131,20 @@ export class ThreadHost implements LockHost {
   release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
     tenure.giveUp();
     const { slot, over } = tenure as SharedTenure;
-    const call = this.#call(tenure.lock, finish, (link, { id }) => {
+    const call = this.#call(tenure.lock, finish, ({ id }) => {
       // Its slot may belong to another tenure.
       if (over) {
         throw notHeld();
       }
-      link.send(Ask.Release, id, slot);
+      this.#linked().send(Ask.Release, id, slot);
     });
     return call.promise as Promise<void>;
   }
 
   renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
     const { lock, slot, over } = tenure as SharedTenure;
-    const call = this.#call(lock, undefined, (link, { id }) => {
+    const call = this.#call(lock, undefined, ({ id }) => {
+      const link = this.#linked();
       if (over) {
         throw notHeld();
       }
@@ -185,7 +197,8 @@ export class ThreadHost implements LockHost {
       this.#counted = own.map((number, at) => number + before(at));
     }
     const crashed = (this.#counted[length] ?? 0) + this.#crashed;
-    return [Array.from({ length }, (_, at) => this.#counted[at] ?? 0), crashed];
+    const counts = Array.from({ length }, (_, at) => (this.#counted[at] ?? 0) + (at === FAILED ? this.#refused : 0));
+    return [counts, crashed];
   }
 
   shutdown(): Promise<void> {
@@ -195,7 +208,7 @@ export class ThreadHost implements LockHost {
   async #shutDown(): Promise<void> {
     if (this.#link !== undefined) {
       // A failure of the thread here ends everything, too.
-      await this.#call(undefined, undefined, (link, { id }) => link.send(Ask.Shutdown, id)).promise.catch(() => {});
+      await this.#ask(Ask.Shutdown).catch(() => {});
     }
     this.counts(...this.opening.counts);
     this.#isShutDown = true;
@@ -212,7 +225,7 @@ export class ThreadHost implements LockHost {
 
   /** Makes a call that is not about a lock of this host. */
   #ask<Answer>(kind: Ask, ...values: unknown[]): Promise<Answer> {
-    const call = this.#call(undefined, undefined, (link, { id }) => link.send(kind, id, ...values));
+    const call = this.#call(undefined, undefined, ({ id }) => this.#linked().send(kind, id, ...values));
     return call.promise as Promise<Answer>;
   }
 
@@ -220,12 +233,12 @@ export class ThreadHost implements LockHost {
   #call<Answer>(
     lock: LockState | undefined,
     finish: ((call: Call<Answer>) => unknown) | undefined,
-    begin: (link: Link, call: Call<Answer>) => void,
+    begin: (call: Call<Answer>) => void,
   ): Call<Answer> {
     const call = this.#calls.add<Answer>(lock);
     call.finish = finish;
     try {
-      begin(this.#linked(), call);
+      begin(call);
     } catch (error) {
       this.#calls.take(call.id);
       call.error = error;
@@ -370,6 +383,24 @@ export class ThreadHost implements LockHost {
       }
     }
     this.#alive.update();
+    this.#watchHeld();
+  }
+
+  /**
+   * Looks now and then whether a held lease alone keeps the process alive. Renewals, at which a host in the
+   * program's thread looks, do not reach this thread.
+   */
+  #watchHeld(): void {
+    if (this.#watching || this.#locks.held === 0) {
+      return;
+    }
+    this.#watching = true;
+    const look = () => {
+      this.#watching = false;
+      this.#alive.update();
+      this.#watchHeld();
+    };
+    keepAlive(startTimer(look, LOOK), false);
   }
 
   #toldMore(told: Told, read: Reading): void {
