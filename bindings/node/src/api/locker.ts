@@ -5,8 +5,8 @@ import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
 import type { Listed, LockHost } from "../host/lock-host.js";
 import { wasmModuleAsync } from "../module/module.js";
-import { loadQuorum, loadQuorumModule } from "../module/quorum.js";
-import { checkSettings, type LockSpec, type Settings, stateless } from "../module/wasm.js";
+import { loadQuorum } from "../module/quorum.js";
+import { checkSettings, type LockSpec, type Settings } from "../module/wasm.js";
 import { preload } from "../store/connect.js";
 import { checkMembers, inMemory } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
@@ -141,8 +141,7 @@ export class Locker {
     }
     if (settings.thread) {
       const opening = { module, quorum: undefined, urls: [url], lazily, settings, counts: COUNTS };
-      const shape = { clustered: false, members: undefined, command: false };
-      return new Locker(await hostInThread(opening, stateless(), shape), settings);
+      return new Locker(await hostInThread(opening), settings);
     }
     const { connectTimeout: timeout, namespace } = settings;
     return Locker.#onOpened(await openServer(url, { lazily, timeout, namespace }), settings);
@@ -225,18 +224,17 @@ export class Locker {
   static async quorum(servers: readonly (string | RedisClient)[], options?: LockerOptions): Promise<Locker> {
     const members = checkMembers(servers);
     const settings = readSettings(options);
-    const [make, module] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
+    const urls = members.filter((member) => typeof member === "string");
+    refuseThread(settings.thread && urls.length < members.length, OF_CLIENT);
+    refuseThread(settings.thread && inMemory(members), OF_MEMORY);
+    const [quorum, module] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
     check(settings);
     if (settings.thread) {
-      const urls = members.filter((member) => typeof member === "string");
-      refuseThread(urls.length < members.length, OF_CLIENT);
-      refuseThread(inMemory(members), OF_MEMORY);
-      const opening = { module, quorum: await loadQuorumModule(), urls, lazily: false, settings, counts: COUNTS };
-      const shape = { clustered: false, members: urls.length, command: false };
-      return new Locker(await hostInThread(opening, make(), shape), settings);
+      const opening = { module, quorum: quorum.module, urls, lazily: false, settings, counts: COUNTS };
+      return new Locker(await hostInThread(opening), settings);
     }
     const { connectTimeout: timeout, namespace } = settings;
-    return Locker.#onOpened(await openQuorum(members, make, { timeout, namespace }), settings);
+    return Locker.#onOpened(await openQuorum(members, quorum.newInstance, { timeout, namespace }), settings);
   }
 
   /** Makes a locker on a store of its own in this process, for tests and for programs that run alone. */

@@ -1,7 +1,7 @@
 import { config } from "../common/check.js";
 import { messageOf } from "../common/printable.js";
 import type { LockHost } from "../host/lock-host.js";
-import { newEngine, defineLock, thrown, type EngineShape, type Glue, type LockSpec, type Settings } from "../module/wasm.js";
+import { defineLock, type LockSpec, newEngine, type Settings, stateless, thrown } from "../module/wasm.js";
 import type { Opening } from "../thread/open.js";
 
 /** Refuses the option `thread` where it cannot work. */
@@ -14,15 +14,18 @@ export function refuseThread(thread: boolean, why: string): void {
 export const OF_CLIENT = "a client stays in the thread that made it";
 export const OF_MEMORY = "an in-memory store is in the thread of the program";
 
-/** Starts the worker thread of a locker. It checks locks in an instance of this thread. */
-export async function hostInThread(opening: Opening, glue: Glue, shape: EngineShape): Promise<LockHost> {
+/** Starts the worker thread of a locker. */
+export async function hostInThread(opening: Opening): Promise<LockHost> {
   const { openThread } = await import("../thread/open.js").catch(leftOut);
-  return openThread(opening, lockChecker(glue, opening.settings, shape));
+  return openThread(opening, lockChecker(opening.settings));
 }
 
-/** Returns a function that throws the error in a lock's specification. */
-function lockChecker(glue: Glue, settings: Settings, shape: EngineShape): (spec: LockSpec) => void {
-  const engine = newEngine(glue, settings, shape);
+/**
+ * Returns a function that throws the error in a lock's specification. It uses an engine in this thread, which
+ * does nothing else.
+ */
+function lockChecker(settings: Settings): (spec: LockSpec) => void {
+  const engine = newEngine(stateless(), settings, { clustered: false, members: undefined, command: false });
   return (spec) => {
     try {
       defineLock(engine, LOCK, spec);

@@ -144,11 +144,10 @@ export class ThreadHost implements LockHost {
   renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
     const { lock, slot, over } = tenure as SharedTenure;
     const call = this.#call(lock, undefined, ({ id }) => {
-      const link = this.#linked();
-      if (over) {
+      if (over && !this.#isShutDown) {
         throw notHeld();
       }
-      link.send(Ask.Renew, id, slot, ttl);
+      this.#linked().send(Ask.Renew, id, slot, ttl);
     });
     return call.promise as Promise<void>;
   }
@@ -320,7 +319,9 @@ export class ThreadHost implements LockHost {
   /** Ends all tenures and calls of a worker thread that failed. */
   #ended(cause: LeaseholdError): void {
     const [tenures, calls] = [this.#locks.tenures() as SharedTenure[], this.#calls.takeAll()];
-    this.counts(...this.opening.counts);
+    const { counts } = this.opening;
+    this.counts(...counts);
+    this.#counted = this.#counted.map((number, at) => (at < counts[1] ? 0 : number));
     this.#countedBefore = this.#counted;
     this.#crashed += tenures.length;
     this.#failed = cause;

@@ -60,7 +60,7 @@ export const enum Told {
   Event,
   /** [findings] */
   Findings,
-  /** [message, name] A process warning. */
+  /** [message] A process warning. */
   Warning,
 }
 

@@ -57,8 +57,8 @@ function open(): Promise<Opened> {
 
 /** Leaves to the program's thread what concerns the process. */
 function ownProcess(): void {
-  const own = nodeProcess() as { emitWarning?(message: string, name: string): void; getActiveResourcesInfo?(): string[] };
-  own.emitWarning = (message, name) => outbox.add(Told.Warning, message, name);
+  const own = nodeProcess() as { emitWarning?(message: string): void; getActiveResourcesInfo?(): string[] };
+  own.emitWarning = (message) => outbox.add(Told.Warning, message);
   // Only the program's thread can tell whether a lease alone keeps the process alive.
   own.getActiveResourcesInfo = () => [];
 }
