@@ -87,7 +87,7 @@ const alone = {
 const inlined = (code) => ({
   name: "leasehold-code",
   setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^thread:code$/ }, ({ path }) => ({ path, namespace: "thread" }));
+    onResolve({ filter: /^thread:code\.txt$/ }, ({ path }) => ({ path, namespace: "thread" }));
     onLoad({ filter: /.*/, namespace: "thread" }, () => ({ contents: code, loader: "text" }));
   },
 });

@@ -47,9 +47,9 @@ export class Host extends StoreHost implements LockHost {
   readonly #servers: Servers;
   /** The counts of the previous engines, and those of all engines at the last look. */
   #countedBefore: readonly number[] = [];
-  #counted: readonly number[] = [];
+  #counted: Iterable<number> = [];
   /** The number of tenures that were lost because an engine failed. */
-  #crashed = 0;
+  crashed = 0;
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#locks.held > 0 && !this.#isShutDown),
@@ -184,8 +184,20 @@ export class Host extends StoreHost implements LockHost {
       own = this.#outputs.counts(engine, length);
     });
     // Gauges count this engine alone.
-    this.#counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
-    return [this.#counted, this.#crashed];
+    const counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
+    this.#counted = counted;
+    return [counted, this.crashed];
+  }
+
+  /** Copies the counted numbers, the first of which are gauges. The array stays this host's until the next. */
+  copyCounts(into: Float64Array, gauges: number): void {
+    this.#use((engine) => this.#outputs.copyCounts(engine, into));
+    this.#countedBefore.forEach((number, at) => {
+      if (at >= gauges) {
+        into[at] = (into[at] ?? 0) + number;
+      }
+    });
+    this.#counted = into;
   }
 
   async shutdown(): Promise<void> {
@@ -352,8 +364,8 @@ export class Host extends StoreHost implements LockHost {
       return;
     }
     const tenures = this.#locks.tenures();
-    this.#countedBefore = this.#counted;
-    this.#crashed += tenures.length;
+    this.#countedBefore = [...this.#counted];
+    this.crashed += tenures.length;
     const calls = this.#calls.takeAll();
     this.store.unsubscribe(this);
     this.#locks.clear();

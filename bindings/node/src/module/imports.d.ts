@@ -12,12 +12,6 @@ declare module "wasm:*module" {
   export default module;
 }
 
-/** The program of the worker thread. */
-declare module "thread:code" {
-  const code: string;
-  export default code;
-}
-
 /** The version in package.json. */
 declare const PACKAGE_VERSION: string;
 

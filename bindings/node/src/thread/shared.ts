@@ -105,9 +105,10 @@ export class Counted {
     return new Counted(new SharedArrayBuffer((1 + 2 * length) * Float64Array.BYTES_PER_ELEMENT), length);
   }
 
-  write(numbers: readonly number[]): void {
+  /** Has the numbers written into the bank that is not read now. */
+  write(fill: (bank: Float64Array) => void): void {
     const next = Atomics.load(this.#turns, 0) + 1;
-    this.#bank(next).set(numbers);
+    fill(this.#bank(next));
     Atomics.store(this.#turns, 0, next);
   }
 
