@@ -1,7 +1,8 @@
 import { LeaseholdError } from "../common/errors.js";
-import { keepAlive, now, startTimer, warn } from "../common/platform.js";
+import { keepAlive, now, startTimer, stopTimer, type Timer, warn } from "../common/platform.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
+import { Alarm } from "../host/alarm.js";
 import { Alive } from "../host/alive.js";
 import { type Call, Calls } from "../host/calls.js";
 import type { Listed, LockHost } from "../host/lock-host.js";
@@ -9,6 +10,7 @@ import { Locks } from "../host/locks.js";
 import { Reader } from "../host/reader.js";
 import type { LockState, Tenure } from "../host/tenure.js";
 import type { LockSpec } from "../module/wasm.js";
+import { Inflows } from "./inflows.js";
 import { Link, type Opening } from "./link.js";
 import { SharedTenure } from "./tenure.js";
 import { Ask, type Batch, NONE, Reading, reasonAt, Told } from "./wire.js";
@@ -16,19 +18,14 @@ import { Ask, type Batch, NONE, Reading, reasonAt, Told } from "./wire.js";
 /** The least time in milliseconds between the starts of two worker threads. */
 const PAUSE = 1_000;
 
+/** Milliseconds that a worker thread may take to shut down, beyond the patience. */
+const SLACK = 3_000;
+
 /** Milliseconds between two looks at held leases. */
 const LOOK = 2_000;
 
 /** The place of the failed acquisitions among the counted numbers: see `statsOf`. */
 const FAILED = 4;
-
-/** The events of a reader that have come from the worker thread, and whether one more was asked for. */
-interface Inflow {
-  readonly reader: Reader;
-  /** Each as JSON; an empty text at the end. */
-  events: string[];
-  asked: boolean;
-}
 
 /**
  * The host of a locker whose engine runs in a worker thread. It passes calls on, and keeps for the program
@@ -38,12 +35,17 @@ export class ThreadHost implements LockHost {
   polled = false;
   readonly #calls = new Calls(() => {});
   readonly #locks = new Locks();
-  readonly #inflows = new Map<number, Inflow>();
+  readonly #inflows = new Inflows((reader) => {
+    this.#link?.send(Ask.NextEvent, reader);
+    return this.#link !== undefined;
+  });
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#locks.held > 0 && !this.#isShutDown),
     (alive) => this.#keepAlive(alive),
     () => (this.#calls.size > 0 || this.#isShutDown ? [] : this.#locks.tenures()),
   );
+  /** Rings at the earliest deadline that was seen. */
+  readonly #alarm = new Alarm(() => this.#expire());
   /** The tenures by their slots. */
   #tenures: (SharedTenure | undefined)[] = [];
   /** The worker thread; `undefined` after it failed and until the next use, and after a shutdown. */
@@ -51,6 +53,8 @@ export class ThreadHost implements LockHost {
   #startedAt = 0;
   #failed: LeaseholdError | undefined;
   #keptAlive = true;
+  /** The findings when the locker was made, and those since then. */
+  #atOpening: readonly Finding[] | undefined;
   #findings: readonly Finding[] = [];
   #lastReader = 0;
   #watching = false;
@@ -83,7 +87,7 @@ export class ThreadHost implements LockHost {
   }
 
   get findings(): readonly Finding[] {
-    return this.#findings;
+    return [...(this.#atOpening ?? []), ...this.#findings];
   }
 
   newLock(spec: LockSpec): LockState {
@@ -157,7 +161,7 @@ export class ThreadHost implements LockHost {
     if (lock !== undefined) {
       lock.uses += 1;
     }
-    this.#inflows.set(reader.id, { reader, events: [], asked: false });
+    this.#inflows.add(reader);
     if (this.#link !== undefined) {
       this.#attach(this.#link, reader);
     }
@@ -165,7 +169,7 @@ export class ThreadHost implements LockHost {
   }
 
   removeReader(reader: Reader): void {
-    if (this.#inflows.delete(reader.id)) {
+    if (this.#inflows.delete(reader)) {
       if (reader.lock !== undefined) {
         reader.lock.uses -= 1;
       }
@@ -173,20 +177,8 @@ export class ThreadHost implements LockHost {
     }
   }
 
-  nextEvent({ id }: Reader): string | undefined {
-    const inflow = this.#inflows.get(id);
-    const event = inflow?.events[0];
-    if (event !== undefined && event !== "") {
-      inflow?.events.shift();
-    }
-    if (event === undefined && this.#isShutDown) {
-      return "";
-    }
-    if (event === undefined && inflow?.asked === false && this.#link !== undefined) {
-      inflow.asked = true;
-      this.#link.send(Ask.NextEvent, id);
-    }
-    return event;
+  nextEvent(reader: Reader): string | undefined {
+    return this.#inflows.next(reader) ?? (this.#isShutDown ? "" : undefined);
   }
 
   counts(length: number, gauges: number): [counted: readonly number[], crashed: number] {
@@ -206,19 +198,30 @@ export class ThreadHost implements LockHost {
 
   async #shutDown(): Promise<void> {
     if (this.#link !== undefined) {
-      // A failure of the thread here ends everything, too.
-      await this.#ask(Ask.Shutdown).catch(() => {});
+      // A failure of the thread here ends everything, too, and a thread that hangs delays nothing for long.
+      const { patience } = this.opening.settings;
+      let timer: Timer | undefined;
+      const late = new Promise((resolve) => (timer = startTimer(() => resolve(undefined), patience + SLACK)));
+      await Promise.race([this.#ask(Ask.Shutdown).catch(() => {}), late]);
+      stopTimer(timer);
     }
     this.counts(...this.opening.counts);
     this.#isShutDown = true;
     const link = this.#link;
     this.#link = undefined;
     await link?.end();
+    const tenures = this.#locks.tenures() as SharedTenure[];
+    this.#locks.clear();
+    for (const tenure of tenures) {
+      // The thread hung and was ended.
+      tenure.close();
+      tenure.lose("shutdown");
+    }
     for (const call of this.#calls.takeAll()) {
       // It came too late for the thread to answer.
       call.fail(isShutDown());
     }
-    this.#inflows.forEach(({ reader }) => reader.wake());
+    this.#inflows.wake();
     this.#alive.update();
   }
 
@@ -298,10 +301,10 @@ export class ThreadHost implements LockHost {
     }
     // The server need not be up now: it was when the locker was made.
     const link = this.#start({ ...this.opening, lazily: true });
-    for (const { reader } of this.#inflows.values()) {
+    for (const reader of this.#inflows.readers) {
       this.#attach(link, reader);
-      reader.wake();
     }
+    this.#inflows.wake();
     return link;
   }
 
@@ -328,10 +331,8 @@ export class ThreadHost implements LockHost {
     this.#link = undefined;
     this.#locks.clear();
     this.#tenures = [];
-    for (const inflow of this.#inflows.values()) {
-      inflow.asked = false;
-      inflow.reader.crashed(tenures);
-    }
+    this.#inflows.forget();
+    this.#inflows.readers.forEach((reader) => reader.crashed(tenures));
     // From here on the program's code runs, which may start another thread.
     for (const tenure of tenures) {
       tenure.close();
@@ -341,7 +342,7 @@ export class ThreadHost implements LockHost {
       call.fail(new LeaseholdError(cause.code, cause.message, { cause }));
     }
     this.#notOpened(cause);
-    this.#inflows.forEach(({ reader }) => reader.wake());
+    this.#inflows.wake();
     this.#alive.update();
   }
 
@@ -408,8 +409,7 @@ export class ThreadHost implements LockHost {
     switch (told) {
       case Told.Opened:
         this.polled = read.next<boolean>();
-        this.#findings = read.next<readonly Finding[]>();
-        this.#opened();
+        this.#openedWith(read.next<readonly Finding[]>());
         break;
       case Told.NotOpened: {
         const error = read.error();
@@ -417,26 +417,22 @@ export class ThreadHost implements LockHost {
         this.#ended(error);
         break;
       }
-      case Told.Event: {
-        const inflow = this.#inflows.get(read.next());
-        const event = read.next<string>();
-        if (inflow !== undefined) {
-          inflow.asked = false;
-          inflow.events.push(event);
-          inflow.reader.wake();
-        }
+      case Told.Event:
+        this.#inflows.take(read.next(), read.next<string>());
         break;
-      }
       case Told.Findings:
         this.#findings = read.next<readonly Finding[]>();
         break;
-      case Told.Warning:
-        warn(read.next<string>());
-        break;
       default:
-        // The two threads run the same version of this package.
-        throw new LeaseholdError("internal", `the worker thread sent an unknown message: ${told}`);
+        // A warning, the last kind.
+        warn(read.next<string>());
     }
+  }
+
+  #openedWith(findings: readonly Finding[]): void {
+    this.#atOpening ??= findings;
+    this.#findings = [];
+    this.#opened();
   }
 
   #acquired(link: Link, read: Reading): void {
@@ -457,11 +453,32 @@ export class ThreadHost implements LockHost {
     tenure.leases += 1;
     if (lost > 0) {
       this.#over(link, slot, lost);
+    } else if (tenure.lost === undefined) {
+      this.#alarm.set(tenure.deadline);
     }
     if (call !== undefined) {
       call.waited = waited;
       call.answer = tenure;
       call.settle();
+    }
+  }
+
+  /**
+   * Ends the tenures whose deadline has passed. The worker thread reports such a loss earlier, unless it
+   * hangs: then the signals are aborted in time all the same, and the thread learns to renew no more.
+   */
+  #expire(): void {
+    this.#alarm.clear();
+    for (const tenure of this.#locks.tenures()) {
+      const { lost } = tenure;
+      if (lost === undefined) {
+        this.#alarm.set(tenure.deadline);
+      } else {
+        for (let leases = tenure.leases; leases > 0; leases -= 1) {
+          this.#ask(Ask.Release, (tenure as SharedTenure).slot).catch(() => {});
+        }
+        tenure.lose(lost);
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 import type { LossReason } from "../common/errors.js";
 import { LeaseholdError } from "../common/errors.js";
 import { now } from "../common/platform.js";
+import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
 import type { Call } from "../host/calls.js";
 import { Host } from "../host/host.js";
@@ -27,7 +28,6 @@ class ServedHost extends Host {
 /** Serves the program's thread: it runs the host, and writes what the program must see at once. */
 export class Served {
   readonly #host: ServedHost;
-  readonly #opened: readonly Finding[];
   readonly #slots = new WrittenSlots();
   readonly #counted: Counted;
   /** The locks by the numbers that the other thread gave them, or the error in a lock's specification. */
@@ -46,10 +46,9 @@ export class Served {
    */
   #ahead: number;
 
-  constructor(private readonly start: Start, { store, findings }: Opened, private readonly outbox: Outbox) {
+  constructor(private readonly start: Start, { store }: Opened, private readonly outbox: Outbox) {
     const [length, , buffer] = start.counted;
     this.#ahead = start.at - now();
-    this.#opened = findings;
     this.#counted = new Counted(buffer, length + 1);
     this.#host = new ServedHost(store, start.settings, () => outbox.flushSoon());
   }
@@ -64,7 +63,7 @@ export class Served {
     const findings = this.#host.findings;
     if (findings.length !== this.#findings.length || findings.some((finding, at) => finding !== this.#findings[at])) {
       this.#findings = findings;
-      this.outbox.add(Told.Findings, [...this.#opened, ...findings]);
+      this.outbox.add(Told.Findings, findings);
     }
   }
 
@@ -129,25 +128,32 @@ export class Served {
         break;
       case Ask.Release: {
         const tenure = this.#tenures[read.next()] as Tenure;
-        this.#end(call, NONE, host.release(tenure), () => this.outbox.add(Told.Done, call, NONE));
+        this.#end(call, NONE, () => host.release(tenure), () => this.outbox.add(Told.Done, call, NONE));
         break;
       }
       case Ask.Renew: {
         const tenure = this.#tenures[read.next()] as Tenure;
-        this.#end(call, NONE, host.renew(tenure, read.next<number | undefined>()), () => this.outbox.add(Told.Done, call, NONE));
+        const ttl = read.next<number | undefined>();
+        this.#end(call, NONE, () => host.renew(tenure, ttl), () => this.outbox.add(Told.Done, call, NONE));
         break;
       }
-      case Ask.Inspect:
-        this.#answer(call, host.inspect(read.next<string>()));
+      case Ask.Inspect: {
+        const name = read.next<string>();
+        this.#answer(call, () => host.inspect(name));
         break;
-      case Ask.List:
-        this.#answer(call, host.list(read.next<string>(), read.next<string>()));
+      }
+      case Ask.List: {
+        const [pattern, from] = [read.next<string>(), read.next<string>()];
+        this.#answer(call, () => host.list(pattern, from));
         break;
-      case Ask.ForceRelease:
-        this.#answer(call, host.forceRelease(read.next<string>(), read.next()));
+      }
+      case Ask.ForceRelease: {
+        const [name, token] = [read.next<string>(), read.next()];
+        this.#answer(call, () => host.forceRelease(name, token));
         break;
+      }
       default:
-        this.#end(call, NONE, this.#shutdown(), () => this.outbox.add(Told.Done, call, NONE));
+        this.#end(call, NONE, () => this.#shutdown(), () => this.outbox.add(Told.Done, call, NONE));
     }
   }
 
@@ -182,7 +188,7 @@ export class Served {
       }
     };
     const done = () => void this.#cancels.delete(call);
-    this.#end(call, slot, this.#host.acquire(state, wait, signal, finish), done, done);
+    this.#end(call, slot, () => this.#host.acquire(state, wait, signal, finish), done, done);
   }
 
   #acquired(call: number, own: number, tenure: Tenure, waited: number): void {
@@ -211,17 +217,23 @@ export class Served {
     this.outbox.add(Told.Over, slot, codeOf(reason));
   }
 
-  #answer(call: number, answer: Promise<unknown>): void {
-    this.#end(call, NONE, answer, (value) => this.outbox.add(Told.Answer, call, value));
+  #answer(call: number, begin: () => Promise<unknown>): void {
+    this.#end(call, NONE, begin, (value) => this.outbox.add(Told.Answer, call, value));
   }
 
-  #end<T>(call: number, slot: number, result: Promise<T>, done: (value: T) => void, failed = () => {}): void {
-    result.then(done, (error: unknown) => {
+  /** Makes a call of the host, and tells how it ended. `done` tells of a success. */
+  #end<T>(call: number, slot: number, begin: () => Promise<T>, done: (value: T) => void, failed = () => {}): void {
+    const fail = (error: unknown) => {
       failed();
       // A call that was canceled rejects with the abort, which the caller knows.
-      const told = error instanceof LeaseholdError ? error : new LeaseholdError("internal", String(error));
+      const told = error instanceof LeaseholdError ? error : new LeaseholdError("internal", messageOf(error));
       this.outbox.add(Told.Failed, call, slot, ...written(told));
-    });
+    };
+    try {
+      begin().then(done, fail);
+    } catch (error) {
+      fail(error);
+    }
   }
 
   async #nextEvent(id: number): Promise<void> {

@@ -58,7 +58,7 @@ export const enum Told {
   Over,
   /** [reader, event as JSON, or an empty string at the end] */
   Event,
-  /** [findings] */
+  /** [findings] Those since the store was opened. */
   Findings,
   /** [message] A process warning. */
   Warning,
