@@ -29,7 +29,7 @@ const resolve = (source, extension, { connects, memory, quorum, main }) => ({
         path: fileURLToPath(new URL("src/store/connect-nowhere.ts", import.meta.url)),
       }));
     }
-    // What a locker with a worker thread needs, which is loaded only when it is used.
+    // The code of worker threads, which is loaded only when it is used.
     onResolve({ filter: /\/thread\/open\.js$/ }, () =>
       connects
         ? { path: `./leasehold-thread${extension}`, external: true }
@@ -120,7 +120,7 @@ const SHARED = {
   "leasehold-thread": "src/thread/open.ts",
 };
 
-/** What all bundles share. */
+/** The options of all bundles. */
 const OPTIONS = {
   bundle: true,
   target: "es2022",

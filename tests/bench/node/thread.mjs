@@ -1,4 +1,4 @@
-/** What a locker with a worker thread costs, beside one in the program's thread: both by `Locker.connect`. */
+/** The cost of a locker in a worker thread, beside one in the program's thread: both by `Locker.connect`. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { Locker } from "../../../bindings/node/dist/index.js";

@@ -7,7 +7,8 @@ import type { Opening } from "../thread/open.js";
 /** Refuses the option `thread` where it cannot work. */
 export function refuseThread(thread: boolean, why: string): void {
   if (thread) {
-    throw config(`thread needs Locker.connect, Locker.connectLazily or Locker.quorum with URLs of servers: ${why}; leave \`thread\` out`);
+    const needed = "Locker.connect, Locker.connectLazily or Locker.quorum with URLs of servers";
+    throw config(`thread needs ${needed}: ${why}; leave \`thread\` out`);
   }
 }
 
@@ -41,5 +42,6 @@ const LOCK = 1;
 
 /** Throws the error of a file that cannot be loaded, as when a program was bundled without it. */
 function leftOut(cause: unknown): never {
-  throw config(`the code of the worker thread could not be loaded: ${messageOf(cause)}; bundle it with the program`, cause);
+  const message = `the code of the worker thread could not be loaded: ${messageOf(cause)}; bundle it with the program`;
+  throw config(message, cause);
 }

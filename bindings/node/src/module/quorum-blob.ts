@@ -5,7 +5,7 @@ import { bytesOf } from "./base64.js";
 /** Makes a new instance of the quorum engine's module. */
 export type NewQuorum = () => QuorumGlue;
 
-/** The quorum engine's module, and what makes instances of it. */
+/** The quorum engine's module, and a function that makes instances of it. */
 export interface Quorum {
   readonly module: WebAssembly.Module;
   readonly newInstance: NewQuorum;

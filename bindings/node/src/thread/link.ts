@@ -8,7 +8,7 @@ import { Ask, type Batch, Outbox, type Start } from "./wire.js";
 
 type Threads = typeof import("node:worker_threads");
 
-/** What a worker thread needs to start, without what its link adds. */
+/** The data that a worker thread starts with, except what its link adds. */
 export type Opening = Omit<Start, "counted" | "at" | "bases"> & {
   /** The number of counted numbers, and how many of them are gauges. */
   readonly counts: readonly [length: number, gauges: number];
@@ -90,7 +90,8 @@ function threads(): Threads {
   const process = nodeProcess() as { getBuiltinModule?(name: string): Threads | undefined } | undefined;
   const found = process?.getBuiltinModule?.("node:worker_threads");
   if (found?.Worker === undefined || typeof SharedArrayBuffer === "undefined") {
-    throw config("thread needs worker threads and shared memory: Node 20.16, 22.3 or newer, Deno or Bun; leave `thread` out");
+    const needed = "worker threads and shared memory: Node 20.16, 22.3 or newer, Deno or Bun";
+    throw config(`thread needs ${needed}; leave \`thread\` out`);
   }
   return found;
 }

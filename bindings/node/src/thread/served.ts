@@ -1,5 +1,4 @@
-import type { LossReason } from "../common/errors.js";
-import { LeaseholdError } from "../common/errors.js";
+import { LeaseholdError, type LossReason } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
@@ -25,7 +24,7 @@ class ServedHost extends Host {
   }
 }
 
-/** Serves the program's thread: it runs the host, and writes what the program must see at once. */
+/** Runs the host for the program's thread, and writes deadlines and losses into shared memory. */
 export class Served {
   readonly #host: ServedHost;
   readonly #slots = new WrittenSlots();
@@ -35,7 +34,7 @@ export class Served {
   /** The tenures by slot, until the slot is used again. */
   readonly #tenures: (Tenure | undefined)[] = [];
   readonly #readers = new Map<number, Reader>();
-  /** What cancels each call that may be canceled. */
+  /** The controllers of the calls that may be canceled. */
   readonly #cancels = new Map<number, AbortController>();
   #findings: readonly Finding[] = [];
   /**
@@ -57,7 +56,7 @@ export class Served {
     return this.#host.polled;
   }
 
-  /** Brings what the other thread may read without asking up to date. It precedes each batch. */
+  /** Updates the numbers and findings that the program reads without a call. It runs before each batch. */
   look(): void {
     this.#counted.write(this.#fill);
     const findings = this.#host.findings;

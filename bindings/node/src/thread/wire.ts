@@ -3,8 +3,8 @@ import { soon } from "../common/platform.js";
 import type { Settings, WasmModule } from "../module/wasm.js";
 
 /**
- * What the program's thread asks of the worker thread. The values that follow are in brackets. A call is the
- * number of a call, which the worker answers once.
+ * The requests of the program's thread to the worker thread. The values that follow are in brackets. A call
+ * is the number of a call, which the worker thread answers once.
  */
 export const enum Ask {
   /** [SharedArrayBuffer] The next page of slots: see `Slots`. */
@@ -37,7 +37,7 @@ export const enum Ask {
   Shutdown,
 }
 
-/** What the worker thread tells the program's thread. */
+/** The reports of the worker thread to the program's thread. */
 export const enum Told {
   /** [polled, findings] The store is open. */
   Opened,
@@ -67,7 +67,7 @@ export const enum Told {
 /** No slot. */
 export const NONE = -1;
 
-/** What a worker thread gets when it starts. It must be copyable from thread to thread. */
+/** The data that a worker thread starts with. It must be copyable from thread to thread. */
 export interface Start {
   readonly module: WasmModule;
   /** The module of the quorum engine, for several servers. */
