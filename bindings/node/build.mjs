@@ -29,6 +29,12 @@ const resolve = (source, extension, { connects, memory, quorum, main }) => ({
         path: fileURLToPath(new URL("src/store/connect-nowhere.ts", import.meta.url)),
       }));
     }
+    // The code of worker threads, which is loaded only when it is used.
+    onResolve({ filter: /\/thread\/open\.js$/ }, () =>
+      connects
+        ? { path: `./leasehold-thread${extension}`, external: true }
+        : { path: fileURLToPath(new URL("src/thread/open-nowhere.ts", import.meta.url)) },
+    );
     if (extension === ".cjs") {
       onResolve({ filter: /\/load\.js$/ }, () => ({
         path: fileURLToPath(new URL("src/store/load-require.ts", import.meta.url)),
@@ -64,6 +70,29 @@ const resolve = (source, extension, { connects, memory, quorum, main }) => ({
 });
 
 /**
+ * Resolves the parts of the worker thread's program, which is one text without a file: it has its own copy of
+ * everything, gets the compiled modules from the program, and looks for clients where the program is.
+ */
+const alone = {
+  name: "leasehold-thread",
+  setup({ onResolve }) {
+    const replaced = { "load": "store/load-from", "source": "module/slim", "module/memory": "module/memory-elsewhere" };
+    for (const [part, by] of Object.entries(replaced)) {
+      onResolve({ filter: new RegExp(`/${part}\\.js$`) }, () => ({ path: fileURLToPath(new URL(`src/${by}.ts`, import.meta.url)) }));
+    }
+  },
+};
+
+/** Returns a plugin that inlines the worker thread's program as a text. */
+const inlined = (code) => ({
+  name: "leasehold-code",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^thread:code\.txt$/ }, ({ path }) => ({ path, namespace: "thread" }));
+    onLoad({ filter: /.*/, namespace: "thread" }, () => ({ contents: code, loader: "text" }));
+  },
+});
+
+/**
  * Makes classes keep their names in consoles. esbuild writes a class that mentions itself as `var Name =
  * class _Name`, and consoles show the latter. `keepNames` would fix this, too, but then no bundler could drop
  * such a class. Every character stays at its place, so the source map stays right.
@@ -88,32 +117,45 @@ const SHARED = {
   "leasehold-memory": "src/module/memory-blob.ts",
   "leasehold-quorum": "src/module/quorum-blob.ts",
   reach: "src/adapters/reach.ts",
+  "leasehold-thread": "src/thread/open.ts",
 };
+
+/** The options of all bundles. */
+const OPTIONS = {
+  bundle: true,
+  target: "es2022",
+  // A single character beyond Latin-1 makes V8 decode the whole file more slowly, and scan twice the bytes.
+  charset: "ascii",
+  inject: ["src/common/text.ts"],
+  define: { PACKAGE_VERSION: JSON.stringify(version) },
+  loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
+  logLevel: "warning",
+  write: false,
+};
+
+/** Returns the program of the worker thread. It is minified, because no reader and no map could follow it. */
+async function threadCode() {
+  const entryPoints = ["src/thread/worker.ts"];
+  const { outputFiles } = await build({ ...OPTIONS, entryPoints, format: "iife", platform: "neutral", minify: true, plugins: [alone] });
+  return outputFiles[0].text;
+}
 
 async function bundle(entries, source, extension, { connects = true, memory, quorum = "leasehold-quorum", main } = {}) {
   const { outputFiles } = await build({
+    ...OPTIONS,
     entryPoints: entries,
     outdir: OUT,
     outExtension: { ".js": extension },
-    bundle: true,
     format: extension === ".cjs" ? "cjs" : "esm",
     // `node` has one effect: Node's `import` can read the export names of a CommonJS file.
     platform: extension === ".cjs" ? "node" : "neutral",
-    target: "es2022",
     // CommonJS also runs where `import()` is missing, as in Jest or other `node:vm` contexts.
     supported: { "dynamic-import": extension !== ".cjs" },
-    // A single character beyond Latin-1 makes V8 decode the whole file more slowly, and scan twice the bytes.
-    charset: "ascii",
     external: EXTERNAL,
-    inject: ["src/common/text.ts"],
-    define: { PACKAGE_VERSION: JSON.stringify(version) },
-    loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
-    plugins: [resolve(source, extension, { connects, memory, quorum, main })],
+    plugins: [inlined(THREAD), resolve(source, extension, { connects, memory, quorum, main })],
     // The map refers to the sources in the package.
     sourcemap: true,
     sourcesContent: false,
-    logLevel: "warning",
-    write: false,
   });
   await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, keepClassNames(text))));
 }
@@ -168,6 +210,7 @@ async function manifest() {
 }
 
 await manifest();
+const THREAD = await threadCode();
 await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([

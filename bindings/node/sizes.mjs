@@ -7,7 +7,7 @@ import { build } from "esbuild";
 
 const DIST = new URL("./dist/", import.meta.url);
 const CLIENTS = ["ioredis", "redis"];
-const PARTS = ["./leasehold-quorum.js", "./leasehold-memory.js"];
+const PARTS = ["./leasehold-quorum.js", "./leasehold-memory.js", "./leasehold-thread.js"];
 
 const gzipped = (content) => gzipSync(content, { level: 9 }).length;
 const ofFile = async (name) => gzipped(await readFile(new URL(name, DIST)));
@@ -32,10 +32,11 @@ export async function sizes() {
   return [
     ["`leasehold/errors`, or only the errors from `leasehold`", await ofImport("LeaseholdError, LeaseLostError", "index.js")],
     ["`leasehold`, for locks at one server", await ofImport("Locker", "index.js", PARTS)],
-    ["`leasehold`, with quorums and the store in memory in one file", await ofImport("Locker", "index.js")],
+    ["`leasehold`, with quorums, the store in memory and worker threads in one file", await ofImport("Locker", "index.js")],
     ["of these the file of quorums", await ofFile("leasehold-quorum.js")],
     ["of these the file of the store in memory", await ofFile("leasehold-memory.js")],
-    ["`leasehold/slim`, without `leasehold.wasm` and those two", await ofImport("Locker, init", "slim.js", PARTS)],
+    ["of these the file of worker threads", await ofFile("leasehold-thread.js")],
+    ["`leasehold/slim`, without `leasehold.wasm` and those three", await ofImport("Locker, init", "slim.js", PARTS)],
     ["`leasehold.wasm`", await ofFile("leasehold.wasm")],
     ["`leasehold/fence`", await ofImport("Gate, fenceExpress, FencedRedis, fencedTransaction", "fence.js")],
   ];

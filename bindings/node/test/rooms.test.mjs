@@ -15,7 +15,9 @@ const ROOMS = {
   // The package's exports: the entries, and everything of the main entry except the errors.
   "": ["api", "adapters", "common"],
   // The classes and types that a program uses.
-  api: ["host", "store", "adapters", "module", "common"],
+  api: ["thread", "host", "store", "adapters", "module", "common"],
+  // A host whose engine is in a worker thread, and the program of that thread.
+  thread: ["host", "store", "module", "common"],
   // The only room that runs the engine.
   host: ["store", "module", "common"],
   // The destinations of the engine's batches: a Redis server through an adapter, or a store in this process.

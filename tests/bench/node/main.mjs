@@ -5,22 +5,23 @@ import { startRedis } from "../../../bindings/node/test/support/redis.mjs";
 const USAGE = `What the npm package costs, on a redis-server of its own. Figures are medians over rounds in which all
 sides take turns; ratios are of one round each, so that what else the machine does cancels out.
 
-usage: cargo xtask bench node [pairs] [cpu] [start] [sizes] [options]       all by default
+usage: cargo xtask bench node [pairs] [cpu] [start] [sizes] [thread] [options]      all by default
 
   pairs    acquire and release of distinct names, 1, 16, 64 and 256 in flight, beside redlock 5 beta,
            redis-semaphore, and SET NX PX with a compare-and-delete, all on ioredis
   cpu      processor time of a pair on a client that answers from memory
   start    from the start of a process to its first lock, beside bare ioredis
   sizes    of bundles, beside redlock and redis-semaphore; and of a locker in WebAssembly's memory
+  thread   a locker in a worker thread beside one in the program's: pairs, memory, start
 
 \`cargo xtask bench report --only node\` measures handoffs of one name, and losses.
 
 options:
-  --rounds N   rounds of pairs, cpu and start after one that warms up; 7
+  --rounds N   rounds of pairs, cpu, start and thread after one that warms up; 7
   --help
 `;
 
-const BENCHMARKS = ["pairs", "cpu", "start", "sizes"];
+const BENCHMARKS = ["pairs", "cpu", "start", "sizes", "thread"];
 
 let parsed;
 try {

@@ -2,7 +2,7 @@ import { checkAttached, checkFunction, MADE, readOptions } from "../common/check
 import { LeaseholdError, WHY } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
-import type { Host } from "../host/host.js";
+import type { LockHost } from "../host/lock-host.js";
 import type { Tenure } from "../host/tenure.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
@@ -24,7 +24,7 @@ export class Lease {
     return #tenure in self;
   }
 
-  readonly #host: Host;
+  readonly #host: LockHost;
   readonly #tenure: Tenure;
   // Fields and not getters, so that `postMessage` and `structuredClone` copy them.
   /** The name of the lock. */
@@ -36,7 +36,7 @@ export class Lease {
   #released = false;
 
   /** @internal */
-  constructor(host: Host, tenure: Tenure, waited: number) {
+  constructor(host: LockHost, tenure: Tenure, waited: number) {
     this.#host = host;
     this.#tenure = tenure;
     this.name = tenure.lock.name;

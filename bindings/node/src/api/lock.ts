@@ -1,7 +1,8 @@
 import { checkAttached, checkFunction, MADE, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { isAborted, reasonOf } from "../common/signals.js";
-import type { Call, Host } from "../host/host.js";
+import type { Call } from "../host/calls.js";
+import type { LockHost } from "../host/lock-host.js";
 import type { LockState, Tenure } from "../host/tenure.js";
 import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
@@ -22,13 +23,13 @@ export class Lock {
     return #state in self;
   }
 
-  readonly #host: Host;
+  readonly #host: LockHost;
   readonly #state: LockState;
   /** The name of the lock. */
   readonly name: string;
 
   /** @internal */
-  constructor(host: Host, state: LockState) {
+  constructor(host: LockHost, state: LockState) {
     this.#host = host;
     this.#state = state;
     this.name = state.name;

@@ -3,14 +3,15 @@ import { attempt, checkAttached, checkText, config, MADE, readOptions, shown } f
 import { defaultLabel } from "../common/platform.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
+import type { Listed, LockHost } from "../host/lock-host.js";
 import { wasmModuleAsync } from "../module/module.js";
 import { loadQuorum } from "../module/quorum.js";
 import { checkSettings, type LockSpec, type Settings } from "../module/wasm.js";
-import { openClient, preload } from "../store/connect.js";
-import { checkMembers, openMembers } from "../store/members.js";
+import { preload } from "../store/connect.js";
+import { checkMembers, inMemory } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
 import { Memory } from "../store/memory.js";
-import { QuorumStore } from "../store/quorum.js";
+import { type Opened, openQuorum, openServer } from "../store/open.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
 import { LeaseEvents } from "./events.js";
@@ -25,6 +26,7 @@ import {
 } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { COUNTS, type Stats, statsOf } from "./stats.js";
+import { hostInThread, OF_CLIENT, OF_MEMORY, refuseThread } from "./thread.js";
 
 /**
  * A client of the lock service: an identity, connections, and the background work that renews its leases. One
@@ -45,13 +47,13 @@ export class Locker {
     return #host in self;
   }
 
-  readonly #host: Host;
+  readonly #host: LockHost;
   readonly #options: Checked;
   readonly #findings: readonly Finding[];
 
-  private constructor(host: Host, options: Checked, findings: readonly Finding[] = []) {
+  private constructor(host: LockHost, options: Checked, findings: readonly Finding[] = []) {
     const made = "a Locker is made by Locker.connect, Locker.quorum, Locker.from or Locker.inMemory";
-    if (!attempt(made, () => host instanceof Host)) {
+    if (!attempt(made, () => typeof host.newLock === "function")) {
       throw config(made);
     }
     this.#host = host;
@@ -68,7 +70,7 @@ export class Locker {
    * also for lockers made by `Locker.from`.
    */
   get findings(): readonly Finding[] {
-    return Object.freeze([...this.#findings, ...this.#host.store.findings]);
+    return Object.freeze([...this.#findings, ...this.#host.findings]);
   }
 
   /**
@@ -124,25 +126,32 @@ export class Locker {
     const settings = readSettings(options);
     const name = memoryName(url);
     const compiled = wasmModuleAsync();
-    if (name === undefined) {
+    if (name === undefined && !settings.thread) {
       preload();
     }
-    await compiled;
+    const module = await compiled;
     check(settings);
     if (name !== undefined) {
+      refuseThread(settings.thread, OF_MEMORY);
       const store = Memory.named(name);
       if (!lazily && store.away !== undefined) {
         throw store.away;
       }
       return Locker.#on(store, settings);
     }
+    if (settings.thread) {
+      const opening = { module, quorum: undefined, urls: [url], lazily, settings, counts: COUNTS };
+      return new Locker(await hostInThread(opening), settings);
+    }
     const { connectTimeout: timeout, namespace } = settings;
-    const adapter = await openClient(url, { lazily, timeout, namespace });
-    const store = new RedisStore(adapter, namespace);
+    return Locker.#onOpened(await openServer(url, { lazily, timeout, namespace }), settings);
+  }
+
+  static async #onOpened({ store, findings, close }: Opened, settings: Checked): Promise<Locker> {
     try {
-      return Locker.#on(store, settings, lazily ? [] : await store.check());
+      return Locker.#on(store, settings, findings);
     } catch (error) {
-      await adapter.close();
+      await close();
       throw error;
     }
   }
@@ -164,6 +173,7 @@ export class Locker {
    */
   static from(client: RedisClient, options?: LockerOptions): Locker {
     const settings = checked(options);
+    refuseThread(settings.thread, OF_CLIENT);
     const adapter = attempt("the client cannot be read", () => adapt(client));
     return Locker.#on(new RedisStore(adapter, settings.namespace), settings);
   }
@@ -214,21 +224,24 @@ export class Locker {
   static async quorum(servers: readonly (string | RedisClient)[], options?: LockerOptions): Promise<Locker> {
     const members = checkMembers(servers);
     const settings = readSettings(options);
-    const [newInstance] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
+    const urls = members.filter((member) => typeof member === "string");
+    refuseThread(settings.thread && urls.length < members.length, OF_CLIENT);
+    refuseThread(settings.thread && inMemory(members), OF_MEMORY);
+    const [quorum, module] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
     check(settings);
-    const { connectTimeout: timeout, namespace } = settings;
-    const { stores, findings, close } = await openMembers(members, { timeout, namespace });
-    try {
-      return Locker.#on(new QuorumStore(stores, newInstance), settings, findings);
-    } catch (error) {
-      await close();
-      throw error;
+    if (settings.thread) {
+      const opening = { module, quorum: quorum.module, urls, lazily: false, settings, counts: COUNTS };
+      return new Locker(await hostInThread(opening), settings);
     }
+    const { connectTimeout: timeout, namespace } = settings;
+    return Locker.#onOpened(await openQuorum(members, quorum.newInstance, { timeout, namespace }), settings);
   }
 
   /** Makes a locker on a store of its own in this process, for tests and for programs that run alone. */
   static inMemory(options?: LockerOptions): Locker {
-    return Locker.#on(new Memory(), checked(options));
+    const settings = checked(options);
+    refuseThread(settings.thread, OF_MEMORY);
+    return Locker.#on(new Memory(), settings);
   }
 
   static #on(store: Store, options: Checked, findings?: readonly Finding[]): Locker {
@@ -261,7 +274,7 @@ export class Locker {
    * renewal.
    */
   get polls(): boolean {
-    return this.#host.store.polled;
+    return this.#host.polled;
   }
 
   /**
@@ -297,7 +310,7 @@ export class Locker {
   async inspect(name: string): Promise<Inspection> {
     checkAttached(this, Locker, "locker.inspect");
     checkText("a lock's name", name);
-    return this.#host.ask((engine, at, id) => engine.inspect(at, id, name));
+    return this.#host.inspect(name);
   }
 
   /**
@@ -320,13 +333,9 @@ export class Locker {
   async *list(pattern: string): AsyncGenerator<string, void, undefined> {
     checkAttached(this, Locker, "locker.list");
     checkText("a pattern", pattern);
-    this.#host.checkWalk();
     let cursor: string | null = "0";
     while (cursor !== null) {
-      const from: string = cursor;
-      const [next, names]: [string | null, string[]] = await this.#host.ask((engine, at, id) =>
-        engine.list(at, id, pattern, from),
-      );
+      const [next, names]: Listed = await this.#host.list(pattern, cursor);
       yield* names;
       cursor = next;
     }
@@ -375,10 +384,7 @@ export class Locker {
 
   /** Frees a lock if its tenure has this token. 0 stands for any token. */
   async #forceRelease(name: string, token: number): Promise<HolderInfo | undefined> {
-    const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
-      engine.forceRelease(at, id, name, token),
-    );
-    return holder ?? undefined;
+    return (await this.#host.forceRelease(name, token)) ?? undefined;
   }
 
   /**
@@ -415,6 +421,7 @@ export class Locker {
 
 interface Checked extends Settings {
   readonly connectTimeout: number;
+  readonly thread: boolean;
   readonly owner?: string | undefined;
 }
 

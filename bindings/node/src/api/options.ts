@@ -98,6 +98,21 @@ export interface LockerOptions {
    * changes at the next renewal. `locker.findings` shows what the server refused.
    */
   readonly tracking?: boolean | undefined;
+  /**
+   * True to run the locker's engine, connections and timers in a worker thread of its own, so that leases are
+   * renewed while the program blocks its event loop: `false` by default.
+   *
+   * `lease.valid` and `lease.remaining` then read shared memory: they are right even in a loop that never
+   * yields. Events, signals and the answers of calls still need the event loop. **A program that hangs keeps
+   * its locks**, because nothing but its own progress would tell the thread.
+   *
+   * If the thread fails, its leases are lost with the reason `crashed`, and pending calls fail with the code
+   * `internal`. The next call starts another thread.
+   *
+   * It needs Node 20.16 or 22.3, Deno or Bun, and URLs of servers: the program's own clients and in-memory
+   * stores cannot go to another thread.
+   */
+  readonly thread?: boolean | undefined;
 }
 
 /** Options of a lock, read as {@link LockerOptions} are. */
@@ -190,6 +205,7 @@ export const LOCKER_DEFAULTS = {
   tokenRetention,
   longestTtl,
   tracking: true,
+  thread: false,
 } as const;
 
 export const DEFAULT_TTL = timeToLive;
@@ -204,6 +220,7 @@ export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, OptionKind>> =
   tokenRetention: "number",
   longestTtl: "number",
   tracking: "boolean",
+  thread: "boolean",
 };
 
 export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, OptionKind>> = {

@@ -45,7 +45,7 @@ export type ErrorCode =
  * - `superseded`: another client holds the lock
  * - `revoked`: the lock was force-released
  * - `shutdown`: the locker was shut down
- * - `crashed`: the engine failed, which only JavaScript reports
+ * - `crashed`: the engine or its worker thread failed, which only JavaScript reports
  */
 export type LossReason =
   | "expired"

@@ -1,4 +1,5 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
+import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import {
@@ -19,14 +20,13 @@ import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
 import { type Call, Calls, NOBODY } from "./calls.js";
 import { and, Effects } from "./effects.js";
+import type { Listed, LockHost } from "./lock-host.js";
 import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
 import { Reader } from "./reader.js";
 import { Servers } from "./servers.js";
 import { Task } from "./task.js";
 import type { LockState, Tenure } from "./tenure.js";
-
-export type { Call } from "./calls.js";
 
 type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
@@ -39,7 +39,7 @@ const MOST_DELAYS = 16;
  *
  * It feeds an input, reads the outputs, and then, with the engine at rest, does what the outputs ask for.
  */
-export class Host extends StoreHost {
+export class Host extends StoreHost implements LockHost {
   readonly server = 0;
   readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
@@ -47,9 +47,9 @@ export class Host extends StoreHost {
   readonly #servers: Servers;
   /** The counts of the previous engines, and those of all engines at the last look. */
   #countedBefore: readonly number[] = [];
-  #counted: readonly number[] = [];
+  #counted: Iterable<number> = [];
   /** The number of tenures that were lost because an engine failed. */
-  #crashed = 0;
+  crashed = 0;
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#locks.held > 0 && !this.#isShutDown),
@@ -76,7 +76,14 @@ export class Host extends StoreHost {
     store.open(this);
   }
 
-  /** Returns a new lock. Throws the error in its specification. */
+  get polled(): boolean {
+    return this.store.polled;
+  }
+
+  get findings(): readonly Finding[] {
+    return this.store.findings;
+  }
+
   newLock(spec: LockSpec): LockState {
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
     // No spread, which would take as long as everything else here.
@@ -85,24 +92,22 @@ export class Host extends StoreHost {
     return lock;
   }
 
-  /** Refuses to list the locks of a cluster: a scan covers the keys of only one server. */
-  checkWalk(): void {
+  inspect(name: string): Promise<Inspection> {
+    return this.#ask((engine, at, id) => engine.inspect(at, id, name));
+  }
+
+  async list(pattern: string, from: string): Promise<Listed> {
     if (this.store.clustered) {
       const message = "the locks of a cluster cannot be listed: its keys are on several servers";
       throw new LeaseholdError("unsupported", message);
     }
+    return this.#ask((engine, at, id) => engine.list(at, id, pattern, from));
   }
 
-  /** Makes a call that is not about a lock of this host. */
-  ask<Answer>(begin: CallInput): Promise<Answer> {
-    return this.#call(undefined, begin).promise as Promise<Answer>;
+  forceRelease(name: string, token: number): Promise<HolderInfo | null> {
+    return this.#ask((engine, at, id) => engine.forceRelease(at, id, name, token));
   }
 
-  /**
-   * Acquires a lock, and resolves to what `finish` makes of the call. The call has no answer if another
-   * client holds the lock for all of `wait` milliseconds. Throws the reason of a `signal` that is already
-   * aborted.
-   */
   acquire<Result>(
     lock: LockState,
     wait: number,
@@ -127,12 +132,10 @@ export class Host extends StoreHost {
     return call.promise as Promise<Result>;
   }
 
-  /** Notes that a caller got a lease of the tenure. */
   begun(tenure: Tenure): void {
     tenure.keepTime(this.#pulse);
   }
 
-  /** Gives up one lease of a tenure. `finish` throws the call's error, if any. */
   release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
@@ -140,12 +143,10 @@ export class Host extends StoreHost {
     return call.promise as Promise<void>;
   }
 
-  /** Extends a tenure. A `ttl` replaces its time to live. */
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
     return this.#call(lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
   }
 
-  /** Adds a reader of the events of one lock, or of all locks. */
   addReader(lock?: LockState): Reader {
     const reader = new Reader(this, (this.#lastReader += 1), lock);
     if (lock !== undefined) {
@@ -177,20 +178,28 @@ export class Host extends StoreHost {
     return event;
   }
 
-  /**
-   * Returns this many counted numbers, the first of which are gauges, and the number of losses by a crash.
-   */
   counts(length: number, gauges: number): [counted: readonly number[], crashed: number] {
     let own: number[] = Array.from({ length }, () => 0);
     this.#use((engine) => {
       own = this.#outputs.counts(engine, length);
     });
     // Gauges count this engine alone.
-    this.#counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
-    return [this.#counted, this.#crashed];
+    const counted = own.map((number, at) => number + (at < gauges ? 0 : (this.#countedBefore[at] ?? 0)));
+    this.#counted = counted;
+    return [counted, this.crashed];
   }
 
-  /** Ends every tenure, and releases the store. */
+  /** Copies the counted numbers, the first of which are gauges. The array stays this host's until the next. */
+  copyCounts(into: Float64Array, gauges: number): void {
+    this.#use((engine) => this.#outputs.copyCounts(engine, into));
+    this.#countedBefore.forEach((number, at) => {
+      if (at >= gauges) {
+        into[at] = (into[at] ?? 0) + number;
+      }
+    });
+    this.#counted = into;
+  }
+
   async shutdown(): Promise<void> {
     // A failure of the engine here ends everything, too.
     await this.#call(undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
@@ -245,6 +254,11 @@ export class Host extends StoreHost {
     }
     this.#feed(input);
     this.#settle();
+  }
+
+  /** Makes a call that is not about a lock of this host. */
+  #ask<Answer>(begin: CallInput): Promise<Answer> {
+    return this.#call(undefined, begin).promise as Promise<Answer>;
   }
 
   /** Makes a call. `begin` feeds it to the engine; `listen` listens for what may cancel it. */
@@ -350,8 +364,8 @@ export class Host extends StoreHost {
       return;
     }
     const tenures = this.#locks.tenures();
-    this.#countedBefore = this.#counted;
-    this.#crashed += tenures.length;
+    this.#countedBefore = [...this.#counted];
+    this.crashed += tenures.length;
     const calls = this.#calls.takeAll();
     this.store.unsubscribe(this);
     this.#locks.clear();
@@ -445,7 +459,7 @@ export class Host extends StoreHost {
           this.#lost(this.#locks.takeTenure(outputs), outputs.text() as LossReason, effects);
           break;
         case Task.Released:
-          this.#locks.takeTenure(outputs);
+          this.#locks.takeTenure(outputs)?.mirror?.over(undefined);
           break;
         default:
           effects.others = and(effects.others, this.#other(task, outputs));
@@ -490,6 +504,12 @@ export class Host extends StoreHost {
       act();
     }
     this.#alive.update();
+    this.settled();
+  }
+
+  /** Is called when everything that the outputs asked for has been done. */
+  protected settled(): void {
+    // A host whose program is in another thread overrides it.
   }
 
   /**

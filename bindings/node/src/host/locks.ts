@@ -117,7 +117,7 @@ export class Locks {
     // Read in any case, because more outputs follow.
     const deadline = outputs.number();
     if (tenure !== undefined) {
-      tenure.deadline = deadline;
+      tenure.move(deadline);
     }
   }
 

@@ -39,6 +39,12 @@ export class Outputs {
     return Array.from(new Float64Array(this.memory.buffer, begin, length));
   }
 
+  /** Copies as many numbers as fit. It takes far less time than `counts`. */
+  copyCounts(engine: Engine, into: Float64Array): void {
+    const begin = engine.counts();
+    into.set(new Float64Array(this.memory.buffer, begin, into.length));
+  }
+
   /** True if there are more outputs. */
   get more(): boolean {
     return this.#at < this.#end;

@@ -12,10 +12,19 @@ export interface LockState extends LockSpec {
   readonly tenures: Tenure[];
 }
 
+/** Follows a tenure, for a program in another thread. It runs while outputs are read. */
+export interface Mirror {
+  /** The engine moved the deadline. */
+  moved(deadline: number): void;
+  /** The tenure was lost for this reason, or its release was confirmed. */
+  over(reason: LossReason | undefined): void;
+}
+
 /** The time from one acquisition to its release or loss. Its leases share it. */
 export class Tenure {
   /** The number of its leases that were not released. */
   leases = 0;
+  mirror: Mirror | undefined = undefined;
   #lost: LossReason | undefined;
   #controller: AbortController | undefined;
   #over: (() => void)[] | undefined;
@@ -36,7 +45,17 @@ export class Tenure {
    * was not lost.
    */
   get lost(): LossReason | undefined {
-    return this.#lost ?? (now() >= this.deadline ? "expired" : undefined);
+    return this.#lost ?? this.look();
+  }
+
+  /** Returns the reason that shows before the engine reports a loss. */
+  protected look(): LossReason | undefined {
+    return now() >= this.deadline ? "expired" : undefined;
+  }
+
+  move(deadline: number): void {
+    this.deadline = deadline;
+    this.mirror?.moved(deadline);
   }
 
   get remaining(): number {
@@ -62,6 +81,7 @@ export class Tenure {
   lose(reason: LossReason): void {
     if (this.#lost === undefined) {
       this.#lost = reason;
+      this.mirror?.over(reason);
       this.#controller?.abort(this.lossError(reason));
       this.#end();
     }

@@ -1,13 +1,13 @@
 import { instantiate } from "../generated/quorum-glue.js";
-import type { NewQuorum } from "./quorum-blob.js";
+import type { Quorum } from "./quorum-blob.js";
 
-let made: NewQuorum | undefined;
+let made: Quorum | undefined;
 
 /**
  * Loads the quorum engine in workers, which may not compile at run time. The module is precompiled and
  * imported only now.
  */
-export async function compileQuorum(): Promise<NewQuorum> {
+export async function compileQuorum(): Promise<Quorum> {
   const { default: module } = await import("wasm:quorum-module");
-  return (made ??= () => instantiate(module));
+  return (made ??= { module, newInstance: () => instantiate(module) });
 }

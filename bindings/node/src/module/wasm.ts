@@ -2,9 +2,9 @@ import { LeaseholdError, type ErrorCode } from "../common/errors.js";
 import { random, type Words } from "../common/platform.js";
 import { instantiate, type Glue } from "../generated/glue.js";
 import type { Glue as QuorumGlue } from "../generated/quorum-glue.js";
-import { wasmModule } from "./module.js";
+import { wasmModule, type WasmModule } from "./module.js";
 
-export type { Glue };
+export type { Glue, WasmModule };
 export type Engine = InstanceType<Glue["Engine"]>;
 
 /** Makes a new instance of the engine's module, which shares nothing with others. */

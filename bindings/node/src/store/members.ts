@@ -36,6 +36,11 @@ function copied(servers: Given): Given {
   return Array.from({ length }, (_, at) => (servers as Given)[at] as Given[number]);
 }
 
+/** True if the checked servers are in memory. */
+export function inMemory(servers: Given): boolean {
+  return servers.some(isInMemory);
+}
+
 /**
  * Options for opening the servers: the time limit of an attempt in milliseconds, and the namespace of the
  * locks.

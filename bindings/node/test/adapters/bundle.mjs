@@ -17,6 +17,9 @@ const wasm = {
     onResolve({ filter: /^wasm:base64$/ }, () => ({ path: generated("leasehold.wasm") }));
     onResolve({ filter: /^wasm:memory-base64$/ }, () => ({ path: generated("memory.wasm") }));
     onResolve({ filter: /^wasm:quorum-base64$/ }, () => ({ path: generated("quorum.wasm") }));
+    // No adapter needs the code of worker threads, which only the build has.
+    const nowhere = fileURLToPath(new URL("../../src/thread/open-nowhere.ts", import.meta.url));
+    onResolve({ filter: /\/thread\/open\.js$/ }, () => ({ path: nowhere }));
   },
 };
 

@@ -1,5 +1,5 @@
 // A separate program, for what happens when a process ends: node child.mjs <how> <url> <what> [name] `how` is
-// the kind of client, or `connect:` and the package for the connection.
+// the kind of client, or `connect:` and the package for the connection, or `connect:thread`.
 import { register } from "node:module";
 import { Locker } from "../../dist/index.js";
 import { inTheEnd, lockerOf } from "../support/stores.mjs";
@@ -24,7 +24,8 @@ async function make() {
   if (how === "connect:node-redis") {
     hide("ioredis");
   }
-  return { locker: await Locker.connect(url, settings), end: async () => {} };
+  const thread = how === "connect:thread";
+  return { locker: await Locker.connect(url, { ...settings, thread }), end: async () => {} };
 }
 
 /** Hides a package, as if it were not installed. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before } from "node:test";
 import { LeaseholdError, LeaseLostError, Locker } from "../../dist/index.js";
-import { aborted, clients, collect, forEachStore } from "../support/stores.mjs";
+import { aborted, clients, collect, forEachStore, inThread } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { waitFor, within } from "../support/wait.mjs";
 
@@ -155,7 +155,8 @@ forEachStore((store) => {
     await tenures.return();
     await second.release();
   });
-});
+  // The traps are set in this thread. thread.test.mjs has one in a worker thread.
+}, { only: inThread });
 
 forEachStore(
   (store) => {

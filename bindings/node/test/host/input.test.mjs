@@ -149,7 +149,8 @@ forEachStore(
       for (const ttl of [10, 10.5, 33.333, 366 * 24 * 60 * 60 * 1_000, undefined]) {
         const odd = locker.lock(store.name(), { ttl, fixed: undefined, owner: undefined, denseTokens: undefined });
         const lease = await odd.acquire();
-        await lease.release().catch((error) => assert.equal(error.code, "notHeld"));
+        // On a busy machine 10 ms may end before the server has the release, or before its reply is here.
+        await lease.release().catch(({ code }) => assert.ok(["notHeld", "timeout"].includes(code), code));
       }
       await (await locker.lock("x".repeat(512), { owner: "o".repeat(128) }).acquire(Object.create(null))).release();
     });

@@ -84,7 +84,7 @@ const calls = {
  * The names of options. These calls must work as if nothing had happened, whatever the prototype has under an
  * option's name.
  */
-const OPTIONS = /^(signal|timeout|ttl|fixed|owner|reentrant|denseTokens|replicas|replicasTimeout|fsynced|namespace|connectTimeout|commandTimeout|patience|driftMargin|tokenRetention|longestTtl|tracking)$/;
+const OPTIONS = /^(signal|timeout|ttl|fixed|owner|reentrant|denseTokens|replicas|replicasTimeout|fsynced|namespace|connectTimeout|commandTimeout|patience|driftMargin|tokenRetention|longestTtl|tracking|thread)$/;
 const WORK = ["lock", "lock {}", "acquire and release", "acquire {}", "acquire of a class", "using", "renew", "renew {}", "inMemory", "inMemory {}", "connect", "quorum"];
 
 const names = namesIn(SRC);

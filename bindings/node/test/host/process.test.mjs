@@ -4,12 +4,12 @@ import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startNode } from "../support/program.mjs";
 import { startRedis } from "../support/redis.mjs";
-import { aborted, clients, collect, forEachStore, isHeld, key } from "../support/stores.mjs";
+import { aborted, clients, collect, forEachStore, inThread, isHeld, key } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { awake, pause, waitFor } from "../support/wait.mjs";
 
 const child = fileURLToPath(new URL("child.mjs", import.meta.url));
-const ours = clients.map((kind) => `connect:${kind}`);
+const ours = [...clients, "thread"].map((kind) => `connect:${kind}`);
 
 describe("a process", { concurrency: 3 }, () => {
   let server;
@@ -209,7 +209,7 @@ forEachStore((store) => {
     await lease.release();
     await store.nothingLeft(name);
   });
-});
+}, { only: inThread });
 
 /** Blocks the event loop. */
 function stall(milliseconds) {

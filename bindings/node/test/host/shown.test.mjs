@@ -19,13 +19,14 @@ describe("logs and threads", () => {
     const { Redis } = createRequire(import.meta.url)("ioredis");
     const client = new Redis({ port: server.port, password: PASSWORD });
     t.after(() => client.disconnect());
-    const byUrl = await Locker.connect(`redis://:${PASSWORD}@127.0.0.1:${server.port}`, { namespace: "app", owner: "job" });
+    const connect = (thread) => Locker.connect(`redis://:${PASSWORD}@127.0.0.1:${server.port}`, { namespace: "app", owner: "job", thread });
+    const [byUrl, inThread] = [await connect(false), await connect(true)];
     const times = { connectTimeout: 3_000, commandTimeout: 2_000, patience: 10_000, tokenRetention: 86_400_000, longestTtl: 60_000 };
     const all = { namespace: "app", owner: "job", driftMargin: 2_000, tracking: true, ...times };
-    for (const locker of [byUrl, Locker.from(client, { namespace: "app", owner: "job" })]) {
+    for (const locker of [byUrl, inThread, Locker.from(client, { namespace: "app", owner: "job" })]) {
       const lock = locker.lock("orders/42", { ttl: 20_000, fixed: true });
       const lease = await lock.acquire();
-      assert.deepEqual(parsed(locker), all);
+      assert.deepEqual(parsed(locker), { ...all, thread: locker === inThread });
       const options = { ttl: 20_000, fixed: true, reentrant: false, owner: "job", denseTokens: false };
       assert.deepEqual(parsed(lock), { name: "orders/42", ...options });
       const { remaining, ...rest } = parsed(lease);

@@ -8,8 +8,8 @@ import { rollup } from "rollup";
 import { sizes } from "../../sizes.mjs";
 import { startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
-import { WORKER } from "./programs.mjs";
-import { SOURCE, installed, put, run } from "./support.mjs";
+import { HELD, THREAD_COMMONJS, THREAD_MODULE, WORKER } from "./programs.mjs";
+import { SOURCE, folderOf, installed, put, run } from "./support.mjs";
 
 /** The beginning of each engine in base64: WebAssembly's magic number. */
 const ENGINE = /AGFzbQ/g;
@@ -98,6 +98,33 @@ describe("a bundle", () => {
       assert.equal(enginesIn(await readFile(join(folder, outfile), "utf8")), 3);
     });
   }
+
+  for (const [name, { input, format, splitting = false }] of Object.entries({
+    "in one file, as esm,": { input: "thread.mjs", format: "esm" },
+    "in one file, as cjs,": { input: "thread.cjs", format: "cjs" },
+    "that is split": { input: "thread.mjs", format: "esm", splitting: true },
+  })) {
+    test(`a bundle ${name} runs its worker thread`, async () => {
+      await put(folder, { "thread.mjs": THREAD_MODULE, "thread.cjs": THREAD_COMMONJS });
+      const outExtension = { ".js": format === "esm" ? ".mjs" : ".cjs" };
+      const options = { entryPoints: [input], outdir: "threads", format, splitting, outExtension };
+      await bundled({ ...options, external: ["ioredis", "redis"] });
+      const file = `threads/thread${outExtension[".js"]}`;
+      assert.match(await run(process.execPath, [file, server.url], folder), HELD);
+    });
+  }
+
+  test("a bundle without the code of the worker thread, or with the client inside, says what to do", async () => {
+    await put(folder, { "thread.cjs": THREAD_COMMONJS });
+    const out = { entryPoints: ["thread.cjs"], outfile: "without.cjs" };
+    await bundled({ ...out, external: ["ioredis", "redis", "./leasehold-thread.cjs"] });
+    const without = await run(process.execPath, ["without.cjs", server.url], folder);
+    assert.match(without, /^config: the code of the worker thread could not be loaded: .*leasehold-thread\.cjs[^]*; bundle it with the program\n$/);
+    const alone = await folderOf();
+    await bundled({ ...out, outfile: join(alone, "inside.cjs") });
+    const inside = await run(process.execPath, ["inside.cjs", server.url], alone);
+    assert.match(inside, /^config: no client for .* is installed; npm install ioredis/);
+  });
 
   test("that is made as the book says reaches a server", async () => {
     const page = await readFile(PAGE, "utf8");

@@ -43,6 +43,36 @@ ${WORK}
 work(leasehold, fence, errors).then(console.log);
 `;
 
+const THREADED = `
+async function main({ Locker }, url) {
+  const locker = await Locker.connect(url, { thread: true });
+  const lock = locker.lock("orders/42", { ttl: 1_500 });
+  const lease = await lock.acquire();
+  // Both threads must mean the same moment by a deadline, although their clocks may begin at different times.
+  for (const end = performance.now() + 4_000; performance.now() < end; ) {
+    const { remaining } = lease;
+    if (!lease.valid || remaining > 1_500) throw new Error("after " + (end - performance.now()) + " ms " + remaining + " remain");
+  }
+  await lease.release();
+  const next = await lock.acquire();
+  await locker.shutdown();
+  if (next.signal.reason.reason !== "shutdown" || next.valid) throw new Error("no loss at the shutdown");
+  console.log("held " + lease.token + ", then " + next.token);
+}
+`;
+
+/** Programs whose locker has a worker thread, which keeps the lease while the program blocks. */
+export const THREAD_MODULE = `
+import * as leasehold from "leasehold";
+${THREADED}
+await main(leasehold, process.argv.at(-1));
+`;
+export const THREAD_COMMONJS = `
+const leasehold = require("leasehold");
+${THREADED}
+main(leasehold, process.argv.at(-1)).catch(({ code, message }) => console.log(code + ": " + message));
+`;
+
 /** A Jest test in a jsdom page. */
 export const JEST = `
 const leasehold = require("leasehold");

@@ -1,12 +1,15 @@
 // Catches: an entry, condition or file that is missing in the tarball; glue or a blob that a runtime does not
 // take; something that keeps the process alive at its end.
 import assert from "node:assert/strict";
-import { before, describe } from "node:test";
+import { symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
-import { COMMONJS, HELD, JEST, MODULE, SLIM, WORKER } from "./programs.mjs";
-import { folderOf, installed, put, run } from "./support.mjs";
+import { COMMONJS, HELD, JEST, MODULE, SLIM, THREAD_COMMONJS, THREAD_MODULE, WORKER } from "./programs.mjs";
+import { folderOf, installed, put, run, SOURCE } from "./support.mjs";
 
 const CONFIG = `
 using Workerd = import "/workerd/workerd.capnp";
@@ -63,6 +66,39 @@ describe("the packed package takes a lock", () => {
   test("workerd, without its condition, refuses to compile", async () => {
     const out = await worker(folder, ["worker", "browser"]);
     await assert.rejects(run("workerd", ["test", "config.capnp"], out), /code generation disallowed/i);
+  });
+});
+
+describe("the packed package keeps a lock in a worker thread while the program blocks", () => {
+  let folder;
+  let server;
+  before(async () => {
+    ({ folder } = await installed());
+    await symlink(join(SOURCE, "node_modules/ioredis"), join(folder, "node_modules/ioredis"));
+    await put(folder, { "thread.mjs": THREAD_MODULE, "thread.cjs": THREAD_COMMONJS });
+    server = await startRedis();
+  });
+  after(() => server?.stop());
+
+  const RUNTIMES = [
+    ["Node, import", process.execPath, ["thread.mjs"]],
+    ["Node, require", process.execPath, ["thread.cjs"]],
+    ["Node, by a text", process.execPath, ["--input-type=module", "--eval", THREAD_MODULE, "--"]],
+    ["a newer Node, import", "node", ["thread.mjs"]],
+    ["a newer Node, require", "node", ["thread.cjs"]],
+    ["Deno", "deno", ["run", "--quiet", "--no-prompt", "--no-remote", "--allow-all", "thread.mjs"]],
+    ["Bun, import", "bun", ["run", "--no-install", "thread.mjs"]],
+    ["Bun, require", "bun", ["run", "--no-install", "thread.cjs"]],
+  ];
+  for (const [name, program, args] of RUNTIMES) {
+    test(name, async () => assert.match(await run(program, [...args, server.url], folder), HELD));
+  }
+
+  test("in a browser's build it says that it cannot", async () => {
+    const options = { absWorkingDir: folder, entryPoints: ["thread.cjs"], outfile: join(folder, "page.cjs"), bundle: true, logLevel: "error" };
+    await build({ ...options, platform: "browser" });
+    const printed = await run(process.execPath, ["page.cjs", server.url], folder);
+    assert.match(printed, /^config: thread needs the worker threads of Node, Deno or Bun, .* leave `thread` out\n$/);
   });
 });
 

@@ -9,6 +9,7 @@ import { startRedis } from "../support/redis.mjs";
 export const STORES = [
   { name: "ioredis", kind: "redis", open: () => onRedis(byIoredis) },
   { name: "node-redis", kind: "redis", open: () => onRedis(byNodeRedis) },
+  { name: "ioredis in a worker thread", kind: "redis", open: () => onRedis(inThread) },
   { name: "memory", kind: "memory", open: inMemory },
   { name: "a quorum", kind: "quorum", open: onQuorum },
 ];
@@ -36,9 +37,10 @@ async function onRedis(connect) {
   const ends = [];
   return {
     async locker(options) {
-      const { client, end } = await connect(server.url);
+      const { make, end } = await connect(server.url);
+      // First, because bad options throw.
       ends.push(end);
-      return Locker.from(client, options);
+      return make(options);
     },
     command: (words) => server.command(...words),
     async close() {
@@ -48,17 +50,21 @@ async function onRedis(connect) {
   };
 }
 
+async function inThread(url) {
+  return { make: (options) => Locker.connect(url, { ...options, thread: true }), end: () => {} };
+}
+
 async function byIoredis(url) {
   const client = new Redis(url);
   client.on("error", () => {});
   // Until then a `tryAcquire` fails, because it does not wait for a connection.
   await once(client, "ready");
-  return { client, end: () => client.disconnect() };
+  return { make: (options) => Locker.from(client, options), end: () => client.disconnect() };
 }
 
 async function byNodeRedis(url) {
   const client = createClient({ url });
   client.on("error", () => {});
   await client.connect();
-  return { client, end: () => client.destroy() };
+  return { make: (options) => Locker.from(client, options), end: () => client.destroy() };
 }

@@ -3,8 +3,11 @@ import { Locker } from "../../dist/index.js";
 import { startRedis } from "./redis.mjs";
 import { waitFor, within } from "./wait.mjs";
 
-/** The stores and clients on which all lockers must behave alike. */
-export const kinds = ["memory", "ioredis", "node-redis"];
+/** The stores and clients on which all lockers must behave alike. `thread` is a locker with a worker thread. */
+export const kinds = ["memory", "ioredis", "node-redis", "thread"];
+
+/** Those whose engine is in the program's thread. */
+export const inThread = kinds.filter((kind) => kind !== "thread");
 
 /** The two that are clients of a server. */
 export const clients = ["ioredis", "node-redis"];
@@ -112,6 +115,9 @@ export async function heard(server, act) {
 
 /** Makes a locker on a client of the program, and a function that ends the client. */
 export async function lockerOf(kind, url, options) {
+  if (kind === "thread") {
+    return { locker: await Locker.connect(url, { ...options, thread: true }), end: async () => {} };
+  }
   const { client, end } = kind === "ioredis" ? await ioredis(url) : await nodeRedis(url);
   return { locker: Locker.from(client, options), client, end };
 }

@@ -1,0 +1,48 @@
+import type { Finding, HolderInfo, Inspection } from "../common/types.js";
+import type { LockSpec } from "../module/wasm.js";
+import type { Call } from "./calls.js";
+import type { Reader } from "./reader.js";
+import type { LockState, Tenure } from "./tenure.js";
+
+/** A step of a list: the cursor of the next step, `null` after the last one, and the names found. */
+export type Listed = readonly [next: string | null, names: readonly string[]];
+
+/** The host of a locker as the classes of the API see it. Its engine is in this thread or in another one. */
+export interface LockHost {
+  /** True if waiters must poll, because the store cannot notify. */
+  readonly polled: boolean;
+  /** The findings since the store was opened. */
+  readonly findings: readonly Finding[];
+  /** Returns a new lock. Throws the error in its specification. */
+  newLock(spec: LockSpec): LockState;
+  inspect(name: string): Promise<Inspection>;
+  /** Takes one step of a list. Rejects on a cluster: a scan covers the keys of only one server. */
+  list(pattern: string, from: string): Promise<Listed>;
+  /** Frees a lock if its tenure has this token; 0 stands for any token. Resolves to the former holder. */
+  forceRelease(name: string, token: number): Promise<HolderInfo | null>;
+  /**
+   * Acquires a lock, and resolves to what `finish` makes of the call. The call has no answer if another
+   * client holds the lock for all of `wait` milliseconds. Throws the reason of a `signal` that is already
+   * aborted.
+   */
+  acquire<Result>(
+    lock: LockState,
+    wait: number,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<Tenure>) => Result,
+  ): Promise<Result>;
+  /** Notes that a caller got a lease of the tenure. */
+  begun(tenure: Tenure): void;
+  /** Gives up one lease of a tenure. `finish` throws the call's error, if any. */
+  release(tenure: Tenure, finish?: (call: Call) => void): Promise<void>;
+  /** Extends a tenure. A `ttl` replaces its time to live. */
+  renew(tenure: Tenure, ttl: number | undefined): Promise<void>;
+  /** Adds a reader of the events of one lock, or of all locks. */
+  addReader(lock?: LockState): Reader;
+  /**
+   * Returns this many counted numbers, the first of which are gauges, and the number of losses by a crash.
+   */
+  counts(length: number, gauges: number): [counted: readonly number[], crashed: number];
+  /** Ends every tenure, and releases the store. */
+  shutdown(): Promise<void>;
+}
