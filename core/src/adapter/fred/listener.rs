@@ -23,14 +23,9 @@ use self::shards::Changes;
 use super::Fred;
 use super::own_task::OwnTask;
 use crate::adapter::Hearing;
+use crate::adapter::room::{Room, Stop};
 use crate::clock::Clock;
 
-/// The number of unread messages after which some are missed and every waiter asks again: at first, and at
-/// most. fred allocates all of it at once, for each of nine channels: 856 bytes a message.
-const CAPACITY: usize = 64;
-const LARGEST_CAPACITY: usize = 4_096;
-/// The factor by which it grows once messages were missed.
-const GROWTH: usize = 8;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval at which the connection is checked.
 const CHECK: Duration = Duration::from_secs(10);
@@ -46,7 +41,7 @@ const PAUSES: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 const ECHO: &str = "echo";
 
 /// Creates a client with the settings of the command connection.
-fn connect(client: &Client, capacity: usize) -> Result<Client, FredError> {
+fn connect(client: &Client, room: Room) -> Result<Client, FredError> {
     let mut config = client.client_config();
     // With RESP3, fred does not report that all keys may have changed.
     config.version = RespVersion::RESP2;
@@ -54,7 +49,7 @@ fn connect(client: &Client, capacity: usize) -> Result<Client, FredError> {
     config.fail_fast = true;
     let performance = PerformanceConfig {
         default_command_timeout: COMMAND_TIMEOUT,
-        broadcast_channel_capacity: capacity,
+        broadcast_channel_capacity: room.pushes(),
         ..PerformanceConfig::default()
     };
     let mut builder = Builder::from_config(config);
@@ -133,18 +128,9 @@ impl Events {
     }
 }
 
-/// Why a listener has stopped.
-enum Stop {
-    /// The locker has ended.
-    Over,
-    /// Messages were missed, and a connection with more room may miss fewer.
-    Missed,
-}
-
 pub(super) struct Listener<'a> {
     client: Client,
-    /// The number of unread messages that the connection may have.
-    capacity: usize,
+    room: Room,
     /// The command connection: a connection takes no other commands while it is subscribed.
     commands: &'a Fred,
     channel: &'a str,
@@ -155,13 +141,13 @@ impl<'a> Listener<'a> {
     /// Listens until the locker has ended. Failures do not end the locker: without pushes waiters only poll
     /// more often.
     pub(super) async fn listen(commands: &'a Fred, channel: &'a str, hearing: &'a Hearing) {
-        let (mut pause, mut capacity) = (FIRST_RETRY, CAPACITY);
+        let (mut pause, mut room) = (FIRST_RETRY, Room::FIRST);
         while hearing.0.is_open() {
-            let heard = match connect(&commands.client, capacity) {
+            let heard = match connect(&commands.client, room) {
                 Ok(client) => {
                     let listener = Listener {
                         client,
-                        capacity,
+                        room,
                         commands,
                         channel,
                         hearing,
@@ -173,8 +159,9 @@ impl<'a> Listener<'a> {
             let (subscribed, error) = match heard {
                 Ok(Stop::Over) => return,
                 Ok(Stop::Missed) => {
-                    capacity = (capacity * GROWTH).min(LARGEST_CAPACITY);
-                    tracing::debug!(target: "leasehold", capacity, "pushes were missed; reconnecting with more room");
+                    room = room.larger();
+                    let room = room.pushes();
+                    tracing::debug!(target: "leasehold", room, "pushes were missed; reconnecting with more room");
                     // Once subscribed again, every waiter asks and every holder checks its lock.
                     hearing.unsubscribed();
                     continue;
@@ -236,11 +223,11 @@ impl<'a> Listener<'a> {
                 Change::None => {
                     asked = Box::pin(self.check())
                         .await
-                        .map_err(|error| (true, error))?
+                        .map_err(|error| (true, error))?;
                 }
-                Change::Missed if self.capacity < LARGEST_CAPACITY => {
+                Change::Missed if !self.room.is_largest() => {
                     // The messages that are left say why leases were lost.
-                    for _ in 0..self.capacity {
+                    for _ in 0..self.room.pushes() {
                         if events.next(self).now_or_never().is_none() {
                             break;
                         }
