@@ -95,6 +95,22 @@ async fn only_the_script_is_sent() {
     }
 }
 
+/// Catches a connection for each lock, waiter or kind of request.
+#[tokio::test]
+async fn a_locker_has_two_connections() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = subscribed(&server, &mut admin).await;
+    let held = lock(&locker, "x").acquire().await.expect("a free lock");
+    let waiter = lock(&locker, "x");
+    let waiter = waiter.acquire_within(millis(100)).await;
+    assert!(waiter.expect("an answer").is_none());
+    held.renew().await.expect("a held lock");
+    assert_eq!(locker.list("*").count().await, 1);
+    let connected = admin.info("clients", "connected_clients").await;
+    assert_eq!(connected.as_deref(), Some("3"), "two and the test's own");
+}
+
 /// Catches waiters that poll. A waiter asks, asks again if its subscription is confirmed only then, and
 /// leaves. Its heartbeat would come after 5 s.
 #[tokio::test]
