@@ -84,9 +84,9 @@ async fn a_burst_of_grants_reaches_every_waiter() {
     released.expect("held locks");
     let begin = Stopwatch::start();
     proxy.set(Direction::Down, Mode::Pass);
-    let served = within(SLACK, try_join_all(waiters)).await;
+    let leases = within(SLACK, try_join_all(waiters)).await;
     println!("all were served after {:.0?}", begin.elapsed());
-    let _leases = served.expect("every waiter is served").expect("no panic");
+    let _held = leases.expect("every waiter is served").expect("no panic");
     assert!(
         newest_listener(&mut admin).await > listener,
         "some pushes were missed"
