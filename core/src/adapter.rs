@@ -10,6 +10,7 @@
 pub(crate) mod fred;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
+mod room;
 pub(crate) mod slots;
 
 use std::future::Future;

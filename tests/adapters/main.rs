@@ -54,7 +54,7 @@ macro_rules! on_cluster {
 macro_rules! on_pairing {
     ($kind:ident) => {
         on_lasting!($kind);
-        on!($kind, changes_are_reported_after_a_reconnect);
+        on!($kind, changes_are_reported_after_a_reconnect a_burst_of_changes_is_reported);
     };
 }
 

@@ -1,11 +1,13 @@
 //! The suite.
 
 use std::collections::BTreeSet;
+use std::iter::once;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use leasehold::{ErrorKind, FencingToken, Finding, LeaseEvent, Lock, Locker, LossReason};
-use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, next_event};
+use futures::future::{join_all, try_join_all};
+use leasehold::{ErrorKind, FencingToken, Finding, Lease, LeaseEvent, Lock, Locker, LossReason};
+use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, next_event, within};
 
 use crate::kinds::{Kind, Place};
 
@@ -285,6 +287,36 @@ pub(crate) async fn changes_are_reported_after_a_reconnect<K: Kind>() {
     let watch = Stopwatch::start();
     assert_eq!(held.lost().await.reason, LossReason::Deleted);
     assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
+}
+
+/// Catches holders whose loss was among more pushes than the client has room for. Their next renewal is 8 s
+/// away.
+pub(crate) async fn a_burst_of_changes_is_reported<K: Kind>() {
+    const BURST: u64 = 1_000;
+    let (place, mut admin) = server::<K>().await;
+    let locker = locker::<K>(&place).await;
+    let locks = (0..BURST).map(|number| lock(&locker, &number.to_string()));
+    let locks: Vec<_> = locks.collect();
+    let leases = try_join_all(locks.iter().map(Lock::acquire)).await;
+    let leases = leases.expect("free locks");
+    let mut reported = 0;
+    // The second burst comes when there is more room.
+    let (first, second) = leases.split_at(leases.len() / 2);
+    for burst in [first, second] {
+        let tracked = BURST - reported;
+        read(std::slice::from_mut(&mut admin), tracked).await;
+        let keys = burst
+            .iter()
+            .map(|lease| format!("{{leasehold:{}}}", lease.name()));
+        let delete: Vec<_> = once("UNLINK".to_owned()).chain(keys).collect();
+        admin.command(&delete).await;
+        let lost = join_all(burst.iter().map(Lease::lost));
+        let lost = within(TOLD * 4, lost)
+            .await
+            .expect("every holder hears of it");
+        assert!(lost.iter().all(|lost| lost.reason == LossReason::Deleted));
+        reported += BURST / 2;
+    }
 }
 
 /// Catches a lock that counts though no replica has it, and a client that claims a durability that it cannot

@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p leasehold-tests --test handoff -- --nocapture` prints the figures.
 
+mod bursts;
 mod cancel;
 mod dead;
 mod list;

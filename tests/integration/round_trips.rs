@@ -4,7 +4,7 @@ use futures::StreamExt;
 use leasehold::{Lock, Locker};
 use leasehold_tests::{Admin, RedisServer, eventually};
 
-use crate::{LIMIT, connect};
+use crate::{LIMIT, connect, millis};
 
 async fn calls_of(admin: &mut Admin, work: impl AsyncFnOnce()) -> u64 {
     let before = admin.script_calls().await;
@@ -93,6 +93,47 @@ async fn only_the_script_is_sent() {
     ] {
         assert_eq!(admin.command_calls(command).await, 0, "of {command}");
     }
+}
+
+/// Catches a connection for each lock, waiter or kind of request.
+#[tokio::test]
+async fn a_locker_has_two_connections() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = subscribed(&server, &mut admin).await;
+    let held = lock(&locker, "x").acquire().await.expect("a free lock");
+    let waiter = lock(&locker, "x");
+    let waiter = waiter.acquire_within(millis(100)).await;
+    assert!(waiter.expect("an answer").is_none());
+    held.renew().await.expect("a held lock");
+    assert_eq!(locker.list("*").count().await, 1);
+    let connected = admin.info("clients", "connected_clients").await;
+    assert_eq!(connected.as_deref(), Some("3"), "two and the test's own");
+}
+
+/// Catches leases of one locker that are each renewed at a time of their own.
+#[tokio::test]
+async fn renewals_due_together_leave_together() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let mut leases = Vec::new();
+    for i in 0..500 {
+        let lock = lock(&locker, &format!("x{i}")).ttl(millis(6_000));
+        leases.push(lock.acquire().await.expect("a free lock"));
+    }
+    admin.reset_stats().await;
+    let renewed = async || {
+        let calls = admin.script_calls().await;
+        let renewals = admin.command_calls("hget").await;
+        (renewals >= 500).then_some((calls, renewals))
+    };
+    let (calls, renewals) = eventually(LIMIT, "500 renewals", renewed).await;
+    assert!(
+        calls * 2 < renewals,
+        "{calls} calls for {renewals} renewals"
+    );
+    assert!(leases.iter().all(leasehold::Lease::is_valid));
 }
 
 /// Catches a walk that goes on by itself where it finds nothing, so that its caller cannot limit its pace.

@@ -12,7 +12,8 @@ use crate::adapter::Adapter;
 /// A client of the lock service: its identity, its connections, and the background task that renews its
 /// leases.
 ///
-/// Clones are the same locker; one per process is enough.
+/// Share one locker in a process. A clone is the same locker and costs nothing. Callers of one locker share
+/// connections and script calls; callers of different lockers do not.
 ///
 /// A locker has one connection for commands. From its first acquisition on it has a second one for pushes.
 /// A push notifies it that a lock was handed to it or taken from it. Dropping the last handle of a

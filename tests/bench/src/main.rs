@@ -7,6 +7,7 @@ mod cluster_handoff;
 mod guards;
 mod handoff;
 mod languages;
+mod lockers;
 mod many;
 mod pairs;
 mod peer;
@@ -44,10 +45,10 @@ struct Options {
     /// Rounds after one that warms up; not of `many` and `report`.
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = some())]
     rounds: usize,
-    /// `pairs`, `quorum`: only this many callers.
+    /// `pairs`, `quorum`, `lockers`: only this many callers.
     #[arg(long, value_name = "N", value_parser = some())]
     callers: Option<usize>,
-    /// `pairs`, `quorum`: nothing but the lock, for a profiler.
+    /// `pairs`, `quorum`, `lockers`: nothing but the lock, for a profiler.
     #[arg(long)]
     alone: bool,
     /// `many`: how many leases.
@@ -79,6 +80,9 @@ enum Benchmark {
     Handoff,
     /// 100,000 leases held for 30 s: script calls, CPU and bytes of memory for each.
     Many,
+    /// 100 lockers in one process: memory, connections, tasks; pairs by 16 lockers, beside one locker and 16
+    /// clients without the lock.
+    Lockers,
     /// Pairs at 3 and 5 servers, beside one of them, and beside redlock in Node and redsync in Go.
     Quorum,
     /// Pairs and handoffs by TLS and on a cluster, beside a plain server; the first lease in round trips.
@@ -122,6 +126,7 @@ async fn run(options: &Options) -> Result<()> {
         Benchmark::Pairs => pairs::run(options).await,
         Benchmark::Handoff => handoff::run(options.rounds).await,
         Benchmark::Many => many::run(options.leases).await,
+        Benchmark::Lockers => lockers::run(options).await,
         Benchmark::Quorum => quorum::run(options).await,
         Benchmark::Topologies => topologies::run(options.rounds).await,
         Benchmark::ClusterHandoff => cluster_handoff::run(options.rounds).await,

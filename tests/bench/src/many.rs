@@ -10,7 +10,7 @@ use leasehold::{Lease, Lock, Locker};
 use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::Result;
-use crate::stats::{line, processor_time, server_time};
+use crate::stats::{line, processor_time, resident, server_time};
 
 const PERIODS: u32 = 3;
 const PERIOD: Duration = Duration::from_secs(Lock::DEFAULT_TTL.as_secs() / 3);
@@ -181,14 +181,4 @@ async fn acquire(locker: &Locker, count: usize) -> Result<Vec<Lease>> {
         leases.push(lease?);
     }
     Ok(leases)
-}
-
-/// Returns the process's resident memory in bytes.
-fn resident() -> Result<usize> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line
-        .and_then(|line| line.split_whitespace().next())
-        .ok_or("/proc/self/status has no VmRSS")?;
-    Ok(kib.parse::<usize>()? * 1_024)
 }

@@ -30,12 +30,16 @@ const PEER_MILLIS: u32 = 400;
 /// A compared side. With several clients it asks a server through each, and waits for a majority.
 pub(crate) enum Side {
     Lock(Locker),
+    /// Callers that take turns among several lockers.
+    Lockers(Vec<Locker>),
     /// Two bare round trips.
     Pings(Client),
     /// Two calls of a script that does nothing.
     Scripts(Vec<Client>, String),
     /// `SET NX PX`, and a script that compares and deletes.
     Sets(Vec<Client>, String),
+    /// The same by callers that take turns among several clients of one server.
+    SetsApart(Vec<Client>, String),
     /// The smallest possible lock whose callers share calls. Half of the callers share a call, which reads
     /// the time once and sets or deletes a field for each of them. No one is notified.
     Least(Client, [String; 2]),
@@ -171,6 +175,14 @@ impl Side {
                 })
                 .await
             }
+            Self::Lockers(lockers) => {
+                let lockers = lockers.clone();
+                pairs(callers, move |caller| {
+                    let lock = lockers[caller % lockers.len()].lock(format!("bench-{caller}"));
+                    async move { Ok(lock?.acquire().await?.release().await?) }
+                })
+                .await
+            }
             Self::Pings(client) => {
                 let client = client.clone();
                 pairs(callers, move |_| {
@@ -203,6 +215,15 @@ impl Side {
                 pairs(callers, move |caller| {
                     let (clients, script) = (clients.clone(), script.clone());
                     async move { set_and_delete(&clients, &script, caller).await }
+                })
+                .await
+            }
+            Self::SetsApart(clients, script) => {
+                let (clients, script) = (clients.clone(), script.clone());
+                pairs(callers, move |caller| {
+                    let client = [clients[caller % clients.len()].clone()];
+                    let script = script.clone();
+                    async move { set_and_delete(&client, &script, caller).await }
                 })
                 .await
             }

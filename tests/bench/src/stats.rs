@@ -32,6 +32,24 @@ pub(crate) fn seconds_of(process: u32) -> Result<f64> {
     Ok(ticks / 100.0)
 }
 
+/// Returns this process's resident memory in bytes.
+pub(crate) fn resident() -> Result<usize> {
+    Ok(status("VmRSS:")? * 1_024)
+}
+
+/// Returns the number of this process's threads.
+pub(crate) fn threads() -> Result<usize> {
+    status("Threads:")
+}
+
+fn status(field: &str) -> Result<usize> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field));
+    let number = value.and_then(|value| value.split_whitespace().next());
+    let number = number.ok_or_else(|| format!("/proc/self/status has no {field}"))?;
+    Ok(number.parse()?)
+}
+
 /// Returns the middle value, or NaN if there are none.
 pub(crate) fn median(values: &[f64]) -> f64 {
     percentile(values, 50)

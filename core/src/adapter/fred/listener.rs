@@ -23,10 +23,9 @@ use self::shards::Changes;
 use super::Fred;
 use super::own_task::OwnTask;
 use crate::adapter::Hearing;
+use crate::adapter::room::{Room, Stop};
 use crate::clock::Clock;
 
-/// The number of unread messages after which some are missed and every waiter asks again.
-const CAPACITY: usize = 4_096;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval at which the connection is checked.
 const CHECK: Duration = Duration::from_secs(10);
@@ -42,7 +41,7 @@ const PAUSES: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 const ECHO: &str = "echo";
 
 /// Creates a client with the settings of the command connection.
-fn connect(client: &Client) -> Result<Client, FredError> {
+fn connect(client: &Client, room: Room) -> Result<Client, FredError> {
     let mut config = client.client_config();
     // With RESP3, fred does not report that all keys may have changed.
     config.version = RespVersion::RESP2;
@@ -50,7 +49,7 @@ fn connect(client: &Client) -> Result<Client, FredError> {
     config.fail_fast = true;
     let performance = PerformanceConfig {
         default_command_timeout: COMMAND_TIMEOUT,
-        broadcast_channel_capacity: CAPACITY,
+        broadcast_channel_capacity: room.pushes(),
         ..PerformanceConfig::default()
     };
     let mut builder = Builder::from_config(config);
@@ -131,6 +130,7 @@ impl Events {
 
 pub(super) struct Listener<'a> {
     client: Client,
+    room: Room,
     /// The command connection: a connection takes no other commands while it is subscribed.
     commands: &'a Fred,
     channel: &'a str,
@@ -141,22 +141,32 @@ impl<'a> Listener<'a> {
     /// Listens until the locker has ended. Failures do not end the locker: without pushes waiters only poll
     /// more often.
     pub(super) async fn listen(commands: &'a Fred, channel: &'a str, hearing: &'a Hearing) {
-        let mut pause = FIRST_RETRY;
+        let (mut pause, mut room) = (FIRST_RETRY, Room::FIRST);
         while hearing.0.is_open() {
-            let heard = match connect(&commands.client) {
+            let heard = match connect(&commands.client, room) {
                 Ok(client) => {
                     let listener = Listener {
                         client,
+                        room,
                         commands,
                         channel,
                         hearing,
                     };
-                    listener.hear().await.err()
+                    listener.hear().await
                 }
-                Err(error) => Some((false, error)),
+                Err(error) => Err((false, error)),
             };
-            let Some((subscribed, error)) = heard else {
-                return;
+            let (subscribed, error) = match heard {
+                Ok(Stop::Over) => return,
+                Ok(Stop::Missed) => {
+                    room = room.larger();
+                    let room = room.pushes();
+                    tracing::debug!(target: "leasehold", room, "pushes were missed; reconnecting with more room");
+                    // Once subscribed again, every waiter asks and every holder checks its lock.
+                    hearing.unsubscribed();
+                    continue;
+                }
+                Err(failed) => failed,
             };
             // fred's message may contain what the server echoed, so show only the kind.
             let kind = error.kind();
@@ -175,15 +185,18 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Returns when the locker has ended. An error comes with true if the subscription had succeeded.
-    async fn hear(&self) -> Result<(), (bool, FredError)> {
+    /// Listens until it has to stop. An error comes with true if the subscription had succeeded.
+    async fn hear(&self) -> Result<Stop, (bool, FredError)> {
         let mut events = Events::of(self);
-        let _connection = OwnTask::connect(&self.client)
+        // Boxed while they run, as below: they are rare and large.
+        let _connection = Box::pin(OwnTask::connect(&self.client))
             .await
             .map_err(|error| (false, error))?;
         // Subscribe after the first connection, to hear of later ones only.
         let mut reconnects = self.client.reconnect_rx();
-        self.subscribe().await.map_err(|error| (false, error))?;
+        Box::pin(self.subscribe())
+            .await
+            .map_err(|error| (false, error))?;
         let (mut hears, mut asked) = (true, false);
         let mut check = Box::pin(Clock::Machine.sleep(CHECK));
         while self.hearing.0.is_open() {
@@ -207,10 +220,25 @@ impl<'a> Listener<'a> {
                 Change::Echo => asked = false,
                 Change::Over => break,
                 Change::None if asked => return Err((true, unheard())),
-                Change::None => asked = self.check().await.map_err(|error| (true, error))?,
+                Change::None => {
+                    asked = Box::pin(self.check())
+                        .await
+                        .map_err(|error| (true, error))?;
+                }
+                Change::Missed if !self.room.is_largest() => {
+                    // The messages that are left say why leases were lost.
+                    for _ in 0..self.room.pushes() {
+                        if events.next(self).now_or_never().is_none() {
+                            break;
+                        }
+                    }
+                    return Ok(Stop::Missed);
+                }
                 Change::Missed => self.hearing.subscribed(),
                 Change::Up => {
-                    self.subscribe().await.map_err(|error| (true, error))?;
+                    Box::pin(self.subscribe())
+                        .await
+                        .map_err(|error| (true, error))?;
                     (hears, asked) = (true, false);
                 }
                 Change::Down => {
@@ -226,7 +254,7 @@ impl<'a> Listener<'a> {
             };
             check.set(Clock::Machine.sleep(pause));
         }
-        Ok(())
+        Ok(Stop::Over)
     }
 
     async fn subscribe(&self) -> Result<(), FredError> {

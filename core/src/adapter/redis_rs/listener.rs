@@ -11,6 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver};
 
 use super::{RedisPushes, RedisRs};
+use crate::adapter::room::{Room, Stop};
 use crate::adapter::{Adapter, Hearing};
 
 /// The interval at which the connection is checked, and the timeout of each request.
@@ -19,8 +20,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before the next attempt to subscribe.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const SLOWEST_RETRY: Duration = Duration::from_secs(10);
-/// The number of unread pushes after which some are missed and every waiter asks again.
-const CAPACITY: usize = 4_096;
 
 /// Listens for as long as it is polled.
 pub(super) async fn listen<C>(adapter: &RedisRs<C>, channel: String, hearing: Hearing)
@@ -32,17 +31,18 @@ where
         // Tracking would have to be turned on for each connection to each server.
         hearing.hears_no_changes("a cluster client tracks no keys: it has several connections");
     }
-    let mut pause = FIRST_RETRY;
+    let (mut pause, mut room) = (FIRST_RETRY, Room::FIRST);
     loop {
         let heard = match &adapter.pushes {
             RedisPushes::Unheard => return,
             RedisPushes::Client(client) => {
-                hear_apart(client, commands.clone(), &channel, &hearing).await
+                hear_apart(client, (commands.clone(), room), &channel, &hearing).await
             }
             RedisPushes::Sender(sender) => {
                 let listener = Listener {
                     connection: commands.clone(),
                     pushes: sender.subscribe(),
+                    room: Room::LARGEST,
                     is_apart: false,
                 };
                 listener.hear(&channel, &hearing).await
@@ -50,7 +50,11 @@ where
         };
         hearing.unsubscribed();
         match heard {
-            Ok(()) => pause = FIRST_RETRY,
+            Ok(Stop::Over) => pause = FIRST_RETRY,
+            Ok(Stop::Missed) => {
+                room = room.larger();
+                continue;
+            }
             // The client's message may contain what the server echoed, so show only the kind.
             Err(error) => {
                 let kind = error.kind();
@@ -70,23 +74,25 @@ where
 struct Listener<C> {
     connection: C,
     pushes: Receiver<PushInfo>,
+    /// The room for them; the largest if it is the program's own.
+    room: Room,
     /// True if it is not the command connection.
     is_apart: bool,
 }
 
 async fn hear_apart<C: ConnectionLike>(
     client: &Client,
-    commands: C,
+    (commands, room): (C, Room),
     channel: &str,
     hearing: &Hearing,
-) -> RedisResult<()> {
-    let listener = match Listener::open(client, None).await {
+) -> RedisResult<Stop> {
+    let listener = match Listener::open(client, room, None).await {
         Ok(listener) => listener,
         // Any server of a cluster will do: a message published at one arrives at all.
         Err(error) => {
             let mut opened = Err(error);
             for node in nodes(commands).await {
-                opened = Listener::open(client, Some(node)).await;
+                opened = Listener::open(client, room, Some(node)).await;
                 if opened.is_ok() {
                     break;
                 }
@@ -99,7 +105,7 @@ async fn hear_apart<C: ConnectionLike>(
 
 impl Listener<MultiplexedConnection> {
     /// Connects as the client would, or to another server.
-    async fn open(client: &Client, to: Option<(String, u16)>) -> RedisResult<Self> {
+    async fn open(client: &Client, room: Room, to: Option<(String, u16)>) -> RedisResult<Self> {
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone();
         let settings = settings.set_protocol(ProtocolVersion::RESP3);
@@ -108,7 +114,7 @@ impl Listener<MultiplexedConnection> {
             let addr = beside(info.addr(), to);
             info = info.set_addr(addr);
         }
-        let (sender, pushes) = broadcast::channel(CAPACITY);
+        let (sender, pushes) = broadcast::channel(room.pushes());
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(TIMEOUT))
             .set_response_timeout(Some(TIMEOUT))
@@ -119,14 +125,15 @@ impl Listener<MultiplexedConnection> {
         Ok(Self {
             connection,
             pushes,
+            room,
             is_apart: true,
         })
     }
 }
 
 impl<C: ConnectionLike> Listener<C> {
-    /// Returns once the connection is gone, or an error if it cannot receive pushes.
-    async fn hear(mut self, channel: &str, hearing: &Hearing) -> RedisResult<()> {
+    /// Returns once the connection is gone or needs more room, or an error if it cannot receive pushes.
+    async fn hear(mut self, channel: &str, hearing: &Hearing) -> RedisResult<Stop> {
         // With RESP2 the connection could not send other commands after it has subscribed.
         if !matches!(self.ask(&["HELLO"]).await?, Value::Map(_)) {
             let error = (
@@ -156,7 +163,7 @@ impl<C: ConnectionLike> Listener<C> {
                 () = check.as_mut() => {
                     // Unlike PING, HELLO needs no right.
                     if self.ask(&["HELLO"]).await.is_err() {
-                        return Ok(());
+                        return Ok(Stop::Over);
                     }
                     hears_changes();
                     check.set(tokio::time::sleep(CHECK));
@@ -164,14 +171,15 @@ impl<C: ConnectionLike> Listener<C> {
                 }
             };
             match push {
-                Ok(push) if push.kind == PushKind::Disconnection => return Ok(()),
+                Ok(push) if push.kind == PushKind::Disconnection => return Ok(Stop::Over),
                 Ok(push) => take_in(&push, channel, hearing),
+                Err(RecvError::Lagged(_)) if !self.room.is_largest() => return Ok(Stop::Missed),
                 // Some pushes were missed, so every waiter asks again.
                 Err(RecvError::Lagged(_)) => {
                     hearing.subscribed();
                     hearing.changed(None);
                 }
-                Err(RecvError::Closed) => return Ok(()),
+                Err(RecvError::Closed) => return Ok(Stop::Over),
             }
         }
     }

@@ -1,12 +1,13 @@
-//! A locker's use of the heap: allocations of a pair, and bytes of a held lease. Also the number of
-//! operations that it puts into a call.
+//! A locker's use of the heap: bytes of a locker and of a held lease, and allocations of a pair. Also its
+//! connections, and the number of operations that it puts into a call.
 
 use std::alloc::System;
 use std::ops::Range;
+use std::time::Duration;
 
 use futures::future::try_join_all;
 use leasehold::{Lease, Lock, Locker};
-use leasehold_tests::{Admin, RedisServer};
+use leasehold_tests::{Admin, RedisServer, eventually};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::{Figures, Result};
@@ -16,6 +17,10 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PAIRS: usize = 4_096;
 const HELD: usize = 20_000;
+const LOCKERS: usize = 100;
+/// The connections of this program besides its lockers'.
+const ADMIN: u64 = 1;
+const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
     tokio::runtime::Builder::new_current_thread()
@@ -49,6 +54,11 @@ async fn measure_all(figures: &mut Figures) -> Result<()> {
         }
         locker.shutdown().await;
     }
+    held(figures, &server).await?;
+    lockers(figures, &server, &mut admin).await
+}
+
+async fn held(figures: &mut Figures, server: &RedisServer) -> Result<()> {
     let locker = Locker::connect(server.url()).await?;
     // After this the tables have their size.
     for lease in hold(&locker, 0..HELD, Vec::new()).await? {
@@ -66,6 +76,49 @@ async fn measure_all(figures: &mut Figures) -> Result<()> {
     drop(leases);
     locker.shutdown().await;
     Ok(())
+}
+
+/// Measures a locker by URL that has both of its connections, as the mean of many in one process.
+async fn lockers(figures: &mut Figures, server: &RedisServer, admin: &mut Admin) -> Result<()> {
+    // The first locker of a process also allocates what all of them share.
+    open(server, admin, 1).await?[0].shutdown().await;
+    eventually(LIMIT, "all earlier lockers are gone", async || {
+        connections(admin).await == ADMIN
+    })
+    .await;
+    let region = Region::new(HEAP);
+    let lockers = open(server, admin, LOCKERS).await?;
+    let counted = region.change();
+    let bytes = counted.bytes_allocated as f64 - counted.bytes_deallocated as f64;
+    let opened = connections(admin).await - ADMIN;
+    let mut insert = |what: &str, count: f64| {
+        figures.insert(what.to_owned(), count / LOCKERS as f64);
+    };
+    insert("heap: bytes of a locker by URL", bytes);
+    insert("host: connections of a locker by URL", opened as f64);
+    drop(lockers);
+    Ok(())
+}
+
+/// Opens lockers one after the other, each until it hears pushes: its first acquisition subscribes.
+async fn open(server: &RedisServer, admin: &mut Admin, count: usize) -> Result<Vec<Locker>> {
+    let mut lockers = Vec::with_capacity(count);
+    for number in 0..count {
+        let locker = Locker::connect(server.url()).await?;
+        let lease = locker.lock("orders")?.acquire().await?;
+        lease.release().await?;
+        lockers.push(locker);
+        eventually(LIMIT, "the locker hears pushes", async || {
+            admin.hearing_lockers().await == number + 1
+        })
+        .await;
+    }
+    Ok(lockers)
+}
+
+async fn connections(admin: &mut Admin) -> u64 {
+    let count = admin.info("clients", "connected_clients").await;
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// All callers acquire, and then all release, so that the same operations leave together in each run.
