@@ -51,6 +51,8 @@ const fn waits(name: &'static str, argument: &'static str) -> Side {
     }
 }
 
+/// The argument with which this program is a side in Rust.
+pub(crate) const PEER: &str = "peer";
 const RUST: &str = "leasehold";
 pub(crate) const IN_NODE: &str = "leasehold on ioredis";
 pub(crate) const REDLOCK: &str = "redlock";
@@ -76,6 +78,7 @@ const LANGUAGES: &[Language] = &[
         base: IN_NODE,
         sides: &[
             side(IN_NODE, "leasehold"),
+            side("leasehold by URL in Node", "leasehold by URL"),
             side("leasehold on node-redis", "leasehold, node-redis"),
             side("SET NX + CAD on ioredis", "bare SET NX"),
             side(REDLOCK, "redlock 5 beta"),
@@ -162,18 +165,7 @@ pub(crate) fn make(languages: &[&str]) -> (Vec<Program>, Vec<String>) {
 }
 
 fn rust() -> Result<Vec<String>> {
-    let build = [
-        "build",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
-        "leasehold-peers",
-    ];
-    run("cargo", &build, "tests/bench")?;
-    // Cargo builds it beside this program, whatever its target folder is.
-    let program = std::env::current_exe()?.with_file_name("leasehold-peers");
-    Ok(vec![text(&program)])
+    Ok(vec![text(&std::env::current_exe()?), PEER.to_owned()])
 }
 
 fn node() -> Result<Vec<String>> {

@@ -5,7 +5,6 @@
 //! each round, so that a ratio compares neighbors in time.
 
 mod measure;
-mod peer;
 mod plot;
 mod results;
 mod text;
@@ -16,8 +15,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::languages::{self, output, root};
+use crate::peer::Peer;
 use crate::{Options, Result};
-use peer::Peer;
 use results::Results;
 
 /// The lines of the page between which the report writes.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::peer::Peer;
+use crate::peer::Peer;
 use crate::stats::{median, ratios};
 
 /// The results by side, in the order of the plan.
