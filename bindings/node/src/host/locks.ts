@@ -1,8 +1,11 @@
 import type { Outputs } from "./outputs.js";
 import { type LockState, Tenure } from "./tenure.js";
 
-/** The largest number of known locks at which unused ones are kept. */
-const MOST_UNUSED = 1_024;
+/**
+ * The largest number of known locks at which unused ones are kept. A program that uses each name once keeps that many
+ * young, and each collection of young objects copies them while calls wait.
+ */
+const MOST_UNUSED = 128;
 /** The number of locks that are checked for each lock that is added. */
 const LOOKS = 4;
 /**
@@ -54,8 +57,8 @@ export class Locks {
     return lock?.id === id ? lock : undefined;
   }
 
-  /** Returns the number of a known lock with the same options; 0 if there is none. */
-  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): number {
+  /** Returns the last known lock with the same name and options. */
+  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): LockState | undefined {
     const last = this.#named.get(name);
     const same =
       last?.ttl === ttl &&
@@ -66,7 +69,19 @@ export class Locks {
       last.dense === dense &&
       // A lock with copies is defined from its texts, because such locks are rare.
       (last.copies ?? copies) === undefined;
-    return same ? last.id : 0;
+    return same ? last : undefined;
+  }
+
+  /** Replaces an unused lock by one that is like it. Returns false if the old one is in use. */
+  replace(old: LockState, lock: LockState): boolean {
+    if (!isUnused(old)) {
+      return false;
+    }
+    lock.id = old.id;
+    old.id = 0;
+    this.#places[placeOf(lock.id)] = lock;
+    this.#named.set(lock.name, lock);
+    return true;
   }
 
   /**
@@ -80,7 +95,7 @@ export class Locks {
     const unused: number[] = [];
     for (let looks = LOOKS; looks > 0 && unused.length < MOST_TAKEN; looks -= 1) {
       const lock = this.#places[this.#next];
-      if (lock !== undefined && lock !== newest && lock.uses === 0 && lock.tenures.length === 0) {
+      if (lock !== undefined && lock !== newest && isUnused(lock)) {
         unused.push(lock.id);
         this.#remove(lock);
       }
@@ -165,6 +180,11 @@ export class Locks {
     }
     lock.id = 0;
   }
+}
+
+/** Returns true if nothing can be asked or said about the lock, as it has neither calls, readers nor tenures. */
+function isUnused({ uses, tenures }: LockState): boolean {
+  return uses === 0 && tenures.length === 0;
 }
 
 /** Returns the place in a lock's number. It avoids `%`, which takes much longer for numbers above 31 bits. */
