@@ -98,7 +98,7 @@ function print(value) {
 
 async function version() {
   if (PACKAGES[name] === undefined) {
-    return name;
+    return name.split(" ")[0];
   }
   const file = new URL(`node_modules/${PACKAGES[name]}/package.json`, import.meta.url);
   const { version } = JSON.parse(await readFile(file, "utf8"));

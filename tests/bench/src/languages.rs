@@ -53,18 +53,21 @@ const fn waits(name: &'static str, argument: &'static str) -> Side {
 
 /// The argument with which this program is a side in Rust.
 pub(crate) const PEER: &str = "peer";
-const RUST: &str = "leasehold";
+/// The names of languages.
+pub(crate) const RUST: &str = "Rust";
+pub(crate) const NODE: &str = "Node";
+const IN_RUST: &str = "leasehold";
 pub(crate) const IN_NODE: &str = "leasehold on ioredis";
 pub(crate) const REDLOCK: &str = "redlock";
 pub(crate) const REDSYNC: &str = "redsync";
 
 const LANGUAGES: &[Language] = &[
     Language {
-        name: "Rust",
+        name: RUST,
         make: rust,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
-            side(RUST, "leasehold"),
+            side(IN_RUST, "leasehold"),
             side("leasehold on redis-rs", "leasehold-redis-rs"),
             side("SET NX + CAD on fred", "fred"),
             side("SET NX + CAD on redis-rs", "redis-rs"),
@@ -73,12 +76,12 @@ const LANGUAGES: &[Language] = &[
         ],
     },
     Language {
-        name: "Node",
+        name: NODE,
         make: node,
         base: IN_NODE,
         sides: &[
             side(IN_NODE, "leasehold"),
-            side("leasehold by URL in Node", "leasehold by URL"),
+            side("leasehold by URL", "leasehold by URL"),
             side("leasehold on node-redis", "leasehold, node-redis"),
             side("SET NX + CAD on ioredis", "bare SET NX"),
             side(REDLOCK, "redlock 5 beta"),
@@ -88,7 +91,7 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "Java",
         make: java,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
             side("Redisson RLock", "RLock"),
             side("Redisson RFairLock", "RFairLock"),
@@ -98,7 +101,7 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "Go",
         make: go,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
             side("rueidislock", "rueidislock"),
             side("rueidislock, 1 key", "rueidislock-one-key"),
@@ -111,7 +114,7 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "Python",
         make: python,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
             side("redis-py Lock", "redis-py"),
             waits("redis-py Lock, retry 1 ms", "redis-py-tuned"),

@@ -2,7 +2,6 @@
 
 #![allow(clippy::cast_precision_loss)]
 
-mod arrivals;
 mod cluster_handoff;
 #[cfg(feature = "guards")]
 mod guards;
@@ -16,6 +15,7 @@ mod quorum;
 mod report;
 mod sides;
 mod stats;
+mod svg;
 mod topologies;
 
 use std::error::Error;
@@ -80,7 +80,8 @@ struct Options {
     /// `report`: less of everything, in under ten minutes once the peers are built. `latency`: 3 rounds of 1 s.
     #[arg(long)]
     quick: bool,
-    /// `report`: put the main table and one plot into the book's page of measurements.
+    /// `report`: put the main table and one plot into the book's page of measurements. `latency`: put the figures and
+    /// plots of both languages there, at more rates.
     #[arg(long)]
     book: bool,
 }

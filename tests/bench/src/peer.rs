@@ -149,6 +149,11 @@ impl Peer {
         Process::start(&self.program, &self.server.port().to_string()).await
     }
 
+    /// Returns true if the side gets no more commands, because it failed.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
     /// Returns the folder of the server, for what else the side needs.
     pub(crate) fn folder(&self) -> &Path {
         self.server.folder()

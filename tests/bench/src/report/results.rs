@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::latency;
 use crate::peer::Peer;
 use crate::stats::{median, ratios};
 
@@ -11,6 +12,8 @@ use crate::stats::{median, ratios};
 #[derive(Serialize)]
 pub(super) struct Results {
     pub(super) sides: Vec<Measured>,
+    /// Latencies at fixed rates, of the sides that can be asked for them.
+    pub(super) latency: Vec<latency::Side>,
 }
 
 /// The results of a side.
@@ -76,6 +79,7 @@ impl Results {
         });
         Self {
             sides: sides.collect(),
+            latency: Vec::new(),
         }
     }
 
