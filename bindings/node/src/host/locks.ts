@@ -6,6 +6,8 @@ import { type LockState, Tenure } from "./tenure.js";
  * young, and each collection of young objects copies them while calls wait.
  */
 const MOST_UNUSED = 128;
+/** The number of names whose last locks are remembered at least. */
+const NAMES = 256;
 /** The number of locks that are checked for each lock that is added. */
 const LOOKS = 4;
 /**
@@ -33,8 +35,13 @@ export class Locks {
   readonly #free: number[] = [];
   /** The place that is checked next. */
   #next = 0;
-  /** For each name, the lock that was added last. */
-  readonly #named = new Map<string, LockState>();
+  /**
+   * For each of the last names, the lock that was added last. Two maps from which nothing is deleted: deletions make
+   * a map replace its table, and the old table refers to the new one. So once an old table is in the old generation,
+   * each collection of young objects keeps all later tables, and the locks in them.
+   */
+  #named = new Map<string, LockState | undefined>();
+  #namedBefore = this.#named;
   /** The number of tenures. */
   held = 0;
 
@@ -49,7 +56,7 @@ export class Locks {
     }
     lock.id = id;
     this.#places[placeOf(id)] = lock;
-    this.#named.set(lock.name, lock);
+    this.#name(lock);
   }
 
   get(id: number): LockState | undefined {
@@ -59,9 +66,11 @@ export class Locks {
 
   /** Returns the last known lock with the same name and options. */
   like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): LockState | undefined {
-    const last = this.#named.get(name);
+    const last = this.#named.get(name) ?? this.#namedBefore.get(name);
     const same =
       last?.ttl === ttl &&
+      // A lock that was replaced is no longer known.
+      last.id !== 0 &&
       last.fixed === fixed &&
       last.reentrant === reentrant &&
       last.owner === owner &&
@@ -80,7 +89,7 @@ export class Locks {
     lock.id = old.id;
     old.id = 0;
     this.#places[placeOf(lock.id)] = lock;
-    this.#named.set(lock.name, lock);
+    this.#name(lock);
     return true;
   }
 
@@ -175,10 +184,20 @@ export class Locks {
     const { id, name } = lock;
     this.#places[placeOf(id)] = undefined;
     this.#free.push(id + PLACES);
-    if (this.#named.get(name) === lock) {
-      this.#named.delete(name);
+    for (const named of [this.#named, this.#namedBefore]) {
+      if (named.get(name) === lock) {
+        named.set(name, undefined);
+      }
     }
     lock.id = 0;
+  }
+
+  #name(lock: LockState): void {
+    if (this.#named.size >= NAMES) {
+      this.#namedBefore = this.#named;
+      this.#named = new Map();
+    }
+    this.#named.set(lock.name, lock);
   }
 }
 

@@ -302,6 +302,31 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 
+  test("a name is known again after many others, whichever of its handles is left", async () => {
+    // Catches: a new handle that takes the number of a handle that the engine no longer knows.
+    const locker = await store.locker();
+    const name = store.name();
+    const visit = async (lock) => {
+      const lease = await lock.acquire();
+      await lease.release();
+      return lease.token;
+    };
+    const visitOthers = async (count) => {
+      for (let i = 0; i < count; i += 1) await visit(locker.lock(`${name}/${count}/${i}`));
+    };
+    const read = locker.lock(name);
+    const events = read.events();
+    const tokens = [await visit(read)];
+    await visitOthers(300);
+    await events.return();
+    for (const count of [0, 200, 400]) {
+      await visitOthers(count);
+      tokens.push(await visit(locker.lock(name)));
+    }
+    tokens.push(await visit(read));
+    assert.deepEqual(tokens, [...new Set(tokens)].sort((one, next) => one - next));
+  });
+
   test("odd names are names", async () => {
     const locker = await store.locker();
     const names = ["{", "}", "{}", "}{", "a b", "🔒", "a\nb", "a\0b", "%7D", "*?[a]", ":", "€".repeat(170)];
