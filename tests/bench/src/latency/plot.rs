@@ -109,7 +109,7 @@ impl Axis {
     fn new(values: &[f64], from: f64, to: f64) -> Result<Self> {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(0.0, f64::max);
-        if !(least > 0.0 && most.is_finite()) {
+        if !(least > 0.0 && least.is_finite() && most.is_finite()) {
             return Err("nothing was measured that could be plotted".into());
         }
         let most = most.max(least * 1.01);
