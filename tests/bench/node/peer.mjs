@@ -1,6 +1,7 @@
-/** A side that `cargo xtask bench report` drives: see ../peers/README.md. */
+/** A side that `cargo xtask bench` drives: see ../peers/README.md. */
 import { createInterface } from "node:readline";
 import { readFile } from "node:fs/promises";
+import { open } from "./open.mjs";
 import { QUORUMS, SIDES } from "./peers.mjs";
 
 /** How many locks are acquired at a time when many are held. */
@@ -83,7 +84,7 @@ const WORKS = {
 print({ ready: await version() });
 for await (const line of createInterface({ input: process.stdin })) {
   const [work, ...numbers] = line.split(" ");
-  print(await WORKS[work](...numbers.map(Number)));
+  print(work === "open" ? await open(side, line.slice("open ".length)) : await WORKS[work](...numbers.map(Number)));
 }
 process.exit(0);
 
@@ -97,7 +98,7 @@ function print(value) {
 
 async function version() {
   if (PACKAGES[name] === undefined) {
-    return name;
+    return name.split(" ")[0];
   }
   const file = new URL(`node_modules/${PACKAGES[name]}/package.json`, import.meta.url);
   const { version } = JSON.parse(await readFile(file, "utf8"));

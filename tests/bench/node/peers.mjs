@@ -20,6 +20,8 @@ const Redlock = redlock.default ?? redlock;
 /** The sides by name; each function takes the port of the server. */
 export const SIDES = {
   leasehold: (port) => leasehold(new Redis(port)),
+  /** On connections of its own. */
+  "leasehold by URL": async (port) => leasehold(together([]), await Locker.connect(`redis://127.0.0.1:${port}`)),
   "leasehold, node-redis": async (port) => {
     const client = createClient({ socket: { port } });
     await client.connect();

@@ -51,18 +51,23 @@ const fn waits(name: &'static str, argument: &'static str) -> Side {
     }
 }
 
-const RUST: &str = "leasehold";
+/// The argument with which this program is a side in Rust.
+pub(crate) const PEER: &str = "peer";
+/// The names of languages.
+pub(crate) const RUST: &str = "Rust";
+pub(crate) const NODE: &str = "Node";
+const IN_RUST: &str = "leasehold";
 pub(crate) const IN_NODE: &str = "leasehold on ioredis";
 pub(crate) const REDLOCK: &str = "redlock";
 pub(crate) const REDSYNC: &str = "redsync";
 
 const LANGUAGES: &[Language] = &[
     Language {
-        name: "Rust",
+        name: RUST,
         make: rust,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
-            side(RUST, "leasehold"),
+            side(IN_RUST, "leasehold"),
             side("leasehold on redis-rs", "leasehold-redis-rs"),
             side("SET NX + CAD on fred", "fred"),
             side("SET NX + CAD on redis-rs", "redis-rs"),
@@ -71,11 +76,12 @@ const LANGUAGES: &[Language] = &[
         ],
     },
     Language {
-        name: "Node",
+        name: NODE,
         make: node,
         base: IN_NODE,
         sides: &[
             side(IN_NODE, "leasehold"),
+            side("leasehold by URL", "leasehold by URL"),
             side("leasehold on node-redis", "leasehold, node-redis"),
             side("SET NX + CAD on ioredis", "bare SET NX"),
             side(REDLOCK, "redlock 5 beta"),
@@ -85,7 +91,7 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "Java",
         make: java,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
             side("Redisson RLock", "RLock"),
             side("Redisson RFairLock", "RFairLock"),
@@ -95,7 +101,7 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "Go",
         make: go,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
             side("rueidislock", "rueidislock"),
             side("rueidislock, 1 key", "rueidislock-one-key"),
@@ -108,7 +114,7 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "Python",
         make: python,
-        base: RUST,
+        base: IN_RUST,
         sides: &[
             side("redis-py Lock", "redis-py"),
             waits("redis-py Lock, retry 1 ms", "redis-py-tuned"),
@@ -162,18 +168,7 @@ pub(crate) fn make(languages: &[&str]) -> (Vec<Program>, Vec<String>) {
 }
 
 fn rust() -> Result<Vec<String>> {
-    let build = [
-        "build",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
-        "leasehold-peers",
-    ];
-    run("cargo", &build, "tests/bench")?;
-    // Cargo builds it beside this program, whatever its target folder is.
-    let program = std::env::current_exe()?.with_file_name("leasehold-peers");
-    Ok(vec![text(&program)])
+    Ok(vec![text(&std::env::current_exe()?), PEER.to_owned()])
 }
 
 fn node() -> Result<Vec<String>> {

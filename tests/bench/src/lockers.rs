@@ -54,12 +54,12 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     }
     println!(
         "pairs: medians of {} rounds; the ratios are those of the 16 lockers to the others",
-        options.rounds
+        options.rounds()
     );
     let mut admins = [admin];
     for callers in options.callers.map_or(CALLERS.to_vec(), |one| vec![one]) {
         let sides = all.iter().map(|(_, side)| side);
-        let reached = sides::take_turns(sides, callers, options.rounds, &mut admins).await?;
+        let reached = sides::take_turns(sides, callers, options.rounds(), &mut admins).await?;
         sides::head(callers);
         for ((name, _), own) in all.iter().zip(&reached) {
             own.show(name, reached[0].ratio(own));

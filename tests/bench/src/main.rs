@@ -7,6 +7,7 @@ mod cluster_handoff;
 mod guards;
 mod handoff;
 mod languages;
+mod latency;
 mod lockers;
 mod many;
 mod pairs;
@@ -15,6 +16,7 @@ mod quorum;
 mod report;
 mod sides;
 mod stats;
+mod svg;
 mod topologies;
 
 use std::error::Error;
@@ -42,9 +44,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 #[allow(clippy::struct_excessive_bools)]
 struct Options {
     benchmark: Benchmark,
-    /// Rounds after one that warms up; not of `many` and `report`.
-    #[arg(long, value_name = "N", default_value_t = 11, value_parser = some())]
-    rounds: usize,
+    /// Rounds after one that warms up; not of `many` and `report`. 11, or 5 of `latency`.
+    #[arg(long, value_name = "N", value_parser = some())]
+    rounds: Option<usize>,
     /// `pairs`, `quorum`, `lockers`: only this many callers.
     #[arg(long, value_name = "N", value_parser = some())]
     callers: Option<usize>,
@@ -60,13 +62,27 @@ struct Options {
     /// `guards`: compare each plain write with itself, which must give ratios near 1.
     #[arg(long)]
     control: bool,
-    /// `report`: only sides in this language; `guards`: only this store. May be given several times.
+    /// `latency`: pairs that become due in a second, 1000,5000,20000 by default, and 1000,5000 with `--node`.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rates: Vec<u32>,
+    /// `latency`: how long a side's turn takes.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
+    seconds: u32,
+    /// `latency`: worker threads of each side in Rust; 1 is a runtime of a single thread.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = some())]
+    threads: usize,
+    /// `latency`: the sides in Node.
+    #[arg(long)]
+    node: bool,
+    /// `report`: only sides in this language; `guards`: only this store; `latency`: only this side, by its name or the
+    /// one in its program (`leasehold`, `fred`, `redis-rs`). May be given several times.
     #[arg(long)]
     only: Vec<String>,
-    /// `report`: less of everything, in under ten minutes once the peers are built.
+    /// `report`: less of everything, in under ten minutes once the peers are built. `latency`: 3 rounds of 1 s.
     #[arg(long)]
     quick: bool,
-    /// `report`: put the main table and one plot into the book's page of measurements.
+    /// `report`: put the main table and one plot into the book's page of measurements. `latency`: put the figures and
+    /// plots of both languages there, at more rates.
     #[arg(long)]
     book: bool,
 }
@@ -90,11 +106,20 @@ enum Benchmark {
     /// The work of the nodes of a cluster of 3, 6 and 12 masters for one handoff: bytes, processor time, and
     /// messages between nodes.
     ClusterHandoff,
+    /// Acquire and release at fixed rates, with arrivals that wait for nothing (an open loop), beside `SET NX PX`
+    /// with a compare-and-delete: latency since each pair was due, to p99.9.
+    Latency,
     /// A write under each guard, beside the same write without.
     Guards,
     /// All of it beside peers in Rust, Node, Java, Go and Python, whose toolchains are there: Markdown, JSON and
     /// plots in target/bench. What the peers need is fetched from the package registries.
     Report,
+}
+
+impl Options {
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(11)
+    }
 }
 
 /// Returns a parser for numbers from 1.
@@ -103,16 +128,7 @@ fn some() -> RangedU64ValueParser<usize> {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let mut runtime = match options.benchmark {
-        // A single thread: to wake another one can take longer than a guarded write, and a different time
-        // each time. So these ratios are about the greatest possible ones.
-        Benchmark::Guards => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    let runtime = runtime.worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("the machine has memory and threads for a runtime");
-    match runtime.block_on(run(&options)) {
+    match measure_or_serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -121,15 +137,40 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a benchmark, or a side in Rust, which a benchmark starts as a process of its own.
+fn measure_or_serve() -> Result<()> {
+    let args: Vec<_> = std::env::args().collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    match &args[..] {
+        [_, languages::PEER, args @ ..] => leasehold_peers::main(args),
+        _ => measure(&Options::parse()),
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let mut runtime = match options.benchmark {
+        // A single thread: to wake another one can take longer than a guarded write, and a different time
+        // each time. So these ratios are about the greatest possible ones.
+        Benchmark::Guards => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    runtime
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(run(options))
+}
+
 async fn run(options: &Options) -> Result<()> {
     match options.benchmark {
         Benchmark::Pairs => pairs::run(options).await,
-        Benchmark::Handoff => handoff::run(options.rounds).await,
+        Benchmark::Handoff => handoff::run(options.rounds()).await,
         Benchmark::Many => many::run(options.leases).await,
         Benchmark::Lockers => lockers::run(options).await,
         Benchmark::Quorum => quorum::run(options).await,
-        Benchmark::Topologies => topologies::run(options.rounds).await,
-        Benchmark::ClusterHandoff => cluster_handoff::run(options.rounds).await,
+        Benchmark::Topologies => topologies::run(options.rounds()).await,
+        Benchmark::ClusterHandoff => cluster_handoff::run(options.rounds()).await,
+        Benchmark::Latency => latency::run(options).await,
         #[cfg(feature = "guards")]
         Benchmark::Guards => guards::run(options).await,
         #[cfg(not(feature = "guards"))]

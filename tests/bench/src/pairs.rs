@@ -31,7 +31,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     }
     println!(
         "pairs: medians of {} rounds; the ratios are those of the lock to the others",
-        options.rounds
+        options.rounds()
     );
     let mut admins = [Admin::connect(&server).await];
     for callers in options
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         .map_or(vec![1, 16, 64, 256], |one| vec![one])
     {
         let sides = all.iter().map(|(_, side)| side);
-        let reached = sides::take_turns(sides, callers, options.rounds, &mut admins).await?;
+        let reached = sides::take_turns(sides, callers, options.rounds(), &mut admins).await?;
         sides::head(callers);
         for ((name, _), own) in all.iter().zip(&reached) {
             own.show(name, reached[0].ratio(own));

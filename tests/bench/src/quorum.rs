@@ -46,11 +46,11 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     }
     println!(
         "quorum: medians of {} rounds; the ratios are those to one server, of peers those of Leasehold to them",
-        options.rounds
+        options.rounds()
     );
     for callers in options.callers.map_or(vec![1, 64], |one| vec![one]) {
         let sides = rows.iter().map(|row| &row.side);
-        let reached = sides::take_turns(sides, callers, options.rounds, &mut admins).await?;
+        let reached = sides::take_turns(sides, callers, options.rounds(), &mut admins).await?;
         sides::head(callers);
         for (row, own) in rows.iter().zip(&reached) {
             let base = &reached[row.base];

@@ -57,11 +57,16 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 /// Returns the value that this percentage of the values does not exceed, or NaN if there are none.
 pub(crate) fn percentile(values: &[f64], percent: usize) -> f64 {
+    permille(values, percent * 10)
+}
+
+/// Returns the value that this many thousandths of the values do not exceed, or NaN if there are none.
+pub(crate) fn permille(values: &[f64], thousandths: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().saturating_sub(1);
     sorted
-        .get(last * percent / 100)
+        .get(last * thousandths / 1_000)
         .copied()
         .unwrap_or(f64::NAN)
 }

@@ -42,6 +42,11 @@ function word(fromEnd: number): number {
   return pool[drawn - fromEnd] as number;
 }
 
+/** Copies bytes. Node takes small copies from a pool, which costs less than a buffer of their own. */
+export function copyOf(bytes: Uint8Array): Uint8Array {
+  return (globalThis as { Buffer?: { from(bytes: Uint8Array): Uint8Array } }).Buffer?.from(bytes) ?? bytes.slice();
+}
+
 /** A running timer. Where the runtime allows it, `keepAlive` sets whether it keeps the process alive. */
 export type Timer = ReturnType<typeof setTimeout>;
 

@@ -414,13 +414,17 @@ export class Host extends StoreHost implements LockHost {
     if (lock.id !== 0) {
       return;
     }
+    // Programs often make a new handle for each use of a name. The last handle's number is free by then.
+    const old = this.#locks.like(lock);
+    if (old !== undefined && this.#locks.replace(old, lock)) {
+      return;
+    }
     let id = 0;
     const define = (engine: Engine) => {
       id = this.#locks.newId();
-      // Programs often make a new handle for each use of a name. Copying a known lock is cheaper than
-      // defining one from its texts.
+      // Copying a known lock is cheaper than defining one from its texts.
       const like = this.#locks.like(lock);
-      if (like === 0 || !engine.defineLike(id, like)) {
+      if (like === undefined || !engine.defineLike(id, like.id)) {
         defineLock(engine, id, lock);
       }
     };

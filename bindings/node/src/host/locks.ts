@@ -1,8 +1,13 @@
 import type { Outputs } from "./outputs.js";
 import { type LockState, Tenure } from "./tenure.js";
 
-/** The largest number of known locks at which unused ones are kept. */
-const MOST_UNUSED = 1_024;
+/**
+ * The largest number of known locks at which unused ones are kept. A program that uses each name once keeps that many
+ * young, and each collection of young objects copies them while calls wait.
+ */
+const MOST_UNUSED = 128;
+/** The number of names whose last locks are remembered at least. */
+const NAMES = 256;
 /** The number of locks that are checked for each lock that is added. */
 const LOOKS = 4;
 /**
@@ -30,8 +35,13 @@ export class Locks {
   readonly #free: number[] = [];
   /** The place that is checked next. */
   #next = 0;
-  /** For each name, the lock that was added last. */
-  readonly #named = new Map<string, LockState>();
+  /**
+   * For each of the last names, the lock that was added last. Two maps from which nothing is deleted: deletions make
+   * a map replace its table, and the old table refers to the new one. So once an old table is in the old generation,
+   * each collection of young objects keeps all later tables, and the locks in them.
+   */
+  #named = new Map<string, LockState | undefined>();
+  #namedBefore = this.#named;
   /** The number of tenures. */
   held = 0;
 
@@ -46,7 +56,7 @@ export class Locks {
     }
     lock.id = id;
     this.#places[placeOf(id)] = lock;
-    this.#named.set(lock.name, lock);
+    this.#name(lock);
   }
 
   get(id: number): LockState | undefined {
@@ -54,11 +64,13 @@ export class Locks {
     return lock?.id === id ? lock : undefined;
   }
 
-  /** Returns the number of a known lock with the same options; 0 if there is none. */
-  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): number {
-    const last = this.#named.get(name);
+  /** Returns the last known lock with the same name and options. */
+  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): LockState | undefined {
+    const last = this.#named.get(name) ?? this.#namedBefore.get(name);
     const same =
       last?.ttl === ttl &&
+      // A lock that was replaced is no longer known.
+      last.id !== 0 &&
       last.fixed === fixed &&
       last.reentrant === reentrant &&
       last.owner === owner &&
@@ -66,7 +78,19 @@ export class Locks {
       last.dense === dense &&
       // A lock with copies is defined from its texts, because such locks are rare.
       (last.copies ?? copies) === undefined;
-    return same ? last.id : 0;
+    return same ? last : undefined;
+  }
+
+  /** Replaces an unused lock by one that is like it. Returns false if the old one is in use. */
+  replace(old: LockState, lock: LockState): boolean {
+    if (!isUnused(old)) {
+      return false;
+    }
+    lock.id = old.id;
+    old.id = 0;
+    this.#places[placeOf(lock.id)] = lock;
+    this.#name(lock);
+    return true;
   }
 
   /**
@@ -80,7 +104,7 @@ export class Locks {
     const unused: number[] = [];
     for (let looks = LOOKS; looks > 0 && unused.length < MOST_TAKEN; looks -= 1) {
       const lock = this.#places[this.#next];
-      if (lock !== undefined && lock !== newest && lock.uses === 0 && lock.tenures.length === 0) {
+      if (lock !== undefined && lock !== newest && isUnused(lock)) {
         unused.push(lock.id);
         this.#remove(lock);
       }
@@ -160,11 +184,26 @@ export class Locks {
     const { id, name } = lock;
     this.#places[placeOf(id)] = undefined;
     this.#free.push(id + PLACES);
-    if (this.#named.get(name) === lock) {
-      this.#named.delete(name);
+    for (const named of [this.#named, this.#namedBefore]) {
+      if (named.get(name) === lock) {
+        named.set(name, undefined);
+      }
     }
     lock.id = 0;
   }
+
+  #name(lock: LockState): void {
+    if (this.#named.size >= NAMES) {
+      this.#namedBefore = this.#named;
+      this.#named = new Map();
+    }
+    this.#named.set(lock.name, lock);
+  }
+}
+
+/** Returns true if nothing can be asked or said about the lock, as it has neither calls, readers nor tenures. */
+function isUnused({ uses, tenures }: LockState): boolean {
+  return uses === 0 && tenures.length === 0;
 }
 
 /** Returns the place in a lock's number. It avoids `%`, which takes much longer for numbers above 31 bits. */

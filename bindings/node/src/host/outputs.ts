@@ -1,3 +1,4 @@
+import { copyOf } from "../common/platform.js";
 import type { Engine, Glue } from "../module/wasm.js";
 import type { Batch, Wire } from "../store/store.js";
 
@@ -79,7 +80,7 @@ export class Outputs {
       }
     }
     // A copy, because the command is sent some time later.
-    return { request, place, keys, args, wait, command: wire === "command" ? bytes.slice() : undefined };
+    return { request, place, keys, args, wait, command: wire === "command" ? copyOf(bytes) : undefined };
   }
 
   #view(): Uint8Array {

@@ -202,6 +202,31 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 
+  test("a name is known again after many others, whichever of its handles is left", async () => {
+    // Catches: a new handle that takes the number of a handle that the engine no longer knows.
+    const locker = await store.locker();
+    const name = store.name();
+    const visit = async (lock) => {
+      const lease = await lock.acquire();
+      await lease.release();
+      return lease.token;
+    };
+    const visitOthers = async (count) => {
+      for (let i = 0; i < count; i += 1) await visit(locker.lock(`${name}/${count}/${i}`));
+    };
+    const read = locker.lock(name);
+    const events = read.events();
+    const tokens = [await visit(read)];
+    await visitOthers(300);
+    await events.return();
+    for (const count of [0, 200, 400]) {
+      await visitOthers(count);
+      tokens.push(await visit(locker.lock(name)));
+    }
+    tokens.push(await visit(read));
+    assert.deepEqual(tokens, [...new Set(tokens)].sort((one, next) => one - next));
+  });
+
   test("a time to live of a year, and one of ten milliseconds", async () => {
     // Catches: a delay that a timer takes for 1 ms.
     const locker = await store.locker();

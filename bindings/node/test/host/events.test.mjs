@@ -169,6 +169,31 @@ forEachStore((store) => {
     });
   });
 
+  test("handles of one name that take turns have the events of their own acquisitions", async () => {
+    // Catches: a new handle that takes over the engine's number of an older one which is in use.
+    const name = store.name();
+    const locker = await store.hearing();
+    const [read, held] = [locker.lock(name), locker.lock(store.name())];
+    const told = collect(read.events());
+    const kept = await held.acquire();
+    assert.equal(await locker.lock(held.name).tryAcquire(), undefined);
+    const tokens = [];
+    for (const lock of [read, locker.lock(name), read, locker.lock(name), read]) {
+      const lease = await lock.acquire();
+      assert.ok(lock.held);
+      tokens.push(lease.token);
+      await lease.release();
+    }
+    await waitFor(() => told.filter(({ type }) => type === "released").length === 3);
+    assert.deepEqual(
+      told.filter(({ type }) => type === "acquired").map(({ token }) => token),
+      [tokens[0], tokens[2], tokens[4]],
+    );
+    assert.ok(kept.valid && held.held);
+    await Promise.all([store.admin.forceRelease(held.name), aborted(kept.signal)]);
+    assert.equal(held.held, false);
+  });
+
   test("the state of one lock is that of its handle, not of its name", async () => {
     const locker = await store.locker();
     const name = store.name();

@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         return Err(format!("--only: {store:?} is none of {STORES:?}").into());
     }
     let bench = Bench {
-        rounds: options.rounds,
+        rounds: options.rounds(),
         round: Duration::from_millis(options.millis),
         control: options.control,
     };

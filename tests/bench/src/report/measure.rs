@@ -6,10 +6,9 @@ use leasehold_tests::Resp;
 use tokio::time::timeout_at;
 
 use super::Plan;
-use super::peer::Peer;
 use super::results::{Held, Loss, Results};
 use crate::Result;
-use crate::peer::{Process, number};
+use crate::peer::{Peer, Process, number};
 use crate::stats::percentile;
 
 pub(super) const CALLERS: [usize; 4] = [1, 16, 64, 256];

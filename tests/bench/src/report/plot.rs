@@ -7,20 +7,17 @@ use std::path::Path;
 use super::results::{Measured, Results};
 use crate::Result;
 use crate::stats::{median, number};
+use crate::svg::{self, OTHER, OWN, WIDTH};
 
 /// The plot that README shows.
 pub(super) const MAIN: &str = "pairs-64.svg";
 
-const WIDTH: u32 = 760;
 const BAR: u32 = 22;
 /// The left end of the bars, right of their names.
 const LEFT: u32 = 250;
 const TOP: u32 = 44;
 /// The space for the number at the end of the longest bar.
 const RIGHT: u32 = 90;
-const OWN: &str = "#1F6FEB";
-const OTHER: &str = "#A0A8B2";
-const INK: &str = "#6E7681";
 
 /// The figure of a plot: a number for each side, NaN if it has none.
 type Figure = fn(&Measured) -> f64;
@@ -82,10 +79,7 @@ fn bars(title: &str, results: &Results, figure: Figure) -> Result<String> {
         .first()
         .map_or(1.0, |(_, value)| value.max(f64::MIN_POSITIVE));
     let height = TOP + BAR * u32::try_from(bars.len())? + 12;
-    let mut svg = format!(
-        "<svg width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\" \
-         font-family=\"sans-serif\" font-size=\"13\" fill=\"{INK}\">\n<text x=\"12\" y=\"28\" font-size=\"16\">{title}</text>\n"
-    );
+    let mut svg = svg::head(title, height);
     for (top, (side, value)) in (TOP..).step_by(BAR as usize).zip(bars) {
         let width = (value / most * f64::from(WIDTH - LEFT - RIGHT)).max(1.0);
         let color = if side.is_own() { OWN } else { OTHER };

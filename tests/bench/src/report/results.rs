@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::peer::Peer;
+use crate::latency;
+use crate::peer::Peer;
 use crate::stats::{median, ratios};
 
 /// The results by side, in the order of the plan.
 #[derive(Serialize)]
 pub(super) struct Results {
     pub(super) sides: Vec<Measured>,
+    /// Latencies at fixed rates, of the sides that can be asked for them.
+    pub(super) latency: Vec<latency::Side>,
 }
 
 /// The results of a side.
@@ -76,6 +79,7 @@ impl Results {
         });
         Self {
             sides: sides.collect(),
+            latency: Vec::new(),
         }
     }
 

@@ -5,17 +5,18 @@ use std::fmt::Write;
 use super::measure::{CALLERS, CONFIGURATIONS, configuration};
 use super::results::{Handoff, Measured, Results};
 use super::{FIGURES, Plan, plot};
+use crate::latency;
 use crate::stats::{callers, median, number, spread};
 
 /// Returns what the book shows: how many times as fast as each peer.
 pub(super) fn page(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
         "Each figure is Leasehold's acquisitions per second divided by the peer's: the median of the rounds of one \
-         run, with the least and the greatest in brackets. Measured on {} by `{}`, after all sides had warmed up; {}.\n\n\
+         run, with the least and the greatest in brackets. All sides had warmed up. {}\n\n\
          **Bold: the peer is ahead.** †: the peer lets the task that has just released a lock take it again, so others \
          starve. One task had less than a tenth of another's turns. Leasehold serves waiters in order. Peers are \
          compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
-        plan.date, plan.command, plan.versions
+        plan.conditions
     );
     let shapes = CONFIGURATIONS.map(configuration);
     let mut head = vec![String::new()];
@@ -36,7 +37,7 @@ pub(super) fn page(plan: &Plan, results: &Results) -> String {
     skipped(&mut text, plan, results);
     let _ = write!(
         text,
-        "\n![acquire and release by 64 callers]({FIGURES}/{})\n",
+        "\n![acquire and release by 64 callers]({FIGURES}{})\n",
         plot::MAIN
     );
     text
@@ -45,13 +46,20 @@ pub(super) fn page(plan: &Plan, results: &Results) -> String {
 /// Returns the whole report.
 pub(super) fn report(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
-        "# Leasehold beside its peers\n\n{}, by `{}`: {}.\n\nEach side is on a redis-server of its own. Figures are \
+        "# Leasehold beside its peers\n\n{}\n\nEach side is on a redis-server of its own. Figures are \
          medians of {} rounds in which the sides take turns ({} of handoffs); ratios are the medians of the rounds' \
          ratios, and above 1 Leasehold is ahead.\n",
-        plan.date, plan.command, plan.versions, plan.rounds, plan.handoff_rounds
+        plan.conditions, plan.rounds, plan.handoff_rounds
     );
     skipped(&mut text, plan, results);
     pairs(&mut text, results);
+    if !results.latency.is_empty() {
+        let _ = write!(
+            text,
+            "\n## Latency at fixed rates\n\n{}",
+            latency::markdown(&results.latency, "")
+        );
+    }
     handoffs(&mut text, results);
     held(&mut text, plan, results);
     loss(&mut text, results);
@@ -201,7 +209,8 @@ fn ahead(ratios: &[f64]) -> String {
     spread(ratios)
 }
 
-fn table(text: &mut String, head: &[String], rows: impl Iterator<Item = Vec<String>>) {
+/// Adds a table; the first column is text.
+pub(crate) fn table(text: &mut String, head: &[String], rows: impl Iterator<Item = Vec<String>>) {
     let mut line = |cells: &[String]| {
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     };

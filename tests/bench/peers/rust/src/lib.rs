@@ -1,5 +1,8 @@
 //! Locks in Rust: see the README of the parent folder.
 
+#![allow(clippy::cast_precision_loss)]
+
+mod open;
 mod side;
 
 use std::sync::Arc;
@@ -10,18 +13,30 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use side::{Held, Side};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::runtime;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+/// The result of anything that can fail.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How many locks are acquired at a time when many are held.
 const AT_ONCE: usize = 64;
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [port, side] = &args[..] else {
-        return Err("PORT SIDE".into());
+/// Runs a side with these arguments until its input ends.
+pub fn main(args: &[&str]) -> Result<()> {
+    let (threads, port, side) = match *args {
+        [port, side] => (2, port, side),
+        ["--threads", threads, port, side] => (threads.parse()?, port, side),
+        _ => return Err("[--threads N] PORT SIDE".into()),
     };
+    let mut runtime = match threads {
+        1 => runtime::Builder::new_current_thread(),
+        _ => runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(threads).enable_all().build()?;
+    runtime.block_on(serve(port, side))
+}
+
+async fn serve(port: &str, side: &str) -> Result<()> {
     let side = Arc::new(Side::connect(port.parse()?, side).await?);
     println!("{}", json!({ "ready": side.version() }));
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -30,6 +45,7 @@ async fn main() -> Result<()> {
         let words: Vec<&str> = line.split(' ').collect();
         let done = match words[..] {
             ["pairs", callers, millis] => pairs(&side, callers.parse()?, millis.parse()?).await?,
+            ["open", path] => open::open(&side, path.as_ref()).await?,
             ["handoff", tasks, millis] if side.waits() => {
                 handoff(&side, tasks.parse()?, millis.parse()?).await?
             }
