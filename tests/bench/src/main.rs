@@ -68,7 +68,7 @@ struct Options {
     /// `latency`: how long a side's turn takes.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
     seconds: u32,
-    /// `latency`: worker threads of each side in Rust; 1 is a runtime of a single thread.
+    /// Worker threads, of each side in Rust with `latency`; 1 is a runtime of a single thread. Not of `guards`.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = some())]
     threads: usize,
     /// `latency`: the sides in Node.
@@ -152,10 +152,11 @@ fn measure(options: &Options) -> Result<()> {
         // A single thread: to wake another one can take longer than a guarded write, and a different time
         // each time. So these ratios are about the greatest possible ones.
         Benchmark::Guards => tokio::runtime::Builder::new_current_thread(),
+        _ if options.threads == 1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     runtime
-        .worker_threads(2)
+        .worker_threads(options.threads)
         .enable_all()
         .build()?
         .block_on(run(options))

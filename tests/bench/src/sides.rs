@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::Result;
 use crate::peer::{Process, number};
-use crate::stats::{median, processor_time, ratios, server_time};
+use crate::stats::{context_switches, median, processor_time, ratios, server_time};
 
 /// The script of the usual handwritten lock, beside `SET NX PX`.
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
@@ -62,6 +62,8 @@ pub(crate) struct Round {
     servers: f64,
     /// Script calls of a pair.
     scripts: f64,
+    /// Context switches of a pair in this process.
+    switches: f64,
 }
 
 /// All rounds of a side.
@@ -79,15 +81,17 @@ impl Rounds {
 
     /// Prints a line below [`head`].
     pub(crate) fn show(&self, name: &str, ratio: f64) {
-        let [rate, here, servers, scripts] = [
+        let [rate, here, servers, scripts, switches] = [
             |round: &Round| round.rate,
             |round: &Round| round.here,
             |round: &Round| round.servers,
             |round: &Round| round.scripts,
+            |round: &Round| round.switches,
         ]
         .map(|part| median(&self.all(part)));
         println!(
-            "  {name:<34} {rate:>10.1} {ratio:>7.2}   {here:>6.1} + {servers:>6.1} {scripts:>14.2}"
+            "  {name:<34} {rate:>10.1} {ratio:>7.2}   {here:>6.1} + {servers:>6.1} {scripts:>14.2} \
+             {switches:>10.2}"
         );
     }
 
@@ -100,8 +104,8 @@ impl Rounds {
 pub(crate) fn head(callers: usize) {
     let what = crate::stats::callers(callers);
     println!(
-        "{what:<36} {:>10} {:>7}   {:>15} {:>14}",
-        "thousand/s", "ratio", "µs here+servers", "script calls"
+        "{what:<36} {:>10} {:>7}   {:>15} {:>14} {:>10}",
+        "thousand/s", "ratio", "µs here+servers", "script calls", "switches"
     );
 }
 
@@ -154,12 +158,14 @@ impl Side {
     async fn round(&self, callers: usize, admins: &mut [Admin]) -> Result<Round> {
         let scripts = script_calls(admins).await;
         let (here, servers) = (processor_time(), servers_time(admins).await?);
+        let switches = context_switches()?;
         let (count, seconds) = self.work(callers).await?;
         let each = |now: f64, before: f64| (now - before) / count;
         Ok(Round {
             rate: count / seconds / 1e3,
             here: each(processor_time(), here),
             servers: each(servers_time(admins).await?, servers),
+            switches: each(context_switches()?, switches),
             scripts: each(script_calls(admins).await, scripts),
         })
     }

@@ -11,6 +11,21 @@ pub(crate) fn processor_time() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
+/// Returns the number of context switches of all threads of this process.
+pub(crate) fn context_switches() -> Result<f64> {
+    let mut sum = 0.0;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let status = std::fs::read_to_string(thread?.path().join("status"))?;
+        let counts = status
+            .lines()
+            .filter_map(|line| line.split_once("ctxt_switches:"));
+        for (_, count) in counts {
+            sum += count.trim().parse::<f64>()?;
+        }
+    }
+    Ok(sum)
+}
+
 /// Returns the microseconds of processor time that a server has used.
 pub(crate) async fn server_time(admin: &mut Admin) -> Result<f64> {
     let mut sum = 0.0;
