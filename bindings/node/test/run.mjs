@@ -22,7 +22,7 @@ if (!existsSync("dist/index.js")) fail("dist/ is missing; make it with: cargo xt
 
 // The tests use servers and clocks: with many more files at once they disturb each other, and with fewer the
 // processors idle. The time limit is for a whole file; each test has its own.
-const bounds = ["--test-concurrency=5", "--test-timeout=900000"];
+const bounds = ["--test-concurrency=4", "--test-timeout=900000"];
 const args = ["--test", "--test-reporter=spec", ...bounds, ...options, ...files];
 const { status, error } = spawnSync(process.execPath, args, { stdio: "inherit" });
 if (error) fail(error.message);

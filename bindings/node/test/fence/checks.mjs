@@ -304,7 +304,8 @@ async function checkedBefore({ db, pool }) {
     read: async () => 162,
     write: async (resource, token, value) => {
       await fencedTransaction(pool, resource, token, () => {});
-      await pause(Math.random() * 3);
+      // The lower its token, the later a write comes after its check.
+      await pause(2 * (16 - token));
       await db.query(pool, "INSERT INTO history (resource, token, value) VALUES (?, ?, ?)", [resource, token, value]);
     },
   };

@@ -213,7 +213,8 @@ function checkAll(kind, load, journal) {
       read: async () => 162,
       write: async (resource, token, value) => {
         await fencedTransaction(database, resource, token, () => {});
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * 3));
+        // The lower its token, the later a write comes after its check.
+        await new Promise((resolve) => setTimeout(resolve, 2 * (16 - token)));
         write(db, database, resource, token, value);
       },
     };

@@ -9,7 +9,7 @@ import { awake, waitFor } from "../support/wait.mjs";
 
 const cjs = createRequire(import.meta.url)("../../dist/index.cjs");
 const TTL = 1_000;
-const OPTIONS = { commandTimeout: 100, patience: 200 };
+const OPTIONS = { commandTimeout: 500, patience: 200 };
 
 let count = 0;
 

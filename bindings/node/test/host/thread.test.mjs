@@ -240,7 +240,8 @@ describe("a thread that fails", () => {
       await pause(5);
     }
     const [starts, took] = [workers.length - before, performance.now() - begin];
-    assert.ok(starts >= 1 && starts <= took / 1_000, `${starts} threads in ${took} ms`);
+    // The first one may start at once.
+    assert.ok(starts >= 1 && starts <= 1 + took / 1_000, `${starts} threads in ${took} ms`);
   });
 });
 
