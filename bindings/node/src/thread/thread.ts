@@ -28,7 +28,8 @@ export class Thread {
   readonly #members = new Set<Member>();
   /** The members for which the thread keeps the process alive. */
   readonly #waiting = new Set<Member>();
-  #checking = false;
+  /** 0 from a check until the thread answers. */
+  #answered = flag(1);
   /** True once nothing that the thread says counts any more. */
   #over = false;
 
@@ -97,15 +98,15 @@ export class Thread {
 
   /** Ends the thread unless it answers in time. */
   check(): void {
-    if (this.#checking) {
+    if (Atomics.load(this.#answered, 0) === 0) {
+      // It was asked before, and has not answered yet.
       return;
     }
-    this.#checking = true;
     // The answer comes by memory, so it is seen even if this thread was blocked meanwhile.
-    const answered = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    const answered = flag(0);
+    this.#answered = answered;
     this.#worker.postMessage(answered);
     const look = () => {
-      this.#checking = false;
       if (Atomics.load(answered, 0) === 0) {
         this.#fail(`it did not answer within ${MOST_SILENCE} ms`);
       }
@@ -131,6 +132,11 @@ export class Thread {
     running = undefined;
     await this.#worker.terminate();
   }
+}
+
+/** Returns a number that both threads see. */
+function flag(value: number): Int32Array {
+  return new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)).fill(value);
 }
 
 function threads(): Threads {
