@@ -9,7 +9,7 @@ import { startRedis } from "../support/redis.mjs";
 import { aborted, collect, inTheEnd } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { first, workers } from "../support/threads.mjs";
-import { waitFor, within } from "../support/wait.mjs";
+import { pause, waitFor, within } from "../support/wait.mjs";
 
 const LODGER = fileURLToPath(new URL("lodger.mjs", import.meta.url));
 /** Beyond the reach of any machine that stalls. */
@@ -202,6 +202,14 @@ describe("one thread that hangs", () => {
     assert.notEqual(await inTheEnd(two.lock(newName())), undefined);
     assert.notEqual(workers.at(-1), worker);
   }
+
+  test("differs from one that answers, which goes on", async (t) => {
+    const lockers = await made(t, {}, {});
+    const leases = await Promise.all(lockers.map((locker) => held(locker)));
+    await pause(11_000);
+    assert.ok(leases.every(({ valid }) => valid));
+    await Promise.all(lockers.map((locker) => locker.inspect("x")));
+  });
 
   test("delays no shutdown, after which it is ended", async (t) => {
     const all = await hanging(t, LONG_TTL);
