@@ -29,7 +29,7 @@ const LOOK = 2_000;
 const FAILED = 4;
 
 /**
- * The host of a locker whose engine runs in a worker thread. It passes calls on, and keeps for the program
+ * The host of a locker whose engine runs in the worker thread. It passes calls on, and keeps for the program
  * what the other thread reports.
  */
 export class ThreadHost implements LockHost {
@@ -202,15 +202,9 @@ export class ThreadHost implements LockHost {
       // A failure of the thread here ends everything, too, and a thread that hangs delays nothing for long.
       const { patience } = this.opening.settings;
       let timer: Timer | undefined;
-      const link = this.#link;
-      const late = new Promise<void>((resolve) => {
-        const giveUp = () => {
-          link.check();
-          resolve();
-        };
-        timer = startTimer(giveUp, patience + SLACK);
-      });
-      await Promise.race([this.#ask(Ask.Shutdown).catch(() => {}), late]);
+      const late = new Promise<void>((resolve) => (timer = startTimer(resolve, patience + SLACK)));
+      const givenUp = late.then(() => this.#link?.check());
+      await Promise.race([this.#ask(Ask.Shutdown).catch(() => {}), givenUp]);
       stopTimer(timer);
     }
     this.counts(...this.opening.counts);

@@ -53,7 +53,7 @@ export class Link implements Member {
     this.#outbox.add(...message);
   }
 
-  /** Sets whether the thread keeps the process alive for this locker. */
+  /** Sets whether this locker needs the process to stay alive. */
   keepAlive(alive: boolean): void {
     this.#thread.keepAlive(this, alive);
   }

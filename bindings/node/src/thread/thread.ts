@@ -87,7 +87,7 @@ export class Thread {
     }
   }
 
-  /** Sets whether the thread keeps the process alive for a locker. */
+  /** Sets whether a locker needs the process to stay alive. The thread keeps it alive while any of them does. */
   keepAlive(member: Member, alive: boolean): void {
     const { size } = this.#waiting;
     this.#waiting[alive ? "add" : "delete"](member);
