@@ -107,14 +107,15 @@ async function starts(server, rounds) {
   }
   progress("");
   const loaded = sides["only the package"].map(({ rss }) => rss);
-  console.log("\nthread: a new process: milliseconds of `Locker.connect`, then of its first lock; resident memory in MiB");
+  console.log("\nthread: a new process: milliseconds of `Locker.connect`, then of its first lock; resident memory in MiB, and of each further locker");
   const rows = Object.entries(sides).map(([name, figures]) => [
     name,
     ...["connect", "lock"].map((field) => (name in SIDES ? median(figures.map((figure) => figure[field])).toFixed(1) : "")),
     median(figures.map(({ rss }) => rss)).toFixed(1),
     name in SIDES ? `+${spread(figures.map(({ rss }, round) => rss - loaded[round]), 1)}` : "",
+    name in SIDES ? median(figures.map(({ each }) => each)).toFixed(1) : "",
   ]);
-  table([["", "connect", "lock", "memory", "more"], ...rows]);
+  table([["", "connect", "lock", "memory", "more", "each"], ...rows]);
 }
 
 async function started(args) {

@@ -99,15 +99,16 @@ export interface LockerOptions {
    */
   readonly tracking?: boolean | undefined;
   /**
-   * True to run the locker's engine, connections and timers in a worker thread of its own, so that leases are
-   * renewed while the program blocks its event loop: `false` by default.
+   * True to run the locker's engine, connections and timers in a worker thread, so that leases are renewed
+   * while the program blocks its event loop: `false` by default. One thread serves all such lockers of the
+   * process.
    *
    * `lease.valid` and `lease.remaining` then read shared memory: they are right even in a loop that never
    * yields. Events, signals and the answers of calls still need the event loop. **A program that hangs keeps
    * its locks**, because nothing but its own progress would tell the thread.
    *
-   * If the thread fails, its leases are lost with the reason `crashed`, and pending calls fail with the code
-   * `internal`. The next call starts another thread.
+   * If the thread fails, the leases of all its lockers are lost with the reason `crashed`, and their pending
+   * calls fail with the code `internal`. The next call starts another thread.
    *
    * It needs Node 20.16 or 22.3, Deno or Bun, and URLs of servers: the program's own clients and in-memory
    * stores cannot go to another thread.

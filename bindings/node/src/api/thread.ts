@@ -15,7 +15,7 @@ export function refuseThread(thread: boolean, why: string): void {
 export const OF_CLIENT = "a client stays in the thread that made it";
 export const OF_MEMORY = "an in-memory store is in the thread of the program";
 
-/** Starts the worker thread of a locker. */
+/** Opens a locker in the worker thread. */
 export async function hostInThread(opening: Opening): Promise<LockHost> {
   const { openThread } = await import("../thread/open.js").catch(leftOut);
   return openThread(opening, lockChecker(opening.settings));

@@ -16,6 +16,14 @@ export type NewInstance = () => Glue;
 /** The instances that take the next host. */
 const newest = new Map<NewInstance, Instance>();
 
+/** True if each host has an instance of its own. */
+let apart = false;
+
+/** Gives each host from now on an instance of its own, so that a failure affects no other host. */
+export function keepApart(): void {
+  apart = true;
+}
+
 /** An instance of the engine's module, and the hosts whose engines live in it. */
 class Instance {
   readonly glue: Glue;
@@ -73,10 +81,10 @@ class Instance {
 export abstract class ServerStore {
   #instance: Instance | undefined;
   /**
-   * True if the host's engine failed once. From then on it has an instance of its own, so another failure
-   * affects no other host.
+   * True if the host's engine failed once, or if all hosts are kept apart. From then on it has an instance of
+   * its own, so another failure affects no other host.
    */
-  #alone = false;
+  #alone = apart;
 
   constructor(private readonly make: NewInstance = newInstance) {}
 

@@ -1,5 +1,5 @@
 import { LeaseholdError } from "../common/errors.js";
-import { keepAlive, now, startTimer, stopTimer, type Timer, warn } from "../common/platform.js";
+import { keepAlive, now, startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Alarm } from "../host/alarm.js";
@@ -13,12 +13,13 @@ import type { LockSpec } from "../module/wasm.js";
 import { Inflows } from "./inflows.js";
 import { Link, type Opening } from "./link.js";
 import { SharedTenure } from "./tenure.js";
+import { Thread } from "./thread.js";
 import { Ask, type Batch, NONE, Reading, reasonAt, Told } from "./wire.js";
 
 /** The least time in milliseconds between the starts of two worker threads. */
 const PAUSE = 1_000;
 
-/** Milliseconds that a worker thread may take to shut down, beyond the patience. */
+/** Milliseconds that the worker thread may take to shut a locker down, beyond the patience. */
 const SLACK = 3_000;
 
 /** Milliseconds between two looks at held leases. */
@@ -28,7 +29,7 @@ const LOOK = 2_000;
 const FAILED = 4;
 
 /**
- * The host of a locker whose engine runs in a worker thread. It passes calls on, and keeps for the program
+ * The host of a locker whose engine runs in the worker thread. It passes calls on, and keeps for the program
  * what the other thread reports.
  */
 export class ThreadHost implements LockHost {
@@ -48,7 +49,7 @@ export class ThreadHost implements LockHost {
   readonly #alarm = new Alarm(() => this.#expire());
   /** The tenures by their slots. */
   #tenures: (SharedTenure | undefined)[] = [];
-  /** The worker thread; `undefined` after it failed and until the next use, and after a shutdown. */
+  /** The link to the worker thread; `undefined` from its failure to the next call, and after a shutdown. */
   #link: Link | undefined;
   #startedAt = 0;
   #failed: LeaseholdError | undefined;
@@ -73,7 +74,7 @@ export class ThreadHost implements LockHost {
   private constructor(private readonly opening: Opening, private readonly checkLock: (spec: LockSpec) => void) {}
 
   /**
-   * Starts a worker thread, and resolves when its store is open.
+   * Begins in the worker thread, which the first locker starts, and resolves when the store is open.
    *
    * @param checkLock throws the error in the specification of a lock
    */
@@ -201,8 +202,9 @@ export class ThreadHost implements LockHost {
       // A failure of the thread here ends everything, too, and a thread that hangs delays nothing for long.
       const { patience } = this.opening.settings;
       let timer: Timer | undefined;
-      const late = new Promise((resolve) => (timer = startTimer(() => resolve(undefined), patience + SLACK)));
-      await Promise.race([this.#ask(Ask.Shutdown).catch(() => {}), late]);
+      const late = new Promise<void>((resolve) => (timer = startTimer(resolve, patience + SLACK)));
+      const givenUp = late.then(() => this.#link?.check());
+      await Promise.race([this.#ask(Ask.Shutdown).catch(() => {}), givenUp]);
       stopTimer(timer);
     }
     this.counts(...this.opening.counts);
@@ -213,7 +215,7 @@ export class ThreadHost implements LockHost {
     const tenures = this.#locks.tenures() as SharedTenure[];
     this.#locks.clear();
     for (const tenure of tenures) {
-      // The thread hung and was ended.
+      // The thread did not shut the locker down in time.
       tenure.close();
       tenure.lose("shutdown");
     }
@@ -287,7 +289,7 @@ export class ThreadHost implements LockHost {
     link.send(Ask.AddReader, id, lock?.id ?? 0);
   }
 
-  /** Returns the link to the worker thread. Starts another thread after one that failed. */
+  /** Returns the link to the worker thread, after a failure to the next one. */
   #linked(): Link {
     if (this.#isShutDown) {
       throw isShutDown();
@@ -295,7 +297,7 @@ export class ThreadHost implements LockHost {
     if (this.#link !== undefined) {
       return this.#link;
     }
-    if (now() < this.#startedAt + PAUSE) {
+    if (now() < Math.max(this.#startedAt, Thread.lastStart) + PAUSE) {
       const message = `${this.#failed?.message}; another one starts in a second at most`;
       throw new LeaseholdError("internal", message, { cause: this.#failed });
     }
@@ -420,12 +422,9 @@ export class ThreadHost implements LockHost {
       case Told.Event:
         this.#inflows.take(read.next(), read.next<string>());
         break;
-      case Told.Findings:
-        this.#findings = read.next<readonly Finding[]>();
-        break;
       default:
-        // A warning, the last kind.
-        warn(read.next<string>());
+        // The findings, the last kind.
+        this.#findings = read.next<readonly Finding[]>();
     }
   }
 
@@ -465,7 +464,8 @@ export class ThreadHost implements LockHost {
 
   /**
    * Ends the tenures whose deadline has passed. The worker thread reports such a loss earlier, unless it
-   * hangs: then the signals are aborted in time all the same, and the thread learns to renew no more.
+   * hangs: then the signals are aborted in time all the same, and the thread learns to renew no more. A thread
+   * that does not answer is ended.
    */
   #expire(): void {
     this.#alarm.clear();
@@ -477,6 +477,7 @@ export class ThreadHost implements LockHost {
         for (let leases = tenure.leases; leases > 0; leases -= 1) {
           this.#ask(Ask.Release, (tenure as SharedTenure).slot).catch(() => {});
         }
+        this.#link?.check();
         tenure.lose(lost);
       }
     }

@@ -1,131 +1,88 @@
-import { attempt, config } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
-import { nodeProcess, now } from "../common/platform.js";
+import { now } from "../common/platform.js";
 import { messageOf } from "../common/printable.js";
-import { code } from "./code.js";
+import type { WasmModule } from "../module/wasm.js";
 import { Counted, Slots } from "./shared.js";
-import { Ask, type Batch, Outbox, type Start } from "./wire.js";
+import { type Member, type Port, Thread } from "./thread.js";
+import { Ask, type Batch, type Begin, Outbox } from "./wire.js";
 
-type Threads = typeof import("node:worker_threads");
-
-/** The data that a worker thread starts with, except what its link adds. */
-export type Opening = Omit<Start, "counted" | "at" | "bases"> & {
+/** The data that a locker starts with in the worker thread, except what its link adds. */
+export type Opening = Omit<Begin, "counted" | "at" | "port"> & {
+  readonly module: WasmModule;
   /** The number of counted numbers, and how many of them are gauges. */
   readonly counts: readonly [length: number, gauges: number];
 };
 
-interface LinkHost {
+interface LinkHost extends Member {
   /** The worker thread sent a batch. */
   told(batch: Batch): void;
-  /** The worker thread ended, although nobody ended it. */
-  ended(cause: LeaseholdError): void;
 }
 
-/** A worker thread, and what this thread shares with it. */
-export class Link {
+/** The connection of one locker to the worker thread, and what both threads share. */
+export class Link implements Member {
   readonly slots: Slots;
   readonly counted: Counted;
-  readonly #worker: InstanceType<Threads["Worker"]>;
+  readonly #thread: Thread;
+  readonly #port: Port;
   readonly #outbox: Outbox;
-  /** True once nothing that the thread says counts any more. */
+  /** True once nothing that comes through the port counts any more. */
   #over = false;
 
-  constructor(opening: Opening, host: LinkHost) {
-    const { counts, ...rest } = opening;
+  constructor(opening: Opening, private readonly host: LinkHost) {
+    const { counts, module, ...rest } = opening;
     // The number after the counts is that of losses by a crash.
     this.counted = Counted.of(counts[0] + 1);
-    const workerData: Start = { ...rest, counted: [...counts, this.counted.buffer], bases: bases(), at: now() };
-    const { Worker } = threads();
-    this.#worker = attempt("thread: the runtime does not start a worker thread", () => {
-      return new Worker(code, { eval: true, name: "leasehold", workerData });
-    });
     this.#outbox = new Outbox((batch) => this.#post(batch));
     this.slots = new Slots((page) => this.send(Ask.Page, page));
-    let failed: unknown;
-    this.#worker.on("message", (batch: Batch) => {
+    this.#thread = Thread.shared(module);
+    this.#port = this.#thread.join(this, { ...rest, counted: [...counts, this.counted.buffer], at: now() });
+    this.#port.on("message", (batch: Batch) => {
       if (!this.#over) {
         host.told(batch);
       }
     });
-    const end = (why: string) => {
-      if (!this.#over) {
-        void this.end();
-        const message = `the locker's worker thread ended: ${why}`;
-        host.ended(new LeaseholdError("internal", message, failed === undefined ? undefined : { cause: failed }));
-      }
-    };
-    for (const event of ["error", "messageerror"] as const) {
-      this.#worker.on(event, (error: unknown) => {
-        failed = error;
-        end(messageOf(error));
-      });
-    }
-    this.#worker.on("exit", (exit) => end(`exit code ${exit}`));
+    this.#port.on("messageerror", (cause: unknown) => {
+      const message = `a message of the locker's worker thread could not be read: ${messageOf(cause)}`;
+      this.ended(new LeaseholdError("internal", message, { cause }));
+    });
+    // The thread, not the port, keeps the process alive: a thread that fails closes the port first.
+    this.#port.unref();
   }
 
   send(...message: unknown[]): void {
     this.#outbox.add(...message);
   }
 
-  /** Sets whether the thread keeps the process alive. */
+  /** Sets whether this locker needs the process to stay alive. */
   keepAlive(alive: boolean): void {
-    this.#worker[alive ? "ref" : "unref"]();
+    this.#thread.keepAlive(this, alive);
   }
 
-  /** Ends the thread. */
+  /** Ends the thread, for all of its lockers, unless it answers in time. */
+  check(): void {
+    if (!this.#over) {
+      this.#thread.check();
+    }
+  }
+
+  /** Ends the connection, and with the last one the thread. */
   async end(): Promise<void> {
     this.#over = true;
-    await this.#worker.terminate();
+    this.#port.close();
+    await this.#thread.leave(this);
+  }
+
+  ended(cause: LeaseholdError): void {
+    if (!this.#over) {
+      void this.end();
+      this.host.ended(cause);
+    }
   }
 
   #post(batch: unknown[]): void {
     if (!this.#over && batch.length > 0) {
       // The time of this thread's clock, from which the other thread learns how its own clock differs.
-      this.#worker.postMessage([now(), ...batch]);
+      this.#port.postMessage([now(), ...batch]);
     }
-  }
-}
-
-function threads(): Threads {
-  const process = nodeProcess() as { getBuiltinModule?(name: string): Threads | undefined } | undefined;
-  const found = process?.getBuiltinModule?.("node:worker_threads");
-  if (found?.Worker === undefined || typeof SharedArrayBuffer === "undefined") {
-    const needed = "worker threads and shared memory: Node 20.16, 22.3 or newer, Deno or Bun";
-    throw config(`thread needs ${needed}; leave \`thread\` out`);
-  }
-  return found;
-}
-
-/**
- * Returns files from whose folders the worker thread looks for a client package: this file, wherever a
- * bundler has put it, and then the program. The code of the thread has no file of its own.
- */
-function bases(): string[] {
-  const { argv, cwd } = nodeProcess() as unknown as { readonly argv?: readonly string[]; cwd?(): string };
-  return [here(), argv?.[1], `${cwd?.() ?? ""}/`].filter((base) => base !== undefined);
-}
-
-/**
- * Returns the file of this code by its stack trace. `import.meta` would do it in ES modules only, and
- * bundlers for CommonJS replace it by nothing.
- */
-function here(): string | undefined {
-  const { prepareStackTrace } = Error;
-  try {
-    Error.prepareStackTrace = (_, sites) => sites[0]?.getFileName();
-    return new Error().stack;
-  } catch {
-    // Some programs freeze the class.
-    return undefined;
-  } finally {
-    restore(prepareStackTrace);
-  }
-}
-
-function restore(prepareStackTrace: typeof Error.prepareStackTrace): void {
-  try {
-    Error.prepareStackTrace = prepareStackTrace;
-  } catch {
-    // Then it was never replaced.
   }
 }

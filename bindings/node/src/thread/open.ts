@@ -5,8 +5,8 @@ import type { Opening } from "./link.js";
 export type { Opening };
 
 /**
- * Starts a worker thread that opens a store, and returns the host that stands for it. `checkLock` throws the
- * error in the specification of a lock.
+ * Opens a store in the worker thread, and returns the host that stands for it. `checkLock` throws the error in
+ * the specification of a lock.
  *
  * The build makes this file and what it imports a file of the package, so a program that never needs a thread
  * does not load it. For platforms without such threads it is replaced by `open-nowhere.ts`.

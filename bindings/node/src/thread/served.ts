@@ -1,6 +1,5 @@
-import { LeaseholdError, type LossReason } from "../common/errors.js";
+import type { LossReason } from "../common/errors.js";
 import { now } from "../common/platform.js";
-import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
 import type { Call } from "../host/calls.js";
 import { Host } from "../host/host.js";
@@ -10,7 +9,7 @@ import type { LockSpec, Settings } from "../module/wasm.js";
 import type { Opened } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import { Counted, WrittenSlots } from "./shared.js";
-import { Ask, type Batch, codeOf, NONE, type Outbox, Reading, type Start, Told, written } from "./wire.js";
+import { Ask, type Batch, type Begin, codeOf, NONE, type Outbox, Reading, Told, written } from "./wire.js";
 
 /** A host whose program is in another thread. */
 class ServedHost extends Host {
@@ -24,7 +23,7 @@ class ServedHost extends Host {
   }
 }
 
-/** Runs the host for the program's thread, and writes deadlines and losses into shared memory. */
+/** Runs the host of one locker for the program's thread, and writes deadlines and losses into shared memory. */
 export class Served {
   readonly #host: ServedHost;
   readonly #slots = new WrittenSlots();
@@ -37,6 +36,7 @@ export class Served {
   /** The controllers of the calls that may be canceled. */
   readonly #cancels = new Map<number, AbortController>();
   #findings: readonly Finding[] = [];
+  #over: Promise<void> | undefined;
   /**
    * The other thread's clock minus this one's, in milliseconds, or slightly less.
    *
@@ -45,7 +45,7 @@ export class Served {
    */
   #ahead: number;
 
-  constructor(private readonly start: Start, { store }: Opened, private readonly outbox: Outbox) {
+  constructor(private readonly start: Begin, { store }: Opened, private readonly outbox: Outbox) {
     const [length, , buffer] = start.counted;
     this.#ahead = start.at - now();
     this.#counted = new Counted(buffer, length + 1);
@@ -73,7 +73,7 @@ export class Served {
   };
 
   /** Ends every lease, because this thread ends. */
-  ended(): void {
+  lose(): void {
     this.#slots.loseAll("crashed");
   }
 
@@ -152,7 +152,7 @@ export class Served {
         break;
       }
       default:
-        this.#end(call, NONE, () => this.#shutdown(), () => this.outbox.add(Told.Done, call, NONE));
+        this.#end(call, NONE, () => this.shutdown(), () => this.outbox.add(Told.Done, call, NONE));
     }
   }
 
@@ -225,8 +225,7 @@ export class Served {
     const fail = (error: unknown) => {
       failed();
       // A call that was canceled rejects with the abort, which the caller knows.
-      const told = error instanceof LeaseholdError ? error : new LeaseholdError("internal", messageOf(error));
-      this.outbox.add(Told.Failed, call, slot, ...written(told));
+      this.outbox.add(Told.Failed, call, slot, ...written(error));
     };
     try {
       begin().then(done, fail);
@@ -243,7 +242,11 @@ export class Served {
     }
   }
 
-  /** Shuts the host down, and sends the readers the events that they have not read: this thread ends then. */
+  /** Shuts the host down, and sends the readers the events that they have not read: the port closes then. */
+  shutdown(): Promise<void> {
+    return (this.#over ??= this.#shutdown());
+  }
+
   async #shutdown(): Promise<void> {
     await this.#host.shutdown();
     for (const [id, reader] of this.#readers) {

@@ -1,5 +1,6 @@
 import { LeaseholdError, WHY, type ErrorCode, type LossReason } from "../common/errors.js";
 import { soon } from "../common/platform.js";
+import { messageOf } from "../common/printable.js";
 import type { Settings, WasmModule } from "../module/wasm.js";
 
 /**
@@ -60,16 +61,22 @@ export const enum Told {
   Event,
   /** [findings] Those since the store was opened. */
   Findings,
-  /** [message] A process warning. */
-  Warning,
 }
 
 /** No slot. */
 export const NONE = -1;
 
-/** The data that a worker thread starts with. It must be copyable from thread to thread. */
+/** The data that the worker thread starts with. It must be copyable from thread to thread. */
 export interface Start {
   readonly module: WasmModule;
+  /** Files from whose folders a client package may be found. */
+  readonly bases: readonly string[];
+}
+
+/** The data that a locker starts with in the worker thread. It must be copyable, too. */
+export interface Begin {
+  /** The thread's end of the channel between the locker's two halves. */
+  readonly port: import("node:worker_threads").MessagePort;
   /** The module of the quorum engine, for several servers. */
   readonly quorum: WasmModule | undefined;
   readonly urls: readonly string[];
@@ -77,9 +84,7 @@ export interface Start {
   readonly settings: Settings & { readonly connectTimeout: number };
   /** The number of counted numbers, how many of them are gauges, and the memory for them. */
   readonly counted: readonly [length: number, gauges: number, buffer: SharedArrayBuffer];
-  /** Files from whose folders a client package may be found. */
-  readonly bases: readonly string[];
-  /** The time of the program's thread when it started this one. */
+  /** The time of the program's thread when it sent this. */
   readonly at: number;
 }
 
@@ -152,12 +157,9 @@ export class Reading {
   }
 }
 
-/** Returns an error as the two values that a batch takes. Throws an error that is not of this package. */
+/** Returns an error as the two values that a batch takes. An error that is not of this package is internal. */
 export function written(error: unknown): [ErrorCode, string] {
-  if (!(error instanceof LeaseholdError)) {
-    throw error;
-  }
-  return [error.code, error.message];
+  return error instanceof LeaseholdError ? [error.code, error.message] : ["internal", messageOf(error)];
 }
 
 const REASONS = Object.keys(WHY) as readonly LossReason[];

@@ -153,7 +153,7 @@ describe("a thread that fails", () => {
       first.code = code;
       const locker = await made(t).finally(() => (first.code = ""));
       const worker = workers.at(-1);
-      const other = await made(t);
+      const other = await made(t, Locker.connect, server.url, { thread: false });
       const name = newName();
       const lock = locker.lock(name, { ttl: LONG_TTL, reentrant: true });
       const leases = [await lock.acquire(), await lock.acquire(), await locker.lock(newName()).acquire()];
@@ -182,7 +182,7 @@ describe("a thread that fails", () => {
       await assert.rejects(leases[0].release(), { code: "notHeld" });
       await assert.rejects(leases[2].renew(), { code: "notHeld" });
 
-      // Its neighbor has a thread of its own.
+      // Its neighbor is in the program's thread.
       assert.ok(kept.valid);
       await kept.release();
       await rival.release();

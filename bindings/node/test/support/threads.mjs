@@ -11,6 +11,7 @@ export const first = { code: "" };
 threads.Worker = class extends Worker {
   constructor(code, options) {
     super(first.code + code, options);
+    this.begun = performance.now();
     this.over = new Promise((resolve) => this.once("exit", resolve));
     workers.push(this);
   }
