@@ -58,12 +58,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     );
     let mut admins = [admin];
     for callers in options.callers.map_or(CALLERS.to_vec(), |one| vec![one]) {
-        let sides = all.iter().map(|(_, side)| side);
-        let reached = sides::take_turns(sides, callers, options.rounds(), &mut admins).await?;
-        sides::head(callers);
-        for ((name, _), own) in all.iter().zip(&reached) {
-            own.show(name, reached[0].ratio(own));
-        }
+        sides::compare(&all, callers, options.rounds(), &mut admins).await?;
     }
     Ok(())
 }

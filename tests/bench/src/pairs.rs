@@ -38,12 +38,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         .callers
         .map_or(vec![1, 16, 64, 256], |one| vec![one])
     {
-        let sides = all.iter().map(|(_, side)| side);
-        let reached = sides::take_turns(sides, callers, options.rounds(), &mut admins).await?;
-        sides::head(callers);
-        for ((name, _), own) in all.iter().zip(&reached) {
-            own.show(name, reached[0].ratio(own));
-        }
+        sides::compare(&all, callers, options.rounds(), &mut admins).await?;
     }
     Ok(())
 }

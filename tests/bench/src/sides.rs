@@ -38,7 +38,7 @@ pub(crate) enum Side {
     Scripts(Vec<Client>, String),
     /// `SET NX PX`, and a script that compares and deletes.
     Sets(Vec<Client>, String),
-    /// The same by callers that take turns among several clients of one server.
+    /// `SET NX PX` and that script, by callers that take turns among several clients of one server.
     SetsApart(Vec<Client>, String),
     /// The smallest possible lock whose callers share calls. Half of the callers share a call, which reads
     /// the time once and sets or deletes a field for each of them. No one is notified.
@@ -136,6 +136,22 @@ pub(crate) async fn take_turns<'a>(
         }
     }
     Ok(reached)
+}
+
+/// Lets all sides take turns, and prints a table of them with the ratios of the first side to each.
+pub(crate) async fn compare(
+    all: &[(&str, Side)],
+    callers: usize,
+    rounds: usize,
+    admins: &mut [Admin],
+) -> Result<()> {
+    let sides = all.iter().map(|(_, side)| side);
+    let reached = take_turns(sides, callers, rounds, admins).await?;
+    head(callers);
+    for ((name, _), own) in all.iter().zip(&reached) {
+        own.show(name, reached[0].ratio(own));
+    }
+    Ok(())
 }
 
 impl Side {

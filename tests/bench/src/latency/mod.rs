@@ -24,7 +24,7 @@ const PARTS: [usize; 4] = [500, 900, 990, 999];
 const PART_NAMES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
 /// The places in [`PARTS`] of the percentiles in tables and plots.
 const SHOWN: [usize; 2] = [0, 2];
-/// What a side does first, so that a virtual machine has compiled its code.
+/// The command that a side runs before it is measured, so that a virtual machine has compiled its code.
 const WARM_UP: &str = "pairs 64 1500";
 /// A longer run is refused.
 const LONGEST_RUN: Duration = Duration::from_secs(30 * 60);
