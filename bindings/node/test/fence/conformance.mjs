@@ -2,6 +2,7 @@
 // passes, and after a token was accepted nothing smaller ever passes. The same scenarios as
 // tests/guards/src/conformance.rs.
 import assert from "node:assert/strict";
+import { pause } from "../support/wait.mjs";
 import { fence } from "./bundle.mjs";
 
 const MOST = Number.MAX_SAFE_INTEGER;
@@ -98,7 +99,7 @@ async function badInput(store, prefix) {
 }
 
 /** Races sixteen writers with tokens in a random order, each writing until it is refused or done. */
-export async function race(store, resource, seed) {
+async function race(store, resource, seed) {
   const tokens = shuffled(16, seed);
   const accepted = new Map();
   const writer = async (token) => {
@@ -120,6 +121,19 @@ export async function race(store, resource, seed) {
   sound(await store.history(resource), accepted);
   assert.equal(await store.read(resource), 162, "the last write is the highest's");
 }
+
+/** Checks that the race notices a store with a broken guard: the negative control of the suite. */
+export async function noticed(store, prefix, rounds, message) {
+  const racing = async () => {
+    for (let round = 0; round < rounds; round += 1) {
+      await race(store, `${prefix}/${round}`, round);
+    }
+  };
+  await assert.rejects(racing(), message);
+}
+
+/** Waits between a check and its write: the longer, the lower the token in a race is. */
+export const dawdle = (token) => pause(2 * (16 - token));
 
 /** Checks that the recorded history is in order and matches the writers' results. */
 export function sound(history, accepted) {
