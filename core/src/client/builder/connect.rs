@@ -122,7 +122,7 @@ impl Builder {
     /// Give the client a reconnection policy and an `UnresponsiveConfig`, because this crate does not replace
     /// a connection of yours that has gone silent. The client keeps its settings and its connection. After
     /// the first acquisition the locker opens a second connection with the same configuration, for pushes.
-    /// That second connection ends with the locker.
+    /// The locker closes the second connection when it ends.
     ///
     /// A cluster's client lends only its configuration. The locker opens connections of its own to each
     /// master, because it must know which master answered.
