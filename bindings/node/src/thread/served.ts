@@ -127,13 +127,13 @@ export class Served {
         break;
       case Ask.Release: {
         const tenure = this.#tenures[read.next()] as Tenure;
-        this.#end(call, NONE, () => host.release(tenure), () => this.outbox.add(Told.Done, call, NONE));
+        this.#done(call, () => host.release(tenure));
         break;
       }
       case Ask.Renew: {
         const tenure = this.#tenures[read.next()] as Tenure;
         const ttl = read.next<number | undefined>();
-        this.#end(call, NONE, () => host.renew(tenure, ttl), () => this.outbox.add(Told.Done, call, NONE));
+        this.#done(call, () => host.renew(tenure, ttl));
         break;
       }
       case Ask.Inspect: {
@@ -152,7 +152,7 @@ export class Served {
         break;
       }
       default:
-        this.#end(call, NONE, () => this.shutdown(), () => this.outbox.add(Told.Done, call, NONE));
+        this.#done(call, () => this.shutdown());
     }
   }
 
@@ -216,6 +216,10 @@ export class Served {
     this.outbox.add(Told.Over, slot, codeOf(reason));
   }
 
+  #done(call: number, begin: () => Promise<void>): void {
+    this.#end(call, NONE, begin, () => this.outbox.add(Told.Done, call, NONE));
+  }
+
   #answer(call: number, begin: () => Promise<unknown>): void {
     this.#end(call, NONE, begin, (value) => this.outbox.add(Told.Answer, call, value));
   }
@@ -237,9 +241,15 @@ export class Served {
   async #nextEvent(id: number): Promise<void> {
     const reader = this.#readers.get(id);
     if (reader !== undefined) {
-      const { done, value } = await reader.next(reader);
-      this.outbox.add(Told.Event, id, done === true ? "" : JSON.stringify(value));
+      await this.#tellNext(id, reader);
     }
+  }
+
+  /** Tells a reader's next event, an empty text at the end. Resolves to false at the end. */
+  async #tellNext(id: number, reader: Reader): Promise<boolean> {
+    const { done, value } = await reader.next(reader);
+    this.outbox.add(Told.Event, id, done === true ? "" : JSON.stringify(value));
+    return done !== true;
   }
 
   /** Shuts the host down, and sends the readers the events that they have not read: the port closes then. */
@@ -250,10 +260,8 @@ export class Served {
   async #shutdown(): Promise<void> {
     await this.#host.shutdown();
     for (const [id, reader] of this.#readers) {
-      for (let ended = false; !ended; ) {
-        const { done, value } = await reader.next(reader);
-        ended = done === true;
-        this.outbox.add(Told.Event, id, done === true ? "" : JSON.stringify(value));
+      while (await this.#tellNext(id, reader)) {
+        // Until its end.
       }
     }
   }
