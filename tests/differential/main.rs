@@ -11,6 +11,7 @@
 
 mod branches;
 mod compare;
+mod jobs;
 mod keys;
 mod line;
 mod line_refusals;

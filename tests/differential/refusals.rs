@@ -196,6 +196,7 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
         let last = Inspected {
             holder: None,
             last_token: Some(max),
+            job: None,
             waiting: 0,
             line: Vec::new(),
         };

@@ -55,6 +55,28 @@ pub enum LeaseEvent {
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
     },
+    /// A turn of a job has begun: this runner has the tick.
+    ///
+    /// Follows the `Acquired` of its lease.
+    Begun {
+        /// The job.
+        name: Name,
+        /// The turn's fencing token.
+        token: FencingToken,
+        /// The tick.
+        tick: u64,
+    },
+    /// A turn has completed its tick, and the store confirmed it.
+    ///
+    /// The `Released` of its lease follows.
+    Completed {
+        /// The job.
+        name: Name,
+        /// The turn's fencing token.
+        token: FencingToken,
+        /// The tick.
+        tick: u64,
+    },
     /// The lease was extended.
     Renewed {
         /// The lock.
@@ -148,6 +170,8 @@ impl LeaseEvent {
             | Self::Renewed { name, .. }
             | Self::AtRisk { name, .. }
             | Self::Lost { name, .. }
+            | Self::Begun { name, .. }
+            | Self::Completed { name, .. }
             | Self::Released { name, .. } => Some(name),
             Self::ClockDrift { .. }
             | Self::Quarantined { .. }
@@ -163,6 +187,8 @@ impl LeaseEvent {
             | Self::Renewed { token, .. }
             | Self::AtRisk { token, .. }
             | Self::Lost { token, .. }
+            | Self::Begun { token, .. }
+            | Self::Completed { token, .. }
             | Self::Released { token, .. } => Some(*token),
             Self::Waiting { .. }
             | Self::ClockDrift { .. }
@@ -211,6 +237,8 @@ impl std::fmt::Display for LeaseEvent {
                 write!(f, "is at risk, with {remaining:?} remaining: {error}")
             }
             Self::Lost { reason, .. } => write!(f, "was lost: {reason}"),
+            Self::Begun { tick, .. } => write!(f, "has begun tick {tick}"),
+            Self::Completed { tick, .. } => write!(f, "has completed tick {tick}"),
             Self::Released { .. } => f.write_str("was released"),
             Self::ClockDrift { drift_margin } => write!(
                 f,

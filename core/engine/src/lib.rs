@@ -30,16 +30,20 @@ mod stale;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
+mod tick;
 pub mod time;
 mod token;
 
-pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
+pub use engine::{
+    CompletedInfo, Histogram, HolderInfo, Inspection, JobInfo, Losses, Stats, WaiterInfo,
+};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;
 pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
 pub use stale::StaleToken;
+pub use tick::Tick;
 pub use token::FencingToken;
 
 /// Reads test vectors that every language shares. At run time, because a published crate does not contain them.

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::Error;
+use crate::digits;
+use crate::error::{Error, ErrorKind};
 use crate::limits;
+use crate::protocol::limits::TICK_LENGTH;
+use crate::tick::Tick;
 
 /// The name of a lock: 1 to 512 bytes of UTF-8, any characters.
 ///
@@ -134,6 +137,8 @@ impl fmt::Debug for Name {
 pub struct Owner {
     label: Arc<str>,
     reclaimable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tick: Option<Tick>,
 }
 
 impl Owner {
@@ -161,6 +166,20 @@ impl Owner {
         Self::checked(label.as_ref(), false)
     }
 
+    /// Makes the owner of a turn: a runner of a job, with the tick that it runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
+    #[doc(hidden)]
+    pub fn runner(label: impl AsRef<str>, tick: Tick) -> Result<Self, Error> {
+        let owner = Self::checked(label.as_ref(), false)?;
+        Ok(Self {
+            tick: Some(tick),
+            ..owner
+        })
+    }
+
     /// Returns the label.
     pub fn label(&self) -> &str {
         &self.label
@@ -171,9 +190,43 @@ impl Owner {
         self.reclaimable
     }
 
-    /// Returns the kind of owner as stored: `r` if it is reclaimable, otherwise `l`.
+    /// Returns the tick that the owner runs, if it is a runner of a job.
+    pub fn tick(&self) -> Option<u64> {
+        self.running().map(Tick::get)
+    }
+
+    pub(crate) fn running(&self) -> Option<Tick> {
+        self.tick
+    }
+
+    /// Returns the kind of owner as stored: `j` for a runner of a job, `r` if it is reclaimable, otherwise `l`.
     pub(crate) fn kind(&self) -> &'static str {
-        if self.reclaimable { "r" } else { "l" }
+        match self.tick {
+            Some(_) => "j",
+            None if self.reclaimable => "r",
+            None => "l",
+        }
+    }
+
+    /// Returns what is stored after the kind: the label, and before it the tick of a runner.
+    pub(crate) fn stored(&self) -> String {
+        let tick = self.tick().map(|tick| format!("{tick:0TICK_LENGTH$}"));
+        tick.unwrap_or_default() + &self.label
+    }
+
+    /// Reads an owner as it is stored: its kind and what follows.
+    pub(crate) fn of_stored(kind: &str, text: &str) -> Result<Self, Error> {
+        match kind {
+            "r" => Self::reclaimable(text),
+            "l" => Self::labelled(text),
+            "j" => {
+                let tick = text.split_at_checked(TICK_LENGTH);
+                let tick = tick.and_then(|(tick, label)| Some((digits::plain(tick)?, label)));
+                let (tick, label) = tick.ok_or_else(not_an_owner)?;
+                Self::runner(label, Tick::new(tick)?)
+            }
+            _ => Err(not_an_owner()),
+        }
     }
 
     fn checked(label: &str, reclaimable: bool) -> Result<Self, Error> {
@@ -181,14 +234,21 @@ impl Owner {
         Ok(Self {
             label: label.into(),
             reclaimable,
+            tick: None,
         })
     }
+}
+
+fn not_an_owner() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "the store holds an owner that cannot be read",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn names_have_1_to_512_bytes_of_anything() {

@@ -225,6 +225,14 @@ pub enum Input {
         /// The lease of the tenure.
         lease: LeaseId,
     },
+    /// The program gives up a turn and completes its tick, which is given to nobody again. Answered by
+    /// [`Answer::Release`].
+    Complete {
+        /// The call to answer.
+        call: CallId,
+        /// The lease of the turn.
+        lease: LeaseId,
+    },
     /// The program asks for a lock's holder and waiters. Answered by [`Answer::Inspect`].
     Inspect {
         /// The call to answer.
@@ -407,7 +415,8 @@ pub enum Suspicion {
 /// The answer to a call, of the kind that the call was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The lock is held. `None` if another holder has it and the call's wait is over.
+    /// The lock is held. `None` if another holder has it and the call's wait is over, or if the tick of a
+    /// runner was completed before.
     Acquire(Result<Option<Acquired>, Error>),
     /// The lease was extended.
     Renew(Result<(), Error>),
@@ -482,10 +491,43 @@ pub struct Inspection {
     pub holder: Option<HolderInfo>,
     /// The last token of the name, if the store still remembers one.
     pub last_token: Option<FencingToken>,
+    /// The ticks, if the name is a job's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobInfo>,
     /// The number of waiters in line.
     pub waiting: u32,
     /// The waiters among the first 100 places of the line, in order.
     pub line: Vec<WaiterInfo>,
+    /// The server's clock, in milliseconds since 1970.
+    pub time: u64,
+}
+
+/// The ticks of a job.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobInfo {
+    /// The greatest tick that was completed, if the store remembers one.
+    pub completed: Option<CompletedInfo>,
+    /// The tick of the last turn, unless it was completed or given back. If nobody holds the name, its runner
+    /// died or lost its lease.
+    pub begun: Option<u64>,
+}
+
+/// A tick that was completed.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompletedInfo {
+    /// The tick.
+    pub tick: u64,
+    /// The token of the turn that completed it.
+    pub token: FencingToken,
+    /// How long ago it was completed.
+    #[serde(serialize_with = "as_millis")]
+    pub ago: Duration,
+    /// The label of its runner.
+    pub by: String,
 }
 
 /// A waiter in a lock's line.

@@ -82,8 +82,8 @@ mod timers;
 
 pub use hub::{Hub, ReaderId};
 pub use io::{
-    Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockOptions,
-    LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo,
+    Acquired, Answer, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo, Listing,
+    LockId, LockOptions, LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

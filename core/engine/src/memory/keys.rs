@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::MemoryServer;
 use super::line::Line;
 use crate::name::Owner;
-use crate::protocol::{Claim, ClientId, Holder, LeaseId, LockKey};
+use crate::protocol::limits::{EXPIRY_LENGTH, TICK_LENGTH, TOKEN_LENGTH};
+use crate::protocol::{Claim, ClientId, CompletedTick, Holder, LeaseId, LockKey};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -23,11 +24,16 @@ pub(super) struct Hash {
     /// True if the last token does not tell when the key's expiry was set: the key may expire soon, the token
     /// was ahead of the clock, or a renewal raised it.
     pub(super) is_brief: bool,
+    /// The completed tick, if the name is a job's.
+    pub(super) job: Option<Done>,
     /// The tenure stays after it expired, until the next one replaces it.
     pub(super) tenure: Option<Box<StoredTenure>>,
     /// The expiry of the key, not of the tenure.
     pub(super) expires: Option<ServerTime>,
 }
+
+/// The last completed tick of a job, if one was completed.
+pub(super) type Done = Option<CompletedTick>;
 
 /// The current tenure of a lock, or an expired one, as [`MemoryServer`] stores it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,7 +139,7 @@ impl Hash {
                 owner,
                 expires,
             } = &**tenure;
-            let (expires, kind, label) = (expires.millis(), owner.kind(), owner.label());
+            let (expires, kind, label) = (expires.millis(), owner.kind(), owner.stored());
             let token = token.get();
             (
                 format!("{lease}{token:016}"),
@@ -141,8 +147,25 @@ impl Hash {
             )
         });
         let last = ("t".to_owned(), format!("{:016}{mark}", self.last));
-        tenure.chain([last]).collect()
+        let done = self
+            .job
+            .iter()
+            .map(|done| ("d".to_owned(), stored(done.as_ref())));
+        tenure.chain([last]).chain(done).collect()
     }
+}
+
+/// Returns the last completed tick as it is stored.
+fn stored(done: Option<&CompletedTick>) -> String {
+    let (token, tick, at, by) = done.map_or((0, 0, 0, ""), |done| {
+        (
+            done.token.get(),
+            done.tick.get(),
+            done.at.millis(),
+            &*done.by,
+        )
+    });
+    format!("{token:0TOKEN_LENGTH$}{tick:0TICK_LENGTH$}{at:0EXPIRY_LENGTH$}{by}")
 }
 
 impl StoredTenure {

@@ -57,12 +57,18 @@ impl Line {
         Ok(count(place + 1))
     }
 
-    /// Returns the first live waiter, and drops the dead waiters before it.
-    pub(super) fn first(&mut self, now: ServerTime) -> First {
+    /// Returns the first live waiter that does not wait for a completed tick, and drops the waiters before it.
+    pub(super) fn first(
+        &mut self,
+        now: ServerTime,
+        mut is_over: impl FnMut(&Claim) -> bool,
+    ) -> First {
         for _ in 0..MOST_SKIPPED {
             match self.members.front() {
                 None => return First::Nobody,
-                Some(member) if !member.is_dead(now) => return First::Alive(member.claim.clone()),
+                Some(member) if !member.is_dead(now) && !is_over(&member.claim) => {
+                    return First::Alive(member.claim.clone());
+                }
                 Some(_) => self.members.pop_front(),
             };
         }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::MemoryServer;
 use super::keys::{StoredTenure, expiry};
 use super::line::First;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Acquire, Command, ForceRelease, Grant, Inspect, Inspected, List, News, Reclaim, Release, Renew,
-    Reply,
+    Acquire, Claim, ClientId, Command, Complete, CompletedTick, ForceRelease, Grant, Inspect,
+    Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -25,12 +25,23 @@ impl MemoryServer {
             Command::ForceRelease(force_release) => Ok(self.force_release(now, force_release)),
             Command::Inspect(inspect) => Ok(self.inspect(now, inspect)),
             Command::Enter(enter) => Ok(self.enter(now, enter)),
+            Command::Complete(complete) => Ok(self.complete(now, complete)),
             Command::List(list) => Ok(self.list(now, list)),
         }
     }
 
     fn acquire(&mut self, now: ServerTime, acquire: &Acquire) -> Result<Reply, Error> {
         let Acquire { key, claim, .. } = acquire;
+        let tick = claim.owner.tick();
+        if let Some(hash) = self.hash(now, key) {
+            if hash.job.is_some() != tick.is_some() {
+                return Err(other_use(tick));
+            }
+            if hash.job.iter().flatten().any(|done| done.includes(claim)) {
+                self.leave_line(key, claim);
+                return Ok(Reply::Completed);
+            }
+        }
         if let Some(tenure) = self.tenure(now, key) {
             let (client, lease, token) = (tenure.client, tenure.lease, tenure.token);
             if lease == claim.lease {
@@ -108,10 +119,7 @@ impl MemoryServer {
         let Release { key, claim, .. } = release;
         let tenure = self.hash(now, key).and_then(|hash| hash.tenure.as_deref());
         if tenure.is_some_and(|tenure| tenure.lease == claim.lease) {
-            return match self.serve(now, key, Some(claim.client)) {
-                Some((lease, grant)) => Reply::HandedOver { lease, grant },
-                None => Reply::Released,
-            };
+            return self.freed(now, key, claim.client);
         }
         self.leave_line(key, claim);
         if self.tenure(now, key).is_some() {
@@ -119,6 +127,44 @@ impl MemoryServer {
         }
         self.serve(now, key, None);
         Reply::Gone
+    }
+
+    fn complete(&mut self, now: ServerTime, complete: &Complete) -> Reply {
+        let Complete {
+            key,
+            lease,
+            token,
+            client,
+        } = complete;
+        let is_held = self.tenure(now, key).is_some();
+        let Some(hash) = self.hash_mut(key) else {
+            return Reply::Gone;
+        };
+        let tenure = hash.tenure.as_deref();
+        let own = tenure.filter(|tenure| tenure.lease == *lease && tenure.token == *token);
+        if let Some((owner, tick)) = own.and_then(|own| Some((&own.owner, own.owner.running()?))) {
+            let done = CompletedTick {
+                tick,
+                token: *token,
+                at: ServerTime::from_millis(now.millis()),
+                by: owner.label().to_owned(),
+            };
+            hash.job = Some(Some(done));
+            return self.freed(now, key, *client);
+        }
+        match &hash.job {
+            Some(Some(done)) if done.token == *token => Reply::Released,
+            _ if is_held => Reply::Taken,
+            _ => Reply::Gone,
+        }
+    }
+
+    /// Frees the lock for the next waiter, which the asking client learns if it is its own.
+    fn freed(&mut self, now: ServerTime, key: &LockKey, asker: ClientId) -> Reply {
+        match self.serve(now, key, Some(asker)) {
+            Some((lease, grant)) => Reply::HandedOver { lease, grant },
+            None => Reply::Released,
+        }
     }
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {
@@ -143,11 +189,17 @@ impl MemoryServer {
                 .last_token(now, key)
                 .and_then(|last| FencingToken::new(last).ok()),
         };
+        let job = self.hash(now, key).and_then(|hash| {
+            let begun = hash.tenure.as_ref().and_then(|last| last.owner.running());
+            let completed = hash.job.clone()?;
+            Some(JobState { completed, begun })
+        });
         let line = self.names.get(key).and_then(|keys| keys.line.as_ref());
         let (waiting, line) = line.map(|line| line.look(now)).unwrap_or_default();
         Reply::Inspected(Inspected {
             holder,
             last_token,
+            job,
             waiting,
             line,
         })
@@ -170,4 +222,23 @@ impl MemoryServer {
             names,
         }
     }
+}
+
+impl CompletedTick {
+    /// Returns true if a runner claims this tick or an earlier one.
+    pub(super) fn includes(&self, claim: &Claim) -> bool {
+        claim.owner.running().is_some_and(|tick| tick <= self.tick)
+    }
+}
+
+/// Returns the error for a name that is used as a job and as a lock, as the script words it.
+fn other_use(tick: Option<u64>) -> Error {
+    let use_ = match tick {
+        Some(_) => "a lock, not for a job",
+        None => "a job, not for a lock",
+    };
+    Error::new(
+        ErrorKind::WrongType,
+        format!("WRONGTYPE the name is used for {use_}"),
+    )
 }

@@ -10,7 +10,9 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{
     KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_APART_US, MOST_PLAIN_TTL_MS,
 };
-use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push};
+use crate::protocol::{
+    Claim, ClientId, CompletedTick, Counter, Grant, LeaseId, LockKey, News, Push,
+};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -45,9 +47,11 @@ impl MemoryServer {
             owner: claim.owner.clone(),
             expires,
         };
+        let job = hash.and_then(|hash| hash.job.clone());
         self.names.entry(key.clone()).or_default().hash = Some(Hash {
             last: token.get(),
             is_brief,
+            job: job.or_else(|| claim.owner.tick().map(|_| None)),
             tenure: Some(Box::new(tenure)),
             expires: key_expires,
         });
@@ -112,12 +116,28 @@ impl MemoryServer {
     }
 
     pub(super) fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> First {
-        let keys = self.names.get_mut(key);
-        let Some(line) = keys.and_then(|keys| keys.line.as_mut()) else {
+        let Some(keys) = self.names.get_mut(key) else {
             return First::Nobody;
         };
-        let first = line.first(now);
+        let done = keys.hash.as_ref().and_then(|hash| hash.job.clone());
+        let Some(line) = &mut keys.line else {
+            return First::Nobody;
+        };
+        let done = done.flatten();
+        let mut over = Vec::new();
+        let first = line.first(now, |claim| {
+            let is_over = done.as_ref().is_some_and(|done| done.includes(claim));
+            if is_over {
+                over.push((claim.client, claim.lease));
+            }
+            is_over
+        });
         self.drop_empty_line(key);
+        for ((client, lease), CompletedTick { token, .. }) in
+            over.into_iter().zip(done.iter().cycle())
+        {
+            self.publish(client, lease, News::Completed { token: *token });
+        }
         first
     }
 

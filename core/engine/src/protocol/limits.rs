@@ -42,6 +42,8 @@ limits! {
     MAX_TOKEN: u64 = FencingToken::MAX.get();
     /// The number of digits of the greatest token, and of a clock in microseconds until the year 2286.
     TOKEN_LENGTH: usize = MAX_TOKEN.ilog10() as usize + 1;
+    /// The number of digits of the greatest tick.
+    TICK_LENGTH: usize = TOKEN_LENGTH;
     /// The number of digits of a clock in milliseconds, until the same year.
     EXPIRY_LENGTH: usize = TOKEN_LENGTH - 3;
     /// The number of digits of the longest time to live or retention, a year, in milliseconds.
@@ -69,6 +71,13 @@ limits! {
     VALUE_CLIENT: usize = 1 + EXPIRY_LENGTH;
     VALUE_KIND: usize = VALUE_CLIENT + CLIENT_LENGTH;
     VALUE_LABEL: usize = VALUE_KIND + 1;
+    /// Where the label of a runner begins in the value of its turn: its tick comes after its kind.
+    VALUE_RUNNER: usize = VALUE_LABEL + TICK_LENGTH;
+    /// Where the tick, the time and the label begin in the record of the last completed tick. Its token comes
+    /// first.
+    DONE_TICK: usize = 1 + TOKEN_LENGTH;
+    DONE_TIME: usize = DONE_TICK + TICK_LENGTH;
+    DONE_LABEL: usize = DONE_TIME + EXPIRY_LENGTH;
     /// Where the parts of an operation begin. Its letter and its time to live come first.
     OP_TTL: usize = 2;
     OP_REST: usize = OP_TTL + TIME_LENGTH;
@@ -80,6 +89,9 @@ limits! {
     ACQUIRE_LEASE: usize = ACQUIRE_RETENTION + TIME_LENGTH;
     ACQUIRE_CLIENT: usize = ACQUIRE_LEASE + LEASE_LENGTH;
     ACQUIRE_OWNER: usize = ACQUIRE_CLIENT + CLIENT_LENGTH;
+    /// The rest of a completion: the field of the tenure, and the client.
+    COMPLETE_FIELD: usize = OP_REST;
+    COMPLETE_CLIENT: usize = COMPLETE_FIELD + FIELD_LENGTH;
     /// The rest of a renewal: the retention, the field of the tenure, and a floor, if it has one.
     RENEW_FIELD: usize = OP_REST + TIME_LENGTH;
     RENEW_FLOOR: usize = RENEW_FIELD + FIELD_LENGTH;

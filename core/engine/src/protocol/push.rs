@@ -69,6 +69,11 @@ pub enum News {
         /// The holder's token.
         token: FencingToken,
     },
+    /// The tick for which this lease waited was completed by another turn.
+    Completed {
+        /// The token of that turn.
+        token: FencingToken,
+    },
     /// The holder's owner reclaimed the lock at another client.
     Superseded {
         /// The former holder's token.
@@ -153,6 +158,7 @@ fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Resu
             write!(f, "granted:{half}:{token}:{expires}:{}", time.as_micros())
         }
         News::Revoked { token } => write!(f, "revoked:{half}:{token}"),
+        News::Completed { token } => write!(f, "completed:{half}:{token}"),
         News::Superseded { token } => write!(f, "superseded:{half}:{token}"),
     }
 }
@@ -170,6 +176,7 @@ fn read(message: &[u8]) -> Option<Push> {
             News::Granted { grant, time }
         }
         "revoked" => News::Revoked { token },
+        "completed" => News::Completed { token },
         "superseded" => News::Superseded { token },
         _ => return None,
     };
@@ -202,7 +209,7 @@ mod tests {
         FencingToken::new(number).expect("a valid token")
     }
 
-    fn news() -> [News; 3] {
+    fn news() -> [News; 4] {
         let grant = Grant {
             token: token(7),
             expires: ServerTime::from_millis(1_700_000_000_123),
@@ -212,6 +219,7 @@ mod tests {
             News::Granted { grant, time },
             News::Revoked { token: token(7) },
             News::Superseded { token: token(7) },
+            News::Completed { token: token(7) },
         ]
     }
 

@@ -47,6 +47,8 @@ pub enum Reply {
         /// The number of waiters.
         waiting: u32,
     },
+    /// Acquire: the claim's tick was completed before.
+    Completed,
     /// Renew: the lease was extended.
     Renewed {
         /// The new expiry of the lock.
@@ -55,13 +57,13 @@ pub enum Reply {
     /// Acquire, renew: done, but the lock has too few copies and so does not count. No store sends this:
     /// [`Durability::weigh`](super::Durability::weigh) makes it of a reply.
     NotDurable(Error),
-    /// Renew, release, force-release: nobody has the lock.
+    /// Renew, release, complete, force-release: nobody has the lock.
     Gone,
-    /// Renew, release, force-release: somebody else has the lock.
+    /// Renew, release, complete, force-release: somebody else has the lock.
     Taken,
-    /// Release, force-release: the lock was freed.
+    /// Release, complete, force-release: the lock was freed.
     Released,
-    /// Release: the lock was freed and handed to the next waiter, another lease of the same client. That
+    /// Release, complete: the lock was freed and handed to the next waiter, another lease of the same client. That
     /// lease lasts for its full time to live, and gets no push.
     HandedOver {
         /// The lease that has the lock now.

@@ -142,6 +142,20 @@ impl<B: Backend> Locks<B> {
 
     /// Gives up one lease of a tenure. The last one releases the lock.
     pub(crate) fn release(&mut self, env: &mut B, call: Option<CallId>, lease: LeaseId) {
+        self.end(env, call, (lease, false));
+    }
+
+    /// Releases a turn and completes its tick.
+    pub(crate) fn complete(&mut self, env: &mut B, call: CallId, lease: LeaseId) {
+        let is_turn = |holder: &mut Contender<B>| holder.who().spec.owner.tick().is_some();
+        if self.holder(lease).is_none_or(is_turn) {
+            return self.end(env, Some(call), (lease, true));
+        }
+        let error = Error::new(ErrorKind::Config, "the lease is not a turn of a job");
+        env.cx().answer(call, Answer::Release(Err(error)));
+    }
+
+    fn end(&mut self, env: &mut B, call: Option<CallId>, (lease, completes): (LeaseId, bool)) {
         let answer = |cx: &mut Ctx, result| {
             if let Some(call) = call {
                 cx.answer(call, Answer::Release(result));
@@ -160,6 +174,7 @@ impl<B: Backend> Locks<B> {
         };
         let message = "the lease is not held: it was released";
         let released = || Error::new(ErrorKind::NotHeld, message);
+        tenure.completes = completes;
         refuse_renewals(env.cx(), tenure.kept.take_renewals(), &released);
         self.handles.await_release(lease.who().lock, id);
         let to = (&mut self.releases, &mut self.handles);
@@ -254,6 +269,7 @@ impl<B: Backend> Locks<B> {
         env.confirm(ended, who, tenure.token);
         let event = tenure.acquired(&who.spec, env.cx().now);
         who.emit(env.cx(), event, Some(tenure.deadline));
+        who.emit_begun(env.cx(), tenure.token);
         for caller in callers {
             caller.succeed(env.cx(), tenure.lease(who));
         }

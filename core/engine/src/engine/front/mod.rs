@@ -213,6 +213,7 @@ impl<B: ServerSide> Front<B> {
                 floor,
             } => locks.renew(env, lease, Renewal { call, ttl, floor }),
             Input::Release { call, lease } => locks.release(env, call, lease),
+            Input::Complete { call, lease } => locks.complete(env, call, lease),
             Input::Close { lock } => locks.close(env.cx(), lock),
             Input::Inspect { call, key } => env.ask(queries, call, Question::Inspect(key)),
             Input::ForceRelease { call, key, token } => {

@@ -25,6 +25,8 @@ pub(crate) struct Tenure<K> {
     pub(crate) began: Timestamp,
     /// The number of the program's leases that share the tenure.
     pub(crate) leases: u32,
+    /// True if the release of this turn completes its tick.
+    pub(crate) completes: bool,
     pub(crate) kept: K,
 }
 
@@ -40,6 +42,7 @@ impl<K> Tenure<K> {
             deadline,
             began,
             leases: 0,
+            completes: false,
             kept,
         }
     }
@@ -104,6 +107,22 @@ impl<K> Tenure<K> {
 }
 
 impl Who {
+    /// Emits that a turn with this token has begun, if the lease is one.
+    pub(crate) fn emit_begun(&self, cx: &mut Ctx, token: FencingToken) {
+        if let Some(tick) = self.spec.owner.tick() {
+            let name = self.spec.name.clone();
+            self.emit(cx, LeaseEvent::Begun { name, token, tick }, None);
+        }
+    }
+
+    /// Emits that the turn with this token has completed its tick.
+    pub(crate) fn emit_completed(&self, cx: &mut Ctx, token: FencingToken) {
+        if let Some(tick) = self.spec.owner.tick() {
+            let name = self.spec.name.clone();
+            self.emit(cx, LeaseEvent::Completed { name, token, tick }, None);
+        }
+    }
+
     /// Emits the end of a tenure with this token: a loss if there is a reason, or a release.
     pub(crate) fn emit_end(&self, cx: &mut Ctx, token: FencingToken, lost_by: Option<LossReason>) {
         let name = self.spec.name.clone();

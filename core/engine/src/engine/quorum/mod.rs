@@ -42,7 +42,7 @@ use super::settings::Settings;
 use super::single::EntryNews;
 use super::stats::Counts;
 use super::timers::Timed;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Counter, Reclaim};
 use crate::time::Timestamp;
@@ -119,6 +119,11 @@ impl Backend for Quorum {
         if spec.durability.is_some() {
             let rule = "cannot be used with a quorum, which has copies of its own";
             return Err(Error::bad_option("replicas", rule));
+        }
+        if spec.owner.tick().is_some() {
+            let message = "a quorum cannot run jobs: servers that restart one after another would forget a \
+                           completed tick, which must be remembered for longer than any lease";
+            return Err(Error::new(ErrorKind::Unsupported, message));
         }
         self.check_ttl(spec.ttl)
     }

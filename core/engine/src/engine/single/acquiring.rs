@@ -197,6 +197,7 @@ impl Acquiring {
                 self.may_be_known = true;
                 self.fail(&mut env.cx, &error)
             }
+            Reply::Completed => self.completed(env, flight, time),
             Reply::Full { waiting } => self.line_full(env, flight, (waiting, time)),
             // The server's clock differed from its anchor. This reply corrects the anchor, so asking again at
             // once may succeed.
@@ -273,6 +274,16 @@ impl Acquiring {
             env.servers.want_pushes(&mut env.cx, flight.server);
         }
         next
+    }
+
+    /// Answers all callers with "not acquired": their tick was completed before, so it is given to nobody.
+    fn completed(&mut self, env: &mut Single, flight: Flight, time: ServerTime) -> Next {
+        self.refused(flight, time);
+        self.place = None;
+        for caller in self.callers.take() {
+            env.cx.answer(caller.call, Answer::Acquire(Ok(None)));
+        }
+        Next::Leave
     }
 
     /// Answers callers that do not wait with "not acquired", and fails the others: the line is full.

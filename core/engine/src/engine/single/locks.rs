@@ -103,6 +103,7 @@ impl Locks<Single> {
             Some(News::Revoked { token }) => {
                 self.taken_away(env, id, (token, LossReason::Revoked));
             }
+            Some(News::Completed { .. }) => self.step(env, id, Contender::ask_again),
             Some(News::Superseded { token }) => {
                 self.taken_away(env, id, (token, LossReason::Superseded));
             }

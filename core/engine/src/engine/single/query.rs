@@ -4,11 +4,14 @@ use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
 use crate::engine::ctx::Whose;
 use crate::engine::front::{self, Queries, Question};
-use crate::engine::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo};
+use crate::engine::io::{
+    Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, ServerId, WaiterInfo,
+};
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
 use crate::error::Error;
 use crate::protocol::{Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply};
+use crate::tick::Tick;
 use crate::time::{ServerTime, Timestamp};
 
 /// A query in progress.
@@ -203,8 +206,18 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
     Inspection {
         holder: seen.holder.map(|holder| holder_info(holder, time)),
         last_token: seen.last_token,
+        job: seen.job.map(|job| JobInfo {
+            completed: job.completed.map(|done| CompletedInfo {
+                tick: done.tick.get(),
+                token: done.token,
+                ago: time.since(done.at),
+                by: done.by,
+            }),
+            begun: job.begun.map(Tick::get),
+        }),
         waiting: seen.waiting,
         line: line.collect(),
+        time: time.millis(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
-use crate::protocol::{self, Command, HalfId, LeaseId, LockKey, Reply};
+use crate::protocol::{self, Command, Complete, HalfId, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -34,6 +34,8 @@ struct Release {
     /// The token of the tenure that this release ends, until that end is emitted; the handle waits for it.
     /// `None` after an acquisition that never became a tenure.
     tenure: Option<FencingToken>,
+    /// The token of a turn whose release completes its tick.
+    completes: Option<FencingToken>,
     /// The token that such an acquisition proposed, which its lock is likely to have.
     proposed: Option<FencingToken>,
     /// The call that waits for the release, and its timeout.
@@ -127,6 +129,7 @@ impl Releases {
     ) {
         let release = Release {
             tenure: Some(tenure.token),
+            completes: tenure.completes.then_some(tenure.token),
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
             ttl: tenure.kept.manual.longest_ttl(&who.spec),
@@ -258,6 +261,7 @@ impl Release {
     fn new(cx: &Ctx, who: Who) -> Self {
         Self {
             tenure: None,
+            completes: None,
             proposed: None,
             call: None,
             until: cx.now,
@@ -283,11 +287,20 @@ impl Release {
 
     fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
-        let command = Command::Release(protocol::Release {
-            key: spec.key.clone(),
-            claim: spec.claim(env.cx.settings.client, *lease),
-            token: self.tenure.or(self.proposed),
-        });
+        let (key, client) = (spec.key.clone(), env.cx.settings.client);
+        let command = match self.completes {
+            Some(token) => Command::Complete(Complete {
+                key,
+                lease: *lease,
+                token,
+                client,
+            }),
+            None => Command::Release(protocol::Release {
+                key,
+                claim: spec.claim(client, *lease),
+                token: self.tenure.or(self.proposed),
+            }),
+        };
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
         self.attempt.begin(env, whose, command, give_up);
@@ -414,6 +427,9 @@ impl Release {
         let Some(token) = self.tenure.take() else {
             return;
         };
+        if self.completes.is_some() && lost_by.is_none() {
+            self.who.emit_completed(cx, token);
+        }
         self.who.emit_end(cx, token, lost_by);
         handles.released(cx, self.who.lock, self.id());
     }

@@ -103,6 +103,8 @@ impl Counts {
             LeaseEvent::Lost { reason, .. } => at::LOST + *reason as usize,
             LeaseEvent::Released { .. } => at::RELEASED,
             LeaseEvent::Waiting { .. }
+            | LeaseEvent::Begun { .. }
+            | LeaseEvent::Completed { .. }
             | LeaseEvent::ClockDrift { .. }
             | LeaseEvent::Quarantined { .. }
             | LeaseEvent::Readmitted { .. }

@@ -17,8 +17,10 @@
 --        t: the last token. A + after it means that the token does not tell when the key's expiry was set: the key may
 --        expire soon, the token was ahead of the clock, or a renewal raised it.
 --        (lease ID and token): the tenure that holds the lock, or held it until it expired. The value is its expiry, its
---        client, its kind and its label. The kind is r if the label is an owner, who may reclaim the lock, and l if the
---        label is only for people to read.
+--        client, its kind and its label. The kind is r if the label is an owner, who may reclaim the lock, l if the
+--        label is only for people to read, and j for a runner of a job, whose tick comes before the label.
+--        d: present if the name is a job's. The last completed tick: the token of its turn, the tick, the time in
+--        milliseconds and the label of its runner; all 0 and no label if none was completed
 --        w and x: present if somebody may be waiting. There are two of them, so that the number of deleted fields tells
 --        them from a tenure
 -- line   a sorted set of waiting claims. Each claim's score is its arrival in microseconds. Each claim is also in the

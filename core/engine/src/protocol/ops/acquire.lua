@@ -18,6 +18,7 @@
 --          dead waiters than one call skips: busy, with an expiry of now, and 0
 --        reclaimable, the token of the tenure that it may reclaim; nothing was done
 --        full, the number of waiters
+--        completed: the runner's tick was completed before
 local state = run('HGETALL', key)
 local last = #state == 2 and state[1] == 't' and #state[2] == TOKEN_LENGTH and state[2]
 local waiting = #state == 0 and not state.err and run('EXISTS', KEYS[k + 1])

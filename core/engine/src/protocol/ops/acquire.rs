@@ -63,7 +63,9 @@ impl Operation for Acquire {
     }
 
     fn is_common(&self) -> bool {
-        self.claim.counter.is_common(self.claim.ttl) && self.claim.counter != Counter::Dense
+        self.claim.counter.is_common(self.claim.ttl)
+            && self.claim.counter != Counter::Dense
+            && self.claim.owner.tick().is_none()
     }
 
     fn letter(&self) -> u8 {
@@ -125,6 +127,7 @@ impl Operation for Acquire {
             "full" => Reply::Full {
                 waiting: fields.count()?,
             },
+            "completed" => Reply::Completed,
             _ => return Err(unexpected()),
         })
     }

@@ -14,7 +14,14 @@ local function acquire(k, op, seen)
   end
   local ttl = sub(op, OP_TTL, OP_REST - 1)
   local state, member = lock.read(key, seen), ttl .. sub(op, ACQUIRE_CLAIM)
-  local takes, first = false, nil
+  local takes, first, tick = false, nil, lock.tick(op, ACQUIRE_OWNER)
+  if not state.is_new and not tick ~= not state.done then
+    fail('WRONGTYPE the name is used for ' .. (tick and 'a lock, not for a job' or 'a job, not for a lock'), key)
+  end
+  if tick and state.done and tick <= state.done_tick then
+    line.leave(queue, member)
+    return { 'completed' }
+  end
   if state.is_held and lock.lease(state) == lease then
     local retention = tonumber(sub(op, ACQUIRE_RETENTION, ACQUIRE_LEASE - 1))
     return { 'held', sub(state.field, FIELD_TOKEN), lock.extend(key, state, tonumber(ttl), retention) }
@@ -30,7 +37,7 @@ local function acquire(k, op, seen)
       takes = reclaims == token
     end
   else
-    first = line.first(queue)
+    first = line.first(k, state)
     if first == false then
       -- A waiter behind the dead ones may be alive and must not be overtaken: the lock stays free.
       return { 'busy', tostring(now_ms), '0' }

@@ -1,20 +1,35 @@
--- Returns the holder of the lock and its waiters. Changes nothing.
+-- Returns the holder of the lock, its waiters and the ticks of a job. Changes nothing.
 --
 -- keys   lock, line
 -- text   how many places of the line to read
 -- reply  held, token, expiry (ms), kind, label, waiting…
 --        free, last token (0 if none is remembered), waiting…
+--        job, the last completed tick with its token, its time (ms) and its runner's label (or 0 alone), the tick of the
+--          last turn unless it was completed or given back (or 0), and then as before
 --        where waiting… is the number of live waiters, the number of waiters that are named, and for each named
 --        waiter, in order: kind, label, arrival (microseconds)
 local function inspect(k, op)
   local queue, places = KEYS[k + 1], tonumber(sub(op, OP_REST))
   local state = lock.read(KEYS[k])
-  local fields
+  local fields = {}
+  local function add(...)
+    for _, field in ipairs({ ... }) do
+      fields[#fields + 1] = field
+    end
+  end
+  if state.done then
+    local done = state.done
+    add('job', sub(done, DONE_TICK, DONE_TIME - 1))
+    if tonumber(fields[2]) > 0 then
+      add(sub(done, 1, TOKEN_LENGTH), sub(done, DONE_TIME, DONE_LABEL - 1), sub(done, DONE_LABEL))
+    end
+    add(state.tick or '0')
+  end
   if state.is_held then
     local kind, label = sub(state.value, VALUE_KIND, VALUE_KIND), sub(state.value, VALUE_LABEL)
-    fields = { 'held', sub(state.field, FIELD_TOKEN), tostring(state.expires), kind, label }
+    add('held', sub(state.field, FIELD_TOKEN), tostring(state.expires), kind, label)
   else
-    fields = { 'free', string.format('%.0f', state.last or 0) }
+    add('free', string.format('%.0f', state.last or 0))
   end
   fields[#fields + 1] = tostring(call('ZCOUNT', queue, tostring(now_ms), '(LEAST_ARRIVAL'))
   local count = #fields + 1

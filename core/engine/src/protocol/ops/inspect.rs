@@ -6,6 +6,7 @@ use crate::name::Owner;
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
+use crate::tick::Tick;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -23,10 +24,34 @@ pub struct Inspected {
     pub holder: Option<Holder>,
     /// The last token of the name, if the server remembers it.
     pub last_token: Option<FencingToken>,
+    /// The ticks, if the name is a job's.
+    pub job: Option<JobState>,
     /// The number of live waiters.
     pub waiting: u32,
     /// The live waiters among the first [`Inspect::MOST_NAMED`] places, in order.
     pub line: Vec<Waiter>,
+}
+
+/// The ticks of a job, as the store knows them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobState {
+    /// The greatest tick that was completed, if there is one.
+    pub completed: Option<CompletedTick>,
+    /// The tick of the last turn, unless that was completed or given back. The turn may have expired.
+    pub begun: Option<Tick>,
+}
+
+/// A tick that was completed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CompletedTick {
+    /// The tick.
+    pub tick: Tick,
+    /// The token of the turn that completed it.
+    pub token: FencingToken,
+    /// The server's clock when it was completed.
+    pub at: ServerTime,
+    /// The label of its runner.
+    pub by: String,
 }
 
 /// The holder of a lock, as the store knows it.
@@ -81,6 +106,12 @@ impl Operation for Inspect {
         status: &str,
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
+        let mut status = status;
+        let mut job = None;
+        if status == "job" {
+            job = Some(job_state(fields)?);
+            status = fields.text()?;
+        }
         let holder = match status {
             "held" => Some(holder(fields)?),
             "free" => None,
@@ -101,10 +132,25 @@ impl Operation for Inspect {
         Ok(Reply::Inspected(Inspected {
             holder,
             last_token,
+            job,
             waiting,
             line,
         }))
     }
+}
+
+fn job_state<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<JobState, Error> {
+    let completed = match fields.tick_or_none()? {
+        None => None,
+        Some(tick) => Some(CompletedTick {
+            tick,
+            token: fields.token()?,
+            at: fields.millis()?,
+            by: fields.lossy()?,
+        }),
+    };
+    let begun = fields.tick_or_none()?;
+    Ok(JobState { completed, begun })
 }
 
 fn holder<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Holder, Error> {

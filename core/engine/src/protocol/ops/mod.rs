@@ -8,6 +8,7 @@
 //! not compile without it.
 
 mod acquire;
+mod complete;
 mod enter;
 mod force_release;
 mod inspect;
@@ -25,7 +26,7 @@ use crate::time::{MILLIS, ServerTime, in_parts};
 
 pub use acquire::Reclaim;
 pub use enter::{Entered, Terms};
-pub use inspect::{Holder, Inspected, Waiter};
+pub use inspect::{CompletedTick, Holder, Inspected, JobState, Waiter};
 
 /// A command and the time, on the server's clock, after which it must do nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,6 +155,7 @@ operations! {
     force_release::ForceRelease,
     inspect::Inspect,
     list::List,
+    complete::Complete,
 }
 
 fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {

@@ -37,8 +37,9 @@ impl Operation for Release {
         Some(&self.key)
     }
 
+    /// A turn's release looks at the ticks of the waiters, which the common case does not.
     fn is_common(&self) -> bool {
-        true
+        self.claim.owner.tick().is_none()
     }
 
     fn ttl(&self) -> Duration {
@@ -65,18 +66,26 @@ impl Operation for Release {
         status: &str,
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
-        Ok(match status {
-            "released" => Reply::Released,
-            "handed_over" => Reply::HandedOver {
-                lease: fields.text()?.parse().map_err(|_| unexpected())?,
-                grant: Grant {
-                    token: fields.token()?,
-                    expires: fields.millis()?,
-                },
-            },
-            "gone" => Reply::Gone,
-            "taken" => Reply::Taken,
-            _ => return Err(unexpected()),
-        })
+        ended(status, fields)
     }
+}
+
+/// Reads the reply to an operation that ends a tenure for its holder.
+pub(super) fn ended<F: AsRef<[u8]>>(
+    status: &str,
+    fields: &mut Fields<'_, F>,
+) -> Result<Reply, Error> {
+    Ok(match status {
+        "released" => Reply::Released,
+        "handed_over" => Reply::HandedOver {
+            lease: fields.text()?.parse().map_err(|_| unexpected())?,
+            grant: Grant {
+                token: fields.token()?,
+                expires: fields.millis()?,
+            },
+        },
+        "gone" => Reply::Gone,
+        "taken" => Reply::Taken,
+        _ => return Err(unexpected()),
+    })
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::incarnation::Incarnation;
 use crate::protocol::limits::{LEASE_LENGTH, MOST_KNOWN, TOKEN_LENGTH};
+use crate::tick::Tick;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -83,23 +84,21 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         self.token().map(Some)
     }
 
+    /// Reads a tick, or `None` for `0`. Ticks may have leading zeros.
+    pub(in crate::protocol) fn tick_or_none(&mut self) -> Result<Option<Tick>, Error> {
+        match self.number()? {
+            0 => Ok(None),
+            tick => Tick::new(tick).map(Some).map_err(|_| unexpected()),
+        }
+    }
+
     pub(in crate::protocol) fn count(&mut self) -> Result<u32, Error> {
         u32::try_from(self.number()?).map_err(|_| unexpected())
     }
 
     pub(in crate::protocol) fn owner(&mut self) -> Result<Owner, Error> {
-        let reclaimable = match self.text()? {
-            "r" => true,
-            "l" => false,
-            _ => return Err(unexpected()),
-        };
-        let label = self.lossy()?;
-        let owner = if reclaimable {
-            Owner::reclaimable(label)
-        } else {
-            Owner::labelled(label)
-        };
-        owner.map_err(|_| unexpected())
+        let (kind, text) = (self.text()?, self.lossy()?);
+        Owner::of_stored(kind, &text).map_err(|_| unexpected())
     }
 
     pub(in crate::protocol) fn incarnation(&mut self) -> Result<Incarnation, Error> {

@@ -118,6 +118,7 @@ mod tests {
         let reply = Reply::Inspected(Inspected {
             holder,
             last_token: Some(token),
+            job: None,
             waiting: 0,
             line: Vec::new(),
         });
@@ -249,6 +250,7 @@ mod tests {
             Ok(Reply::Inspected(Inspected {
                 holder: None,
                 last_token,
+                job: None,
                 waiting: 0,
                 line: Vec::new(),
             }))

@@ -11,11 +11,12 @@ use crate::protocol::limits::{
     CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
 use crate::protocol::ops::{
-    Acquire, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release,
-    Renew, Terms,
+    Acquire, Command, Complete, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
+    Reclaim, Release, Renew, Terms,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
+use crate::tick::Tick;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -105,6 +106,12 @@ fn read_command<'a>(
             key,
             token: text.token()?,
         }),
+        "C" => Command::Complete(Complete {
+            key,
+            lease: text.lease()?,
+            token: text.token()?,
+            client: text.client()?,
+        }),
         "I" => Command::Inspect(Inspect { key }),
         _ => return None,
     })
@@ -141,6 +148,11 @@ impl<'a> Reader<'a> {
         self.take(LEASE_LENGTH)?.parse().ok()
     }
 
+    fn client(&mut self) -> Option<ClientId> {
+        let id = u64::from_str_radix(self.take(CLIENT_LENGTH)?, 16);
+        id.ok().map(ClientId)
+    }
+
     fn incarnation(&mut self) -> Option<Incarnation> {
         self.take(LEASE_LENGTH)?.parse().ok()
     }
@@ -171,11 +183,8 @@ impl<'a> Reader<'a> {
         lease: LeaseId,
         (ttl, window, counter): (Duration, Duration, Counter),
     ) -> Option<Claim> {
-        let client = ClientId(u64::from_str_radix(self.take(CLIENT_LENGTH)?, 16).ok()?);
-        let owner = match self.take(1)? {
-            "r" => Owner::reclaimable(self.0),
-            _ => Owner::labelled(self.0),
-        };
+        let client = self.client()?;
+        let owner = Owner::of_stored(self.take(1)?, self.0);
         Some(Claim {
             lease,
             client,
@@ -245,6 +254,7 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(&"full");
             push(waiting);
         }
+        Reply::Completed => push(&"completed"),
         Reply::Renewed { expires } => {
             push(&"renewed");
             push(&expires.millis());
@@ -290,12 +300,22 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
 }
 
 fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) {
+    if let Some(job) = &inspected.job {
+        push(&"job");
+        push(&job.completed.as_ref().map_or(0, |done| done.tick.get()));
+        if let Some(done) = &job.completed {
+            push(&done.token);
+            push(&done.at.millis());
+            push(&done.by);
+        }
+        push(&job.begun.map_or(0, Tick::get));
+    }
     if let Some(holder) = &inspected.holder {
         push(&"held");
         push(&holder.token);
         push(&holder.expires.millis());
         push(&holder.owner.kind());
-        push(&holder.owner.label());
+        push(&holder.owner.stored());
     } else {
         push(&"free");
         push(&inspected.last_token.map_or(0, FencingToken::get));
@@ -304,7 +324,7 @@ fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) 
     push(&inspected.line.len());
     for waiter in &inspected.line {
         push(&waiter.owner.kind());
-        push(&waiter.owner.label());
+        push(&waiter.owner.stored());
         push(&waiter.since.as_micros());
     }
 }
@@ -327,9 +347,12 @@ mod tests {
             (self.0 >> 33) % limit
         }
 
-        fn claim(&mut self) -> Claim {
+        fn claim(&mut self, of_job: bool) -> Claim {
             let lease = LeaseId(u128::from(self.below(6)) << 64 | 7);
             let owner = match self.below(3) {
+                _ if of_job => {
+                    Tick::new(1 + self.below(4)).and_then(|tick| Owner::runner("ö", tick))
+                }
                 0 => Owner::reclaimable("a:b"),
                 1 => Owner::reclaimable("ö"),
                 _ => Owner::labelled("me"),
@@ -367,9 +390,10 @@ mod tests {
 
         fn command(&mut self) -> Command {
             let name = ["a", "*b}%", "ö:c"][usize::try_from(self.below(3)).expect("below 3")];
+            let claim = self.claim(name == "a");
             let name = Name::new(name).expect("a short name is valid");
             let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
-            let (claim, below) = (self.claim(), self.below(14));
+            let below = self.below(15);
             let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
             match below {
                 0..5 => Command::Acquire(Acquire {
@@ -401,7 +425,13 @@ mod tests {
                     token: token.unwrap_or(FencingToken::MAX),
                 }),
                 10 => Command::Inspect(Inspect { key }),
-                11 | 12 => Command::Enter(self.enter(&key)),
+                11 => Command::Complete(Complete {
+                    key,
+                    lease: claim.lease,
+                    token: token.unwrap_or(FencingToken::MAX),
+                    client: claim.client,
+                }),
+                12 | 13 => Command::Enter(self.enter(&key)),
                 _ => {
                     let patterns = ["*", r"\**", "ö*c", r"*\**"];
                     let pattern = patterns[usize::try_from(self.below(4)).expect("below 4")];

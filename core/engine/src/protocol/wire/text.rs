@@ -6,7 +6,7 @@ use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
 use crate::protocol::limits::{
-    LEASE_LENGTH, LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+    LEASE_LENGTH, LONGEST_WINDOW_MS, TICK_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
 use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
@@ -97,6 +97,9 @@ impl Writer<'_> {
 
     fn owner(&mut self, owner: &Owner) {
         self.text(owner.kind());
+        if let Some(tick) = owner.tick() {
+            self.number(tick, TICK_LENGTH);
+        }
         self.text(owner.label());
     }
 

@@ -3,7 +3,7 @@
 -- Returns the client, the window and the lease ID of a claim. Fails if the text is not a claim.
 function line.parse(text, key)
   local kind = sub(text, CLAIM_KIND, CLAIM_KIND)
-  if #text < CLAIM_LABEL or kind ~= 'r' and kind ~= 'l'
+  if #text < CLAIM_LABEL or kind ~= 'r' and kind ~= 'l' and not lock.tick(text, CLAIM_KIND)
     or string.find(sub(text, 1, CLAIM_LEASE - 1), '%D')
     or string.find(sub(text, CLAIM_LEASE, CLAIM_KIND - 1), '%X') then
     fail('WRONGTYPE the key holds a value that is not a claim', key)
@@ -20,11 +20,22 @@ function line.leave(key, member)
   call('ZREM', key, member, 'a' .. member)
 end
 
--- Returns the first waiter that is alive, and removes the dead waiters before it. Returns nil if none is
--- alive, and false if it skipped too many dead waiters to tell in this call. Every round except the last
+-- Returns true if the tick of this claim was completed, and tells its client, which asks again.
+function line.is_over(k, state, member)
+  local tick = state.done and lock.tick(member, CLAIM_KIND)
+  if not tick or tick > state.done_tick then
+    return false
+  end
+  local client, _, lease = line.parse(member, KEYS[k + 1])
+  publish(KEYS[k], client, 'completed', lease, sub(state.done, 1, TOKEN_LENGTH))
+  return true
+end
+
+-- Returns the first waiter that is alive, and removes those before it that are dead or whose tick was completed.
+-- Returns nil if there is none, and false if it skipped too many to tell in this call. Every round except the last
 -- removes a waiter.
-function line.first(key)
-  local count, left = 1, MOST_SKIPPED
+function line.first(k, state)
+  local key, count, left = KEYS[k + 1], 1, MOST_SKIPPED
   while left > 0 do
     local most = tostring(math.min(count, left))
     local members = call('ZRANGEBYSCORE', key, 'LEAST_ARRIVAL', '+inf', 'LIMIT', '0', most)
@@ -37,7 +48,8 @@ function line.first(key)
     end
     local live_until = call('ZMSCORE', key, unpack(marks))
     local first = 1
-    while first <= #members and (tonumber(live_until[first] or 0) < now_ms) do
+    while first <= #members
+      and (tonumber(live_until[first] or 0) < now_ms or line.is_over(k, state, members[first])) do
       first = first + 1
     end
     if first > 1 then
@@ -86,7 +98,7 @@ end
 function line.serve(k, state, client)
   local key = KEYS[k]
   lock.clear(key, state)
-  local done, first, handed = pcall(line.first, KEYS[k + 1])
+  local done, first, handed = pcall(line.first, k, state)
   if done and first then
     done, handed = pcall(line.grant, k, state, first, client)
   elseif first == false then

@@ -12,8 +12,14 @@ function lock.is_tenure(field, value)
     and not string.find(field, '%D', FIELD_TOKEN)
     and (string.find(field, '^[1-8]', FIELD_TOKEN) or is_token(sub(field, FIELD_TOKEN)))
     and string.find(value, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%x')
-    and string.find(value, '^%x+[rl].', VALUE_CLIENT)
-    and string.find(value, '^[rl]', VALUE_KIND)
+    and string.find(value, '^%x+[rlj].', VALUE_CLIENT)
+    and (string.find(value, '^[rl]', VALUE_KIND) or lock.tick(value, VALUE_KIND))
+end
+
+-- Returns the digits of the tick in the text of a runner, whose kind is at this place, or nil if it is not one.
+function lock.tick(text, kind)
+  local tick = sub(text, kind + 1, kind + TICK_LENGTH)
+  return #text > kind + TICK_LENGTH and sub(text, kind, kind) == 'j' and not string.find(tick, '%D') and tick or nil
 end
 
 -- Reads the hash, unless `seen` already holds it. Fails if another program wrote to the hash.
@@ -30,12 +36,18 @@ function lock.read(key, seen)
       state.last, state.is_brief = tonumber(last), mark == '+'
     elseif field == 'w' or field == 'x' then
       state.is_flagged = true
+    elseif field == 'd' then
+      if #value < DONE_LABEL - 1 or string.find(sub(value, 1, DONE_LABEL - 1), '%D') then
+        fail('WRONGTYPE the key holds a value that is not a completed tick', key)
+      end
+      state.done, state.done_tick = value, sub(value, DONE_TICK, DONE_TIME - 1)
     elseif state.field or not lock.is_tenure(field, value) then
       fail('WRONGTYPE the key holds a value that is not a lock', key)
     else
       state.field, state.value, state.expires = field, value, tonumber(sub(value, 1, EXPIRY_LENGTH))
       -- The tenure is held through the millisecond of its expiry, as a key exists through its own.
       state.is_held = state.expires >= now_ms
+      state.tick = lock.tick(value, VALUE_KIND)
     end
   end
   return state
@@ -62,7 +74,7 @@ end
 -- when memory is full.
 function lock.clear(key, state)
   call('HDEL', key, state.field or '')
-  state.field, state.is_held = nil, nil
+  state.field, state.is_held, state.tick = nil, nil, nil
 end
 
 -- Sets the expiry of a key whose tenure lasts this many milliseconds, so that the key outlives the tenure by
@@ -108,6 +120,10 @@ function lock.take(key, state, member, milliseconds, waiting, proposed)
     call('HSET', key, 't', remembered, field, value, 'w', '', 'x', '')
   else
     call('HSET', key, 't', remembered, field, value)
+  end
+  if not state.done and lock.tick(member, CLAIM_KIND) then
+    -- Marks the name as a job's before its first tick is completed.
+    call('HSET', key, 'd', string.rep('0', DONE_LABEL - 1))
   end
   -- The key's expiry is refreshed once per step of the clock. The last token tells in which step that was,
   -- unless the token is ahead of the clock.
