@@ -61,6 +61,7 @@
 //! | `native` | on | the client, on tokio and fred; without it only the guards that need no Redis client are left |
 //! | `tls-rustls` | on | `rediss://` by rustls and ring, which needs a C compiler: see [`Tls`] |
 //! | `redis-rs` | off | `adapter::RedisRs`: locks through a connection of redis-rs |
+//! | `cron` | off | `Job::cron`: jobs that are due by a cron text in a time zone |
 //! | `metrics` | off | `Locker::record_metrics`: reports counts to the crate `metrics` |
 //! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards for these storages, in [`fence`] |
 //!
@@ -89,11 +90,14 @@ mod tls;
 mod url;
 
 #[cfg(feature = "native")]
-pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures};
+pub use client::{
+    Builder, Claimed, Job, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Missed, Run,
+    Tenures, Turn, Turns,
+};
 #[doc(inline)]
 pub use leasehold_engine::{
-    Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection, LeaseEvent,
-    LossReason, Losses, Name, Owner, Stats, WaiterInfo,
+    CompletedInfo, Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection,
+    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, Stats, WaiterInfo,
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;

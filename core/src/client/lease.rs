@@ -309,6 +309,13 @@ impl Lease {
         let released = share.release().await;
         released.map_err(|error| told(&error, lock.name(), &share))
     }
+
+    /// Releases a turn's lease and completes its tick.
+    pub(super) async fn complete(self) -> Result<(), Error> {
+        let Self { mut share, lock } = self;
+        let completed = share.complete().await;
+        completed.map_err(|error| told(&error, lock.name(), &share))
+    }
 }
 
 impl fmt::Debug for Lease {

@@ -76,7 +76,7 @@ impl Lock {
         }
     }
 
-    fn of(core: Arc<Core>, spec: Arc<LockSpec>, error: Option<Error>) -> Self {
+    pub(super) fn of(core: Arc<Core>, spec: Arc<LockSpec>, error: Option<Error>) -> Self {
         let handle = Handle {
             id: LockId(core.driver.next_id()),
             core,
@@ -289,7 +289,7 @@ impl Lock {
         LeaseEvents::new(self.handle.core.driver.clone(), Some(self.handle.id))
     }
 
-    async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
+    pub(super) async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
         if let Some(error) = &self.handle.error {
             return Err(error.clone());
         }

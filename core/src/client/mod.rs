@@ -2,6 +2,7 @@
 
 mod builder;
 mod events;
+mod job;
 mod lease;
 mod lock;
 mod locker;
@@ -12,6 +13,7 @@ mod tenures;
 
 pub use builder::Builder;
 pub use events::LeaseEvents;
+pub use job::{Claimed, Job, Missed, Turn, Turns};
 pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;

@@ -58,6 +58,11 @@ impl Driver {
         })
     }
 
+    pub(super) fn complete(self: &Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {
+        let lease = of.1;
+        self.call(Some(of), |call| Input::Complete { call, lease })
+    }
+
     pub(crate) fn inspect(self: &Arc<Self>, key: LockKey) -> Pending<Inspection> {
         self.call(None, |call| Input::Inspect { call, key })
     }
@@ -131,6 +136,13 @@ impl Share {
         self.given_up = true;
         self.tenure.give_up();
         self.driver.release((self.lock, self.tenure.lease))
+    }
+
+    /// Releases a turn's lease and completes its tick.
+    pub(crate) fn complete(&mut self) -> Pending<()> {
+        self.given_up = true;
+        self.tenure.give_up();
+        self.driver.complete((self.lock, self.tenure.lease))
     }
 
     /// Extends the lease now, by the given time to live if there is one.

@@ -14,6 +14,8 @@ pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
         LeaseEvent::Waiting { .. }
         | LeaseEvent::Acquired { .. }
         | LeaseEvent::Renewed { .. }
+        | LeaseEvent::Begun { .. }
+        | LeaseEvent::Completed { .. }
         | LeaseEvent::Released { .. } => {
             tracing::enabled!(target: "leasehold", tracing::Level::DEBUG)
         }
@@ -37,6 +39,12 @@ pub(super) fn write(event: &LeaseEvent) {
             token,
             remaining,
         } => tracing::debug!(target: "leasehold", %name, %token, ?remaining, "lease renewed"),
+        LeaseEvent::Begun { name, token, tick } => {
+            tracing::debug!(target: "leasehold", %name, %token, tick, "tick begun");
+        }
+        LeaseEvent::Completed { name, token, tick } => {
+            tracing::debug!(target: "leasehold", %name, %token, tick, "tick completed");
+        }
         LeaseEvent::AtRisk {
             name,
             token,

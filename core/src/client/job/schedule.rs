@@ -1,0 +1,145 @@
+//! When a job is due. Times are milliseconds since 1970 by the server's clock, and so are ticks.
+
+use std::time::Duration;
+
+use leasehold_engine::Error;
+
+/// The shortest and the longest period.
+const LEAST: Duration = Duration::from_millis(10);
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+
+/// The most due times that are counted one by one.
+const MOST_COUNTED: u64 = 10_000;
+
+#[derive(Clone, Debug)]
+pub(super) enum Schedule {
+    /// The multiples of a period, in milliseconds.
+    Every(u64),
+    #[cfg(feature = "cron")]
+    Cron(std::sync::Arc<cron::Cron>),
+}
+
+impl Schedule {
+    pub(super) fn every(period: Duration) -> Result<Self, Error> {
+        Error::check_range("a job's period", period, LEAST, YEAR)?;
+        let millis = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+        Ok(Self::Every(millis))
+    }
+
+    #[cfg(feature = "cron")]
+    pub(super) fn cron(text: &str, time_zone: &str) -> Result<Self, Error> {
+        let cron = cron::Cron::new(text, time_zone)?;
+        Ok(Self::Cron(std::sync::Arc::new(cron)))
+    }
+
+    /// Returns the first tick after this time.
+    pub(super) fn next(&self, after: u64) -> Option<u64> {
+        match self {
+            Self::Every(period) => (after / period + 1).checked_mul(*period),
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => cron.next(after),
+        }
+    }
+
+    /// Returns the last tick up to this time.
+    pub(super) fn latest(&self, until: u64) -> Option<u64> {
+        match self {
+            Self::Every(period) => Some(until / period * period).filter(|tick| *tick > 0),
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => cron.latest(until),
+        }
+    }
+
+    /// Returns the number of ticks after `from` and before `to`, at most 10,000 for a cron text.
+    pub(super) fn between(&self, from: u64, to: u64) -> u64 {
+        match self {
+            Self::Every(period) => (to.saturating_sub(1) / period).saturating_sub(from / period),
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => {
+                let ticks = std::iter::successors(cron.next(from), |tick| cron.next(*tick));
+                let most = usize::try_from(MOST_COUNTED).unwrap_or(usize::MAX);
+                let counted = ticks.take_while(|tick| *tick < to).take(most).count();
+                u64::try_from(counted).unwrap_or(MOST_COUNTED)
+            }
+        }
+    }
+
+    /// Returns how long a completed tick has to be remembered: for two periods, or for twice the longest pause
+    /// among the next due times of a cron text.
+    pub(super) fn retention(&self) -> Duration {
+        let longest = match self {
+            Self::Every(period) => *period,
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => cron.longest_pause,
+        };
+        Duration::from_millis(longest.saturating_mul(2))
+    }
+}
+
+#[cfg(feature = "cron")]
+mod cron {
+    use jiff::tz::TimeZone;
+    use jiff::{Timestamp, Zoned};
+    use leasehold_engine::{Error, ErrorKind};
+
+    /// The number of due times whose pauses are compared.
+    const COMPARED: usize = 50;
+
+    /// A cron text in a time zone.
+    #[derive(Debug)]
+    pub(in crate::client) struct Cron {
+        cron: croner::Cron,
+        zone: TimeZone,
+        pub(in crate::client) longest_pause: u64,
+    }
+
+    impl Cron {
+        pub(super) fn new(text: &str, time_zone: &str) -> Result<Self, Error> {
+            let bad = |what: String| Error::new(ErrorKind::Config, what);
+            let invalid = |error| bad(format!("the cron text {text:?} is not valid: {error}"));
+            let cron = text.parse::<croner::Cron>().map_err(invalid)?;
+            let unknown = |_| {
+                bad(format!(
+                    "the time zone {time_zone:?} is not known; give a name such as Europe/Berlin or UTC"
+                ))
+            };
+            let zone = TimeZone::get(time_zone).map_err(unknown)?;
+            let mut cron = Self {
+                cron,
+                zone,
+                longest_pause: 0,
+            };
+            let first = cron.next(millis_of(Timestamp::now()));
+            let ticks = std::iter::successors(first, |tick| cron.next(*tick));
+            let ticks: Vec<_> = ticks.take(COMPARED).collect();
+            if ticks.is_empty() {
+                return Err(bad(format!("the cron text {text:?} is never due")));
+            }
+            let pauses = ticks.windows(2).map(|two| two[1] - two[0]);
+            cron.longest_pause = pauses.max().unwrap_or(0);
+            Ok(cron)
+        }
+
+        pub(super) fn next(&self, after: u64) -> Option<u64> {
+            let next = self.cron.find_next_occurrence(&self.zoned(after)?, false);
+            Some(millis_of(next.ok()?.timestamp())).filter(|tick| *tick > after)
+        }
+
+        pub(super) fn latest(&self, until: u64) -> Option<u64> {
+            let latest = self
+                .cron
+                .find_previous_occurrence(&self.zoned(until)?, true);
+            Some(millis_of(latest.ok()?.timestamp())).filter(|tick| *tick <= until)
+        }
+
+        fn zoned(&self, millis: u64) -> Option<Zoned> {
+            let millis = i64::try_from(millis).ok()?;
+            let time = Timestamp::from_millisecond(millis).ok()?;
+            Some(time.to_zoned(self.zone.clone()))
+        }
+    }
+
+    fn millis_of(time: Timestamp) -> u64 {
+        u64::try_from(time.as_millisecond()).unwrap_or(0)
+    }
+}

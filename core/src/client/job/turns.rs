@@ -1,0 +1,223 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::stream::{BoxStream, StreamExt, unfold};
+use leasehold_engine::engine::{Inspection, Wait};
+use leasehold_engine::{Error, ErrorKind};
+
+use super::schedule::Schedule;
+use super::{Claimed, Job, Missed, Turn};
+use crate::rt;
+
+/// The pause between attempts while the store cannot be reached.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest sleep. After it the runner asks for the server's clock again, which may have been set.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// The most by which a runner wakes late, so that the same one does not win every tick.
+const MOST_SPREAD: Duration = Duration::from_millis(100);
+
+/// A stream of the turns that this runner of a [`Job`] gets.
+///
+/// It sleeps until the next tick is due, by the server's clock, and claims it. While another runner has the tick,
+/// it waits in line, and gets the tick if that runner fails. Each item is one [`Turn`]. Complete it with
+/// [`Turn::done`]; a turn that is dropped goes to the next runner, and this one goes on to the next tick.
+///
+/// While the store cannot be reached it retries. It ends when the locker is shut down, and after an error that
+/// a retry does not fix.
+///
+/// Nothing happens unless it is polled.
+///
+/// # Cancel safety
+///
+/// Waiting for the next turn is cancel-safe: the place in line is kept.
+///
+/// # Example
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use futures::TryStreamExt;
+///
+/// let locker = leasehold::Locker::in_memory();
+/// let job = locker.job("report")?.every(Duration::from_millis(20));
+/// let mut turns = job.turns();
+/// for _ in 0..2 {
+///     let turn = turns.try_next().await?.expect("the locker was not shut down");
+///     turn.done().await?;
+/// }
+/// # Ok(()) }
+/// ```
+#[must_use = "streams do nothing unless they are polled"]
+pub struct Turns(BoxStream<'static, Result<Turn, Error>>);
+
+impl Turns {
+    pub(super) fn new(job: Job) -> Self {
+        let runner = Runner {
+            job,
+            after: None,
+            last: None,
+            is_over: false,
+        };
+        Self(unfold(runner, Runner::turn).boxed())
+    }
+}
+
+impl Stream for Turns {
+    type Item = Result<Turn, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next_unpin(context)
+    }
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns").finish_non_exhaustive()
+    }
+}
+
+/// One process that runs the ticks of a job, among others.
+struct Runner {
+    job: Job,
+    /// The tick up to which this runner has nothing to do; `None` until it has seen the job.
+    after: Option<u64>,
+    /// The last turn's tick, and a flag that is set if it ended unfinished.
+    last: Option<(u64, Arc<AtomicBool>)>,
+    is_over: bool,
+}
+
+impl Runner {
+    async fn turn(mut self) -> Option<(Result<Turn, Error>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            match self.next().await {
+                Ok(turn) => {
+                    self.last = Some((turn.tick(), turn.unfinished()));
+                    return Some((Ok(turn), self));
+                }
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(
+                        target: "leasehold",
+                        {
+                            "error.type" = error.kind().code(),
+                            "exception.message" = %error,
+                        },
+                        "cannot claim a tick of the job yet; retrying"
+                    );
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) if error.kind() == ErrorKind::Shutdown => return None,
+                Err(error) => {
+                    self.is_over = true;
+                    return Some((Err(error), self));
+                }
+            }
+        }
+    }
+
+    /// Waits for this runner's next turn.
+    async fn next(&mut self) -> Result<Turn, Error> {
+        let schedule = self.job.schedule()?.clone();
+        loop {
+            let seen = self.job.inspect().await?;
+            let after = self.after(&schedule, &seen);
+            let Some(next) = schedule.next(after) else {
+                let message = "the job is never due again";
+                return Err(Error::new(ErrorKind::Config, message).about(self.job.name()));
+            };
+            if next > seen.time {
+                let until = Duration::from_millis(next - seen.time);
+                tokio::time::sleep((until + self.spread(until)?).min(LONGEST_SLEEP)).await;
+                continue;
+            }
+            let (tick, missed) = self.job.missed.choose(&schedule, (after, next, seen.time));
+            match self.job.ask(tick, Wait::Forever).await? {
+                Claimed::Turn(turn) => {
+                    self.after = Some(tick);
+                    return Ok(turn.of_schedule(missed));
+                }
+                Claimed::Completed(done) => self.after = Some(done.tick.max(tick)),
+                Claimed::InProgress => {}
+            }
+        }
+    }
+
+    /// Returns the tick up to which this runner has nothing to do.
+    fn after(&mut self, schedule: &Schedule, seen: &Inspection) -> u64 {
+        let job = seen.job.as_ref();
+        let completed = job
+            .and_then(|job| job.completed.as_ref())
+            .map(|done| done.tick);
+        let mut after = self.after.unwrap_or_else(|| {
+            let latest = schedule.latest(seen.time).unwrap_or(0);
+            let is_unfinished = job.and_then(|job| job.begun) == Some(latest);
+            self.job
+                .missed
+                .start(schedule, (latest, is_unfinished), completed)
+        });
+        if let Some((tick, unfinished)) = &self.last
+            && unfinished.swap(false, Ordering::AcqRel)
+            && after == *tick
+        {
+            after = tick - 1;
+        }
+        after = after.max(completed.unwrap_or(0));
+        self.after = Some(after);
+        after
+    }
+
+    /// Returns by how much this runner wakes late: up to a twentieth of its sleep.
+    fn spread(&self, sleep: Duration) -> Result<Duration, Error> {
+        let most = (sleep / 20).min(MOST_SPREAD).as_micros();
+        let micros = rt::random_bits()? % (most + 1);
+        Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+    }
+}
+
+impl Missed {
+    /// Returns the tick up to which a runner that starts has nothing to do. `latest` is the last tick that is
+    /// due, and `is_unfinished` is true if a runner began it and has not completed it.
+    fn start(
+        self,
+        schedule: &Schedule,
+        (latest, is_unfinished): (u64, bool),
+        completed: Option<u64>,
+    ) -> u64 {
+        let before = latest.saturating_sub(1);
+        match (self, completed) {
+            (Self::Latest, Some(_)) => before,
+            (Self::All(most), Some(completed)) => {
+                let mut from = before;
+                for _ in 1..most {
+                    match schedule.latest(from) {
+                        Some(tick) if tick > completed => from = tick - 1,
+                        _ => break,
+                    }
+                }
+                from
+            }
+            _ if is_unfinished => before,
+            _ => latest,
+        }
+    }
+
+    /// Returns the tick to claim and the number of ticks before it that are skipped, if `next` is the first
+    /// after `after` and due at `now`.
+    fn choose(self, schedule: &Schedule, (after, next, now): (u64, u64, u64)) -> (u64, u64) {
+        let tick = match self {
+            Self::Skip | Self::Latest => schedule.latest(now).unwrap_or(next).max(next),
+            Self::All(_) => next,
+        };
+        (tick, schedule.between(after, tick))
+    }
+}
