@@ -9,6 +9,7 @@ mod eviction;
 mod exclusion;
 mod faults;
 mod hostile;
+mod jobs;
 mod lazy;
 mod link;
 mod memory;

@@ -76,7 +76,8 @@ impl Turn {
         self.is_time.then(due).flatten()
     }
 
-    /// Returns how many ticks of the schedule were skipped between the last completed one and this one.
+    /// Returns how many ticks of the schedule nobody completed between the last completed one and this one; at
+    /// most 10,000 for a cron text. 0 if the tick was claimed by its number.
     pub fn missed(&self) -> u64 {
         self.missed
     }

@@ -130,7 +130,10 @@ impl Runner {
         let schedule = self.job.schedule()?.clone();
         loop {
             let seen = self.job.inspect().await?;
-            let after = self.after(&schedule, &seen);
+            let job = seen.job.as_ref();
+            let completed = job.and_then(|job| job.completed.as_ref());
+            let completed = completed.map(|done| done.tick);
+            let after = self.after(&schedule, &seen, completed);
             let Some(next) = schedule.next(after) else {
                 let message = "the job is never due again";
                 return Err(Error::new(ErrorKind::Config, message).about(self.job.name()));
@@ -140,7 +143,8 @@ impl Runner {
                 tokio::time::sleep((until + self.spread(until)?).min(LONGEST_SLEEP)).await;
                 continue;
             }
-            let (tick, missed) = self.job.missed.choose(&schedule, (after, next, seen.time));
+            let tick = self.job.missed.choose(&schedule, (next, seen.time));
+            let missed = schedule.between(completed.unwrap_or(after), tick);
             match self.job.ask(tick, Wait::Forever).await? {
                 Claimed::Turn(turn) => {
                     self.after = Some(tick);
@@ -153,11 +157,8 @@ impl Runner {
     }
 
     /// Returns the tick up to which this runner has nothing to do.
-    fn after(&mut self, schedule: &Schedule, seen: &Inspection) -> u64 {
+    fn after(&mut self, schedule: &Schedule, seen: &Inspection, completed: Option<u64>) -> u64 {
         let job = seen.job.as_ref();
-        let completed = job
-            .and_then(|job| job.completed.as_ref())
-            .map(|done| done.tick);
         let mut after = self.after.unwrap_or_else(|| {
             let latest = schedule.latest(seen.time).unwrap_or(0);
             let is_unfinished = job.and_then(|job| job.begun) == Some(latest);
@@ -172,6 +173,7 @@ impl Runner {
             after = tick - 1;
         }
         after = after.max(completed.unwrap_or(0));
+        after = self.job.missed.bound(schedule, after, seen.time);
         self.after = Some(after);
         after
     }
@@ -196,28 +198,31 @@ impl Missed {
         let before = latest.saturating_sub(1);
         match (self, completed) {
             (Self::Latest, Some(_)) => before,
-            (Self::All(most), Some(completed)) => {
-                let mut from = before;
-                for _ in 1..most {
-                    match schedule.latest(from) {
-                        Some(tick) if tick > completed => from = tick - 1,
-                        _ => break,
-                    }
-                }
-                from
-            }
+            (Self::All(_), Some(completed)) => completed,
             _ if is_unfinished => before,
             _ => latest,
         }
     }
 
-    /// Returns the tick to claim and the number of ticks before it that are skipped, if `next` is the first
-    /// after `after` and due at `now`.
-    fn choose(self, schedule: &Schedule, (after, next, now): (u64, u64, u64)) -> (u64, u64) {
-        let tick = match self {
+    /// Returns the tick up to which a runner has nothing to do, so that no more ticks are left than may run.
+    fn bound(self, schedule: &Schedule, after: u64, now: u64) -> u64 {
+        let Self::All(most) = self else {
+            return after;
+        };
+        if schedule.between(after, now + 1) <= u64::from(most) {
+            return after;
+        }
+        let earlier = |until: &u64| schedule.latest(*until).map(|tick| tick.saturating_sub(1));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let bound = std::iter::successors(Some(now), earlier).nth(most);
+        bound.map_or(after, |bound| bound.max(after))
+    }
+
+    /// Returns the tick to claim, if `next` is the first that this runner has to do with and due at `now`.
+    fn choose(self, schedule: &Schedule, (next, now): (u64, u64)) -> u64 {
+        match self {
             Self::Skip | Self::Latest => schedule.latest(now).unwrap_or(next).max(next),
             Self::All(_) => next,
-        };
-        (tick, schedule.between(after, tick))
+        }
     }
 }
