@@ -55,7 +55,9 @@ pub(crate) enum Task {
 Examples:
   leasehold run backup -- ./backup.sh              one at a time: a second run waits for the first
   leasehold run backup --no-wait -- ./backup.sh    a second run ends at once, with code 75
-  leasehold run deploy --wait 5m -- make deploy    a second run ends after 5 minutes"))]
+  leasehold run deploy --wait 5m -- make deploy    a second run ends after 5 minutes
+  leasehold run refresh --every 15m -- ./report    once per 15 minutes, on one machine
+  leasehold run import --once 20261127 -- ./import once for this number"))]
     Run(RunArgs),
     /// Run a command as the leader, whenever this process holds the lock
     ///
@@ -69,6 +71,23 @@ Examples:
 Examples:
   leasehold hold scheduler -- ./scheduler          start it on every machine: it runs on one of them"))]
     Hold(HoldArgs),
+    /// Run a command once per tick of a schedule, on one of many machines
+    ///
+    /// Start it on every machine. Whenever a tick is due, by the server's clock, one of them runs COMMAND. If COMMAND
+    /// ends with 0, the tick is completed, and nobody runs it again. If it fails, or its machine dies, another machine
+    /// runs the same tick.
+    ///
+    /// The environment of COMMAND is as for `leasehold run`, and has LEASEHOLD_TICK (when the tick was due, in
+    /// milliseconds since 1970) and LEASEHOLD_MISSED (how many ticks before it nobody completed).
+    ///
+    /// SIGTERM, SIGINT, SIGHUP or SIGQUIT end it. A tick that runs then goes to another machine, unless COMMAND ends
+    /// with 0. It also ends, with 126 or 127, if COMMAND cannot be run.
+    #[command(after_help = with_codes("\
+Examples:
+  leasehold cron report '*/15 * * * *' -- ./report
+  leasehold cron report '0 6 * * MON-FRI' --time-zone Europe/Berlin -- ./report
+  leasehold cron poll '@every 10s' -- ./poll"))]
+    Cron(CronArgs),
     /// List the locks that are held
     ///
     /// Scans the store in small steps, so that it can serve others meanwhile.
@@ -175,6 +194,19 @@ pub(crate) struct RunArgs {
     #[arg(long, short)]
     pub(crate) no_wait: bool,
 
+    /// Run once for this tick, a number from 1 to 2^53-1: end with code 76 if it was completed before
+    ///
+    /// The tick is completed if COMMAND ends with 0; otherwise the next run of the same tick tries again. Ticks below
+    /// a completed one count as completed. NAME is then a job's: it cannot be a lock's.
+    #[arg(long, value_name = "TICK", conflicts_with = "every")]
+    pub(crate) once: Option<u64>,
+
+    /// Run once per period, such as 15m: end with code 76 if this period's run is completed
+    ///
+    /// For machines whose own cron starts this. The server's clock decides which period it is.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    pub(crate) every: Option<Duration>,
+
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
@@ -203,6 +235,37 @@ impl RunArgs {
             self.wait
         }
     }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CronArgs {
+    /// The name of the job, 1 to 512 bytes
+    pub(crate) name: String,
+
+    /// When it is due: a cron text of five fields, or six with seconds first, or @every and a time
+    pub(crate) schedule: String,
+
+    /// The time zone of a cron text: a name such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub(crate) time_zone: String,
+
+    /// What happens to ticks that nobody ran: skip them, run the latest, or run up to a number, such as all:10
+    #[arg(long, value_name = "WHAT", default_value = "skip")]
+    pub(crate) missed: String,
+
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+
+    /// Write events to standard error, one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Args, Debug)]

@@ -19,6 +19,8 @@ pub(crate) const INTERNAL: u8 = 70;
 pub(crate) const FILE: u8 = 74;
 /// Somebody else held the lock the whole time.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
+/// The tick was completed before.
+pub(crate) const DONE_BEFORE: u8 = 76;
 /// The store refused the user or a command, or a certificate is not trusted.
 pub(crate) const REFUSED: u8 = 77;
 /// The store cannot keep locks: it is too old, or a lock's key holds something else.
@@ -43,6 +45,7 @@ Exit codes:
   70          an internal error
   74          a file cannot be read or written
   75          not acquired: somebody else holds the lock
+  76          run --once, --every: the tick was completed before
   77          the user, a command or a certificate was refused
   78          the store cannot keep locks: too old, or something else at the key
   79          the lease was lost while COMMAND ran

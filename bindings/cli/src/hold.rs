@@ -10,7 +10,7 @@ use crate::child::{self, EventsPipe, Ran, Signals};
 use crate::exit::{Failure, INTERNAL, NOT_FOUND, NOT_RUN};
 use crate::run::{by, heard, leave, lock, pipe, policy, unless_asked, with_time};
 use crate::say::Voice;
-use crate::work::{Ended, Policy, Work};
+use crate::work::{Ended, Held, Policy, Work};
 
 pub(crate) fn main(args: &HoldArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, true)?;
@@ -97,7 +97,7 @@ async fn turn(
     let (name, token) = (lease.name().clone(), lease.token());
     work.voice
         .note(&format!("leading {name} with token {token}"));
-    match work.run(lease, events, pipe, signals).await? {
+    match work.run(Held::Lease(lease), events, pipe, signals).await? {
         Ended::Ran(ran, asked) if asked.is_some() || is_last(ran) => Ok(Some(ran.code())),
         Ended::Ran(ran, _) => {
             work.voice

@@ -10,6 +10,7 @@ mod doctor;
 mod exit;
 mod fence;
 mod hold;
+mod job;
 mod look;
 mod out;
 mod probe;
@@ -64,6 +65,9 @@ fn advised(mut error: clap::Error) -> clap::Error {
         task.to_str().unwrap_or_default(),
         error.get(ContextKind::InvalidArg),
     ) {
+        ("cron", Some(ContextValue::String(arg))) if !arg.starts_with('-') => {
+            "one NAME, one SCHEDULE in quotes, then --, then the command and its arguments"
+        }
         ("run" | "hold", Some(ContextValue::String(arg))) if !arg.starts_with('-') => {
             "one NAME, then --, then the command and its arguments"
         }
@@ -87,6 +91,7 @@ impl Task {
         match self {
             Self::Run(args) => args.json,
             Self::Hold(args) => args.json,
+            Self::Cron(args) => args.json,
             Self::List(args) => args.json,
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
@@ -103,6 +108,7 @@ impl Task {
         match self {
             Self::Run(args) => run::main(args, voice),
             Self::Hold(args) => hold::main(args, voice),
+            Self::Cron(args) => job::main(args, voice),
             Self::List(args) => look::list(args, voice),
             Self::Inspect(args) => look::inspect(args, voice),
             Self::Release(args) => look::release(args, voice),

@@ -10,9 +10,10 @@ use tokio::time::{Instant, timeout};
 use crate::args::{LeaseArgs, OnLoss, RunArgs};
 use crate::child::{self, EventsPipe, Signals};
 use crate::exit::{BY_SIGNAL, Failure, INTERNAL, NOT_ACQUIRED};
+use crate::job;
 use crate::say::Voice;
 use crate::times::show;
-use crate::work::{Ended, Policy, Work};
+use crate::work::{Ended, Held, Policy, Work};
 
 /// The shortest time to live. Starting and ending processes needs this much time.
 const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -84,11 +85,26 @@ async fn run(
         Err(signal) => return Ok(by(signal)),
     };
     let lock = lock(&locker, &args.name, &args.lease)?;
-    let mut events = lock.events();
-    let acquiring = acquire(&lock, args, start);
+    let is_job = args.once.is_some() || args.every.is_some();
+    let mut events = if is_job {
+        locker.events()
+    } else {
+        lock.events()
+    };
+    let acquiring = async {
+        if is_job {
+            let claimed = job::claim(&locker, args, start, voice).await?;
+            return Ok(claimed.map(Held::Turn));
+        }
+        Ok(Ok(Held::Lease(acquire(&lock, args, start).await?)))
+    };
     let acquiring = heard(acquiring, &mut events, &mut pipe, voice);
-    let lease = match unless_asked(acquiring, &mut signals).await {
-        Ok(Ok(lease)) => lease,
+    let held = match unless_asked(acquiring, &mut signals).await {
+        Ok(Ok(Ok(held))) => held,
+        Ok(Ok(Err(code))) => {
+            leave(&locker).await;
+            return Ok(code);
+        }
         Ok(Err(failure)) => {
             leave(&locker).await;
             return Err(failure);
@@ -103,7 +119,7 @@ async fn run(
         policy,
         voice,
     };
-    match work.run(lease, &mut events, pipe, &mut signals).await {
+    match work.run(held, &mut events, pipe, &mut signals).await {
         Ok(Ended::Ran(ran, _)) => Ok(ran.code()),
         Ok(Ended::Lost(failure, _)) => Err(failure),
         Err(failure) => {

@@ -62,6 +62,13 @@ impl Voice {
         }
     }
 
+    /// Writes a note that only people and readers of JSON want: a machine's cron would mail it.
+    pub(crate) fn aside(&self, what: &str) {
+        if self.json || self.terminal {
+            self.note(what);
+        }
+    }
+
     /// Writes an event. JSON has all events, text only those that a person must know about.
     pub(crate) fn event(&self, event: &LeaseEvent) {
         if self.json {

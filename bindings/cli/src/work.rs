@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use futures::StreamExt;
-use leasehold::{Error, Lease, LeaseEvents, LossReason, Lost, Name};
+use leasehold::{Error, Lease, LeaseEvents, LossReason, Lost, Name, Turn};
 use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
@@ -49,6 +49,42 @@ pub(crate) enum Ended {
     Lost(Failure, Asked),
 }
 
+/// What the command runs under.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Lease(Lease),
+    /// A turn of a job: its tick is completed if the command ends with 0.
+    Turn(Turn),
+}
+
+impl Held {
+    fn lease(&self) -> &Lease {
+        match self {
+            Self::Lease(lease) => lease,
+            Self::Turn(turn) => turn.lease(),
+        }
+    }
+
+    /// Returns the variables of the environment that only a turn has.
+    fn of_turn(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Lease(_) => Vec::new(),
+            Self::Turn(turn) => vec![
+                ("LEASEHOLD_TICK", turn.tick().to_string()),
+                ("LEASEHOLD_MISSED", turn.missed().to_string()),
+            ],
+        }
+    }
+
+    async fn release(self, completes: bool) -> Result<(), Error> {
+        match self {
+            Self::Lease(lease) => lease.release().await,
+            Self::Turn(turn) if completes => turn.done().await,
+            Self::Turn(turn) => turn.give_back().await,
+        }
+    }
+}
+
 /// The signal that asked this process and the command to end, if there was one.
 pub(crate) type Asked = Option<Signal>;
 
@@ -60,15 +96,16 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs the command under the lease, and releases the lease.
+    /// Runs the command under the lease, and releases the lease. Completes the tick of a turn if the command ended
+    /// with 0.
     pub(crate) async fn run(
         &self,
-        lease: Lease,
+        held: Held,
         events: &mut LeaseEvents,
         pipe: EventsPipe,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
-        let mut running = Running::start(self, &lease, pipe)?;
+        let mut running = Running::start(self, &held, pipe)?;
         while running.step() {
             running.wait(events, signals).await;
         }
@@ -83,10 +120,11 @@ impl Work<'_> {
         let ran = group.ran();
         drop(group);
         let failure = match ending {
-            Some(Ending { why: Why::Loss, .. }) => Some(Self::lost(lease.name(), lost)),
+            Some(Ending { why: Why::Loss, .. }) => Some(Self::lost(held.lease().name(), lost)),
             _ => None,
         };
-        let released = self.release(lease).await;
+        let completes = failure.is_none() && ran.is_some_and(|ran| ran.code() == 0);
+        let released = self.release(held, completes).await;
         while let Ok(Some(event)) = timeout(Duration::ZERO, events.next()).await {
             pipe.write(&event);
             self.voice.event(&event);
@@ -115,10 +153,10 @@ impl Work<'_> {
     }
 
     /// Releases the lease. Only a lost lease is a failure: otherwise the lock ends after its time to live.
-    async fn release(&self, lease: Lease) -> Result<(), Failure> {
-        let left = lease.remaining();
-        let name = lease.name().clone();
-        let released = timeout(TO_RELEASE, lease.release()).await;
+    async fn release(&self, held: Held, completes: bool) -> Result<(), Failure> {
+        let left = held.lease().remaining();
+        let name = held.lease().name().clone();
+        let released = timeout(TO_RELEASE, held.release(completes)).await;
         let error = match released {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) if error.is_not_held() => {
@@ -164,21 +202,24 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn start(work: &'a Work<'a>, lease: &'a Lease, pipe: EventsPipe) -> Result<Self, Failure> {
+    fn start(work: &'a Work<'a>, held: &'a Held, pipe: EventsPipe) -> Result<Self, Failure> {
+        let lease = held.lease();
         let remaining = lease.remaining();
         let wall = std::time::SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
             + remaining;
+        let mut environment = vec![
+            ("LEASEHOLD_NAME", lease.name().to_string()),
+            ("LEASEHOLD_TOKEN", lease.token().to_string()),
+            ("LEASEHOLD_DEADLINE", wall.as_millis().to_string()),
+            ("LEASEHOLD_EVENTS_FD", pipe.number().to_string()),
+        ];
+        environment.extend(held.of_turn());
         let group = Group::start(&Start {
             name: lease.name().as_str(),
             command: work.command,
-            environment: vec![
-                ("LEASEHOLD_NAME", lease.name().to_string()),
-                ("LEASEHOLD_TOKEN", lease.token().to_string()),
-                ("LEASEHOLD_DEADLINE", wall.as_millis().to_string()),
-                ("LEASEHOLD_EVENTS_FD", pipe.number().to_string()),
-            ],
+            environment,
             events: &pipe,
         })?;
         let mut running = Self {

@@ -291,7 +291,8 @@ impl Job {
     /// Returns the latest tick of the schedule that is due by the server's clock; `None` if there is none yet.
     ///
     /// For programs that something else starts at about the right times, such as the machine's own cron: each
-    /// claims the tick that is due.
+    /// claims the tick that is due. That machine's clock may be ahead of the server's. So if the next tick is due
+    /// within a tenth of the time between the two, at most a minute, this waits for it and returns that one.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -305,7 +306,15 @@ impl Job {
     /// ```
     pub async fn due(&self) -> Result<Option<u64>, Error> {
         let schedule = self.schedule()?;
-        Ok(schedule.latest(self.inspect().await?.time))
+        loop {
+            let now = self.inspect().await?.server_time;
+            let latest = schedule.latest(now);
+            let wait = schedule.soon(now, latest);
+            if wait.is_zero() {
+                return Ok(latest);
+            }
+            tokio::time::sleep(wait).await;
+        }
     }
 
     fn schedule(&self) -> Result<&Schedule, Error> {
@@ -325,7 +334,7 @@ impl Job {
 
     /// Claims a tick that the program chose. A schedule must have it due.
     async fn ask_due(&self, tick: u64, wait: Wait) -> Result<Claimed, Error> {
-        if self.schedule.is_some() && tick > self.inspect().await?.time {
+        if self.schedule.is_some() && tick > self.inspect().await?.server_time {
             let message = format!("the tick {tick} is not due yet by the server's clock");
             return Err(Error::new(ErrorKind::Config, message).about(&self.name));
         }

@@ -322,7 +322,7 @@ impl Locker {
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let locker = leasehold::Locker::in_memory();
     /// let json = serde_json::to_string(&locker.inspect("orders/42").await?)?;
-    /// assert!(json.starts_with(r#"{"holder":null,"lastToken":null,"waiting":0,"line":[],"time":"#));
+    /// assert!(json.starts_with(r#"{"holder":null,"lastToken":null,"waiting":0,"line":[],"serverTime":"#));
     /// let lease = locker.lock("orders/42")?.acquire().await?;
     /// let holder = locker.inspect("orders/42").await?.holder.expect("it is held");
     /// assert_eq!(holder.token, lease.token());

@@ -7,6 +7,7 @@ mod doctor;
 mod exclusion;
 mod fence;
 mod hold;
+mod job;
 mod look;
 mod loss;
 mod page;

@@ -499,7 +499,7 @@ pub struct Inspection {
     /// The waiters among the first 100 places of the line, in order.
     pub line: Vec<WaiterInfo>,
     /// The server's clock, in milliseconds since 1970.
-    pub time: u64,
+    pub server_time: u64,
 }
 
 /// The ticks of a job.

@@ -8,6 +8,9 @@ use leasehold_engine::Error;
 const LEAST: Duration = Duration::from_millis(10);
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
+/// The longest wait for a tick that is due soon, in milliseconds.
+const SOON: u64 = 60_000;
+
 /// The most due times that are counted one by one.
 const MOST_COUNTED: u64 = 10_000;
 
@@ -50,6 +53,16 @@ impl Schedule {
         }
     }
 
+    /// Returns how long it is until the next tick, if that is due within a tenth of the time since the latest
+    /// one, and within a minute; otherwise zero.
+    pub(super) fn soon(&self, now: u64, latest: Option<u64>) -> Duration {
+        let Some((latest, next)) = latest.zip(self.next(now)) else {
+            return Duration::ZERO;
+        };
+        let is_soon = next - now <= ((next - latest) / 10).min(SOON);
+        Duration::from_millis(if is_soon { next - now } else { 0 })
+    }
+
     /// Returns the number of ticks after `from` and before `to`, at most 10,000 for a cron text.
     pub(super) fn between(&self, from: u64, to: u64) -> u64 {
         match self {
@@ -88,8 +101,9 @@ mod cron {
     /// A cron text in a time zone.
     #[derive(Debug)]
     pub(in crate::client) struct Cron {
-        cron: croner::Cron,
+        text: croner::Cron,
         zone: TimeZone,
+        /// In milliseconds, among the next due times.
         pub(in crate::client) longest_pause: u64,
     }
 
@@ -97,7 +111,7 @@ mod cron {
         pub(super) fn new(text: &str, time_zone: &str) -> Result<Self, Error> {
             let bad = |what: String| Error::new(ErrorKind::Config, what);
             let invalid = |error| bad(format!("the cron text {text:?} is not valid: {error}"));
-            let cron = text.parse::<croner::Cron>().map_err(invalid)?;
+            let parsed = text.parse::<croner::Cron>().map_err(invalid)?;
             let unknown = |_| {
                 bad(format!(
                     "the time zone {time_zone:?} is not known; give a name such as Europe/Berlin or UTC"
@@ -105,7 +119,7 @@ mod cron {
             };
             let zone = TimeZone::get(time_zone).map_err(unknown)?;
             let mut cron = Self {
-                cron,
+                text: parsed,
                 zone,
                 longest_pause: 0,
             };
@@ -121,13 +135,13 @@ mod cron {
         }
 
         pub(super) fn next(&self, after: u64) -> Option<u64> {
-            let next = self.cron.find_next_occurrence(&self.zoned(after)?, false);
+            let next = self.text.find_next_occurrence(&self.zoned(after)?, false);
             Some(millis_of(next.ok()?.timestamp())).filter(|tick| *tick > after)
         }
 
         pub(super) fn latest(&self, until: u64) -> Option<u64> {
             let latest = self
-                .cron
+                .text
                 .find_previous_occurrence(&self.zoned(until)?, true);
             Some(millis_of(latest.ok()?.timestamp())).filter(|tick| *tick <= until)
         }

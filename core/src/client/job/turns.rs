@@ -138,12 +138,12 @@ impl Runner {
                 let message = "the job is never due again";
                 return Err(Error::new(ErrorKind::Config, message).about(self.job.name()));
             };
-            if next > seen.time {
-                let until = Duration::from_millis(next - seen.time);
-                tokio::time::sleep((until + self.spread(until)?).min(LONGEST_SLEEP)).await;
+            if next > seen.server_time {
+                let until = Duration::from_millis(next - seen.server_time);
+                tokio::time::sleep((until + Self::spread(until)?).min(LONGEST_SLEEP)).await;
                 continue;
             }
-            let tick = self.job.missed.choose(&schedule, (next, seen.time));
+            let tick = self.job.missed.choose(&schedule, (next, seen.server_time));
             let missed = schedule.between(completed.unwrap_or(after), tick);
             match self.job.ask(tick, Wait::Forever).await? {
                 Claimed::Turn(turn) => {
@@ -160,11 +160,9 @@ impl Runner {
     fn after(&mut self, schedule: &Schedule, seen: &Inspection, completed: Option<u64>) -> u64 {
         let job = seen.job.as_ref();
         let mut after = self.after.unwrap_or_else(|| {
-            let latest = schedule.latest(seen.time).unwrap_or(0);
+            let latest = schedule.latest(seen.server_time).unwrap_or(0);
             let is_unfinished = job.and_then(|job| job.begun) == Some(latest);
-            self.job
-                .missed
-                .start(schedule, (latest, is_unfinished), completed)
+            self.job.missed.start((latest, is_unfinished), completed)
         });
         if let Some((tick, unfinished)) = &self.last
             && unfinished.swap(false, Ordering::AcqRel)
@@ -173,13 +171,13 @@ impl Runner {
             after = tick - 1;
         }
         after = after.max(completed.unwrap_or(0));
-        after = self.job.missed.bound(schedule, after, seen.time);
+        after = self.job.missed.bound(schedule, after, seen.server_time);
         self.after = Some(after);
         after
     }
 
     /// Returns by how much this runner wakes late: up to a twentieth of its sleep.
-    fn spread(&self, sleep: Duration) -> Result<Duration, Error> {
+    fn spread(sleep: Duration) -> Result<Duration, Error> {
         let most = (sleep / 20).min(MOST_SPREAD).as_micros();
         let micros = rt::random_bits()? % (most + 1);
         Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
@@ -189,12 +187,7 @@ impl Runner {
 impl Missed {
     /// Returns the tick up to which a runner that starts has nothing to do. `latest` is the last tick that is
     /// due, and `is_unfinished` is true if a runner began it and has not completed it.
-    fn start(
-        self,
-        schedule: &Schedule,
-        (latest, is_unfinished): (u64, bool),
-        completed: Option<u64>,
-    ) -> u64 {
+    fn start(self, (latest, is_unfinished): (u64, bool), completed: Option<u64>) -> u64 {
         let before = latest.saturating_sub(1);
         match (self, completed) {
             (Self::Latest, Some(_)) => before,

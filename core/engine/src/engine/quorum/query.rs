@@ -265,7 +265,7 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     let holders = seen.iter().filter_map(|seen| seen.holder.clone());
     let holder = holder(holders.collect(), majority);
     let last_token = seen.iter().filter_map(|seen| seen.last_token).max();
-    let time = seen.iter().map(|seen| seen.time).max().unwrap_or(0);
+    let server_time = seen.iter().map(|seen| seen.server_time).max().unwrap_or(0);
     // A waiter stands in line at several members, but maybe not at all members that answered.
     let longest = seen.into_iter().max_by_key(|seen| seen.waiting);
     let (waiting, line) = longest.map_or_else(Default::default, |seen| (seen.waiting, seen.line));
@@ -275,6 +275,6 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
         job: None,
         waiting,
         line,
-        time,
+        server_time,
     }
 }

@@ -217,7 +217,7 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
         }),
         waiting: seen.waiting,
         line: line.collect(),
-        time: time.millis(),
+        server_time: time.millis(),
     }
 }
 
