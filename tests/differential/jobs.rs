@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Claim, ClientId, Command, Complete, Counter, ForceRelease, LeaseId, LockKey, Reclaim,
-    Release, Renew, Reply,
+    Acquire, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, LockKey, Reclaim, Release,
+    Renew, Reply,
 };
 use leasehold_engine::{Error, ErrorKind, FencingToken, MemoryServer, Owner, Tick};
 
@@ -22,12 +22,13 @@ const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);
 
 /// What must have happened in some sequence.
-const OUTCOMES: [&str; 18] = [
+const OUTCOMES: [&str; 19] = [
     "acquire busy",
     "acquire completed",
     "acquire held",
     "acquire refused: a job, not for a lock",
     "acquire refused: a lock, not for a job",
+    "complete completed",
     "complete gone",
     "complete handed over",
     "complete released",
@@ -187,14 +188,15 @@ impl Run {
         let what = match command {
             Command::Acquire(_) => "acquire",
             Command::Renew(_) => "renew",
+            Command::Release(release) if release.completes => "complete",
             Command::Release(_) => "release",
-            Command::Complete(_) => "complete",
             Command::ForceRelease(_) => "force-release",
             _ => "inspect",
         };
         let mut outcomes = Vec::new();
         match reply {
             Ok(Reply::Held(_)) => outcomes.push("held".to_owned()),
+            Ok(Reply::Reclaimable { .. }) => outcomes.push("reclaimable".to_owned()),
             Ok(Reply::Busy { .. }) => outcomes.push("busy".to_owned()),
             Ok(Reply::Completed) => outcomes.push("completed".to_owned()),
             Ok(Reply::Renewed { .. }) => outcomes.push("renewed".to_owned()),
@@ -251,8 +253,11 @@ impl Run {
         if let Some(held) = holder.filter(|_| random.below(6) > 0) {
             (lease, token) = held;
         }
+        let now = self.real.time().await;
+        let tenure = self.model.tenure(now, &key);
+        let running = tenure.map(|tenure| tenure.owner.clone());
+        let running = running.filter(|_| random.below(9) > 0);
         let is_short = claim.ttl == SHORT;
-        let client = claim.client;
         let command = match random.below(20) {
             0..9 => Command::Acquire(Acquire {
                 key,
@@ -260,16 +265,21 @@ impl Run {
                 waits: random.below(4) > 0,
                 reclaims: Reclaim::Ask,
             }),
-            9..13 => Command::Complete(Complete {
-                key,
-                lease,
-                token,
-                client,
-            }),
-            13 | 14 => {
-                let claim = Claim { lease, ..claim };
-                let token = Some(token);
-                Command::Release(Release { key, claim, token })
+            below @ 9..15 => {
+                let token = Some(token).filter(|_| below % 2 == 0);
+                let owner = running.unwrap_or_else(|| claim.owner.clone());
+                let claim = Claim {
+                    lease,
+                    owner,
+                    ..claim
+                };
+                let completes = below < 13 && claim.owner.tick().is_some();
+                Command::Release(Release {
+                    key,
+                    claim,
+                    token,
+                    completes,
+                })
             }
             15 => Command::ForceRelease(ForceRelease { key, token }),
             16 => Command::Renew(Renew {
@@ -308,8 +318,8 @@ async fn the_script_and_the_model_do_the_same_with_jobs() {
                 );
                 tokens.insert(0, grant.token);
             }
-            if let Command::Complete(complete) = &command {
-                let key = complete.key.clone();
+            if let Command::Release(release) = &command {
+                let key = release.key.clone();
                 if let Ok(Reply::Inspected(seen)) = run.step(inspect(&key), &step).await
                     && let Some(done) = seen.job.and_then(|job| job.completed)
                 {

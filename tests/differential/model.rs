@@ -122,7 +122,12 @@ impl Model {
         for claim in claims {
             let key = key.clone();
             let token = None;
-            let leave = samples::batch([Command::Release(Release { key, claim, token })]);
+            let leave = samples::batch([Command::Release(Release {
+                key,
+                claim,
+                token,
+                completes: false,
+            })]);
             let left = self.memory.execute(now, &leave);
             assert_eq!(left.replies, [Ok(Reply::Taken)], "the claim only waits");
         }

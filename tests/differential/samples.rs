@@ -94,6 +94,7 @@ pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
         key: key.clone(),
         claim: claim(lease, Counter::Dense),
         token: Some(first_token()),
+        completes: false,
     })
 }
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_engine::FencingToken;
 use leasehold_engine::engine::LockId;
 use leasehold_engine::protocol::{
     Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
     Release, Renew, Reply,
 };
 use leasehold_engine::time::{ServerTime, Timestamp};
+use leasehold_engine::{Error, FencingToken};
 
 use crate::book::Call;
 use crate::clock::Moment;
@@ -52,6 +52,9 @@ pub(crate) struct Checks {
     /// The leases of each lock, in the order in which they began.
     granted: BTreeMap<LockKey, Vec<Granted>>,
     pub(crate) lines: Lines,
+    /// The tick that each claim is for, and the greatest completed tick of each job.
+    ticks: BTreeMap<LeaseId, u64>,
+    completed: BTreeMap<LockKey, u64>,
     /// When each acquisition that knew the lock's holder first asked again.
     pub(crate) answered: BTreeMap<LeaseId, Moment>,
     /// Acquisitions of crashed hosts.
@@ -152,6 +155,11 @@ impl Checks {
     /// Checks a command that the server executed in time.
     pub(crate) fn executed(&mut self, step: &Step) {
         let (before, after) = (step.before, step.after);
+        if let Command::Acquire(acquire) = step.command
+            && let Some(tick) = acquire.claim.owner.tick()
+        {
+            self.ticks.insert(acquire.claim.lease, tick);
+        }
         match (step.command, step.reply) {
             (Command::Acquire(acquire), Ok(Reply::Held(held))) => {
                 self.acquired(acquire, before, held);
@@ -173,7 +181,9 @@ impl Checks {
                     format!("a renewal of {lease} changed the lock from {before:?} to {after:?}")
                 });
             }
-            (Command::Release(Release { claim, .. }), _) => {
+            (Command::Release(release), reply) => {
+                let claim = &release.claim;
+                self.completes(release, reply);
                 let foreign = before.is_some_and(|(holder, _)| holder != claim.lease);
                 self.ensure("I1", !foreign || after == before, || {
                     format!("a release of {} freed {before:?}", claim.lease)
@@ -225,7 +235,38 @@ impl Checks {
         }
     }
 
+    /// Returns the greatest completed tick of a job, or 0.
+    pub(crate) fn completed(&self, key: &LockKey) -> u64 {
+        self.completed.get(key).copied().unwrap_or(0)
+    }
+
+    /// Notes that the store lost the data of a name.
+    pub(crate) fn forget_ticks(&mut self, key: &LockKey) {
+        self.completed.remove(key);
+    }
+
+    /// True if some name's data was lost.
+    pub(crate) fn has_lost_data(&self) -> bool {
+        self.stats.count("flushed") + self.stats.count("deleted") > 0
+    }
+
+    fn completes(&mut self, release: &Release, reply: &Result<Reply, Error>) {
+        let tick = release.claim.owner.tick().filter(|_| release.completes);
+        if let (Ok(Reply::Released | Reply::HandedOver { .. }), Some(tick)) = (reply, tick) {
+            let greatest = self.completed.entry(release.key.clone()).or_default();
+            *greatest = (*greatest).max(tick);
+            self.saw("tick completed");
+        }
+    }
+
     fn grants(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
+        if let Some(tick) = self.ticks.get(&lease).copied() {
+            let completed = self.completed(key);
+            self.ensure("I9", tick > completed, || {
+                format!("tick {tick} was given to {lease}, and {completed} is completed")
+            });
+            self.saw("tick begun");
+        }
         let last = self.all_granted(key).last();
         let last = last.map(|granted| granted.token);
         self.ensure("I2", last.is_none_or(|last| last < token), || {

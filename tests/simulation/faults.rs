@@ -452,6 +452,7 @@ impl World {
         let stored = self.stored(&keys[which]);
         self.trace(|_| format!("DEL {:?}, which is {stored:?}", keys[which]));
         self.checks.disturb(&keys[which], stored);
+        self.checks.forget_ticks(&keys[which]);
         let server = self.server_of(&keys[which]);
         self.servers[server].store.delete(&keys[which]);
         self.changed(&keys[which]);
@@ -464,6 +465,7 @@ impl World {
             if self.server_of(&key) == server {
                 let stored = self.stored(&key);
                 self.checks.disturb(&key, stored);
+                self.checks.forget_ticks(&key);
                 self.checks.lines.forget(&key);
                 self.changed(&key);
             }

@@ -60,7 +60,7 @@ fn crowd(seed: u64) -> World {
     plan.names.truncate(1);
     plan.ttls = vec![Duration::from_secs(30)];
     plan.hosts = usize::try_from(random.between(2, 20)).unwrap_or(2);
-    (plan.reclaimable, plan.locks_per_host) = (0, 1);
+    (plan.jobs, plan.reclaimable, plan.locks_per_host) = (false, 0, 1);
     (plan.calm, plan.pushes, plan.chaos, plan.changes) = (true, Pushes::Come, 0, 0);
     let mut world = World::new(plan, random, false);
     world.begin();

@@ -66,7 +66,7 @@ struct Waiting {
     claim: Claim,
     /// How long the waiter counts as alive, in milliseconds of the clock of the server that has the name.
     live_until: u64,
-    /// True if the waiter was never silent for longer than its window.
+    /// True if the waiter was never silent for longer than its window, and its tick is not completed.
     steady: bool,
 }
 
@@ -102,11 +102,17 @@ impl Checks {
         };
         let now = step.time.millis();
         let mut line = self.lines.0.remove(key).unwrap_or_default();
+        let completed = self.completed(key);
         for waiting in &mut line {
-            waiting.steady &= waiting.live_until >= now;
+            let tick = waiting.claim.owner.tick();
+            let is_over = tick.is_some_and(|tick| tick <= completed);
+            waiting.steady &= waiting.live_until >= now && !is_over;
         }
         if let Command::Release(Release { claim, .. }) = step.command {
             line.retain(|waiting| waiting.claim.lease != claim.lease);
+        }
+        if let (Command::Acquire(acquire), Ok(Reply::Completed)) = (step.command, step.reply) {
+            line.retain(|waiting| waiting.claim.lease != acquire.claim.lease);
         }
         if let Some((lease, _)) = step.granted() {
             let place = line.iter().position(|waiting| waiting.claim.lease == lease);
@@ -184,11 +190,9 @@ impl Checks {
         else {
             return self.ensure("I7", false, || format!("{step:?} hands no lock over"));
         };
-        self.ensure("I7", release.claim.client == next.client, || {
-            format!(
-                "{:?} was told of a lease of {:?}",
-                release.claim, next.client
-            )
+        let asker = release.claim.client;
+        self.ensure("I7", asker == next.client, || {
+            format!("{asker:?} was told of a lease of {:?}", next.client)
         });
         let told = (Some((*lease, grant.token)), Some(grant.expires));
         self.ensure("I2", told == (step.after, step.expires), || {

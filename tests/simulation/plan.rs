@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_engine::engine::{Engine, LockOptions, LockSpec, Settings};
 use leasehold_engine::protocol::{ClientId, Counter, LockKey};
-use leasehold_engine::{Name, Owner};
+use leasehold_engine::{Name, Owner, Tick};
 
 use crate::clock::{HostClock, MILLI, Moment, ServerClock};
 use crate::drain::{heartbeat, nanos};
@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     /// hosts with the same owner take over from one another.
     pub(crate) reclaimable: u64,
     pub(crate) owners: usize,
+    /// True if the names are jobs: each handle claims a tick.
+    pub(crate) jobs: bool,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
     /// The drift margin of the hosts, in parts per million.
@@ -117,6 +119,7 @@ impl Plan {
         } else if faults.failovers + faults.moves > 0 {
             faults.deletions = 0;
         }
+        let jobs = sabotage.jobs().unwrap_or_else(|| random.chance(25));
         let millis = Duration::from_millis;
         let slow = if sabotage.holds_long() { 20 } else { 1 };
         let hosts = if random.chance(50) {
@@ -134,11 +137,17 @@ impl Plan {
             longest: Duration::ZERO,
             counter: if dense {
                 Counter::Dense
+            } else if jobs {
+                // The store must not forget a completed tick during the run.
+                Counter::ClockFloor {
+                    retention: Duration::from_secs(7 * 24 * 60 * 60),
+                }
             } else {
                 Counter::ClockFloor { retention }
             },
             fixed: 20,
-            reentrant: 40,
+            reentrant: if jobs { 0 } else { 40 },
+            jobs,
             owners: 1,
             reclaimable: if random.chance(25) || sabotage == Sabotage::ReclaimsAnyTenure {
                 60
@@ -203,6 +212,7 @@ impl Plan {
             },
             fixed: 15,
             reentrant: 20,
+            jobs: false,
             owners: 2,
             reclaimable: if reclaims && !calm { 60 } else { 0 },
             timeout: millis(random.between(150, 1_000)),
@@ -325,10 +335,16 @@ impl Plan {
         }
     }
 
-    pub(crate) fn spec(&self, random: &mut Random, host: usize) -> Arc<LockSpec> {
+    /// Returns the lock of a new handle. At a job it claims one of the last ticks that are due, of which a run has
+    /// about a dozen.
+    pub(crate) fn spec(&self, random: &mut Random, host: usize, now: Moment) -> Arc<LockSpec> {
         let name = random.below(u64::try_from(self.names.len()).unwrap_or(1));
         let name = &self.names[usize::try_from(name).unwrap_or(0)];
-        let owner = if random.chance(self.reclaimable) {
+        let owner = if self.jobs {
+            let due = 3 + 10 * now / self.chaos.max(1);
+            let tick = Tick::new(due - random.below(3)).expect("a small tick is valid");
+            Owner::runner(format!("host-{host}"), tick)
+        } else if random.chance(self.reclaimable) {
             Owner::reclaimable(format!("job-{}", host % self.owners))
         } else {
             Owner::labelled(format!("host-{host}"))

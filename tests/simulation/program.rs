@@ -76,7 +76,7 @@ impl World {
         }
         self.last_id += 1;
         let id = LockId(self.last_id);
-        let spec = self.plan.spec(&mut self.random, host);
+        let spec = self.plan.spec(&mut self.random, host, self.now);
         let closing = false;
         let book = &mut self.hosts[host].book;
         book.handles.insert(id, Handle { spec, closing });
@@ -203,13 +203,17 @@ impl World {
         let Some(lease) = self.hosts[host].book.release(lock) else {
             return;
         };
+        if self.plan.jobs && self.random.chance(60) {
+            let call = self.new_call(host, Call::Release);
+            return self.input(host, Input::Complete { call, lease });
+        }
         let waits = self.random.chance(70);
         let call = waits.then(|| self.new_call(host, Call::Release));
         self.input(host, Input::Release { call, lease });
     }
 
     fn query(&mut self, host: usize, force: bool) {
-        let key = self.plan.spec(&mut self.random, host).key.clone();
+        let key = self.plan.spec(&mut self.random, host, self.now).key.clone();
         let call = self.new_call(host, Call::Query);
         let input = if force {
             Input::ForceRelease {

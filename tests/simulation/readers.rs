@@ -179,7 +179,7 @@ fn hold(world: &mut World, count: u64) {
         world.last_id += 1;
         let name = Name::new(format!("n{}", world.last_id)).expect("the name is short");
         world.plan.names = vec![name];
-        let mut spec = world.plan.spec(&mut world.random, 0);
+        let mut spec = world.plan.spec(&mut world.random, 0, 0);
         let options = &mut Arc::make_mut(&mut spec).options;
         Arc::make_mut(options).fixed = false;
         let (handle, closing) = (LockId(world.last_id), false);

@@ -33,6 +33,8 @@ pub(crate) enum Sabotage {
     TokensFallBack,
     /// The host is told the time half a second late.
     TicksWithheld,
+    /// The server frees a job when its tick is completed, and forgets the tick.
+    CompletionsForgotten,
     /// No release reaches the server, and all are confirmed.
     ReleasesForgotten,
     /// A release hands the lock to the last waiter.
@@ -93,6 +95,14 @@ impl Sabotage {
             self,
             Self::NoQuarantine | Self::OneClock | Self::NothingChecked | Self::ProcessesMixedUp
         )
+    }
+
+    /// Returns whether it needs jobs (`true`) or locks (`false`).
+    pub(crate) fn jobs(self) -> Option<bool> {
+        match self {
+            Self::None => None,
+            _ => Some(self == Self::CompletionsForgotten),
+        }
     }
 
     /// True if it needs programs that keep locks, and renewals that come too late.
@@ -186,6 +196,9 @@ impl World {
                     _ => Ok(Reply::Taken),
                 };
             }
+            (Sabotage::CompletionsForgotten, Command::Release(release)) => {
+                release.completes = false;
+            }
             (Sabotage::ReleasesForgotten, Command::Release(_)) => return Ok(Reply::Released),
             (Sabotage::LastFirst, Command::Release(Release { key, claim, .. }))
                 if self
@@ -213,20 +226,30 @@ impl World {
     }
 
     fn acquire_instead(&mut self, host: usize, renew: &Renew) -> Command {
-        let spec = self.plan.spec(&mut self.random, host);
         Command::Acquire(Acquire {
             key: renew.key.clone(),
             claim: Claim {
                 lease: renew.lease,
-                client: ClientId(1),
-                owner: spec.owner.clone(),
-                counter: spec.counter,
                 ttl: renew.ttl,
                 window: renew.ttl,
+                ..self.claim(host, ClientId(1))
             },
             waits: false,
             reclaims: Reclaim::Never,
         })
+    }
+
+    /// Returns some claim of a host.
+    fn claim(&mut self, host: usize, client: ClientId) -> Claim {
+        let spec = self.plan.spec(&mut self.random, host, self.now);
+        Claim {
+            lease: LeaseId(0),
+            client,
+            owner: spec.owner.clone(),
+            counter: spec.counter,
+            ttl: spec.ttl,
+            window: spec.ttl,
+        }
     }
 
     pub(crate) fn does(&mut self, time: ServerTime, server: usize, op: Op) -> Result<Reply, Error> {
@@ -250,7 +273,12 @@ impl World {
         let not_after = op.not_after;
         for claim in &claims {
             let (key, claim, token) = (key.clone(), claim.clone(), None);
-            let command = Command::Release(Release { key, claim, token });
+            let command = Command::Release(Release {
+                key,
+                claim,
+                token,
+                completes: false,
+            });
             let _ = self.does(time, server, Op { command, not_after });
         }
         let reply = self.does(time, server, op);

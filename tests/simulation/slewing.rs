@@ -82,6 +82,7 @@ fn slewed(seed: u64) -> (World, u64) {
     plan.timeout = TIMEOUT;
     plan.drift_margin = DRIFT_MARGIN;
     (plan.calm, plan.drains, plan.reclaimable) = (false, false, 0);
+    plan.jobs = false;
     (plan.chaos, plan.pace) = (END, 300 * MILLI);
     let gradually = random.between(GRADUALLY.0, GRADUALLY.1);
     plan.clocks[0].slewing = Some(Slewing {

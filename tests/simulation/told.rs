@@ -30,10 +30,10 @@ impl Book {
                     told == (held.lease, held.token, held.deadline)
                 })
             }
-            (Call::Acquire { wait, .. }, Answer::Acquire(Ok(None))) => match wait {
+            (Call::Acquire { wait, lock, .. }, Answer::Acquire(Ok(None))) => match wait {
                 Wait::Never => true,
-                Wait::Until(until) => until <= at.now,
-                Wait::Forever => false,
+                Wait::Until(until) if until <= at.now => true,
+                Wait::Until(_) | Wait::Forever => self.is_completed(checks, lock),
             },
             (Call::Renew { lock, .. }, Answer::Renew(Ok(()))) => self
                 .locks
@@ -76,6 +76,15 @@ impl Book {
         checks.ensure("calls", fits, || {
             format!("host {host}: {call:?} got {answer:?}")
         });
+    }
+
+    /// True if the tick that a lock claims is completed, or if the store has lost data since.
+    fn is_completed(&self, checks: &Checks, lock: LockId) -> bool {
+        let spec = self.locks.get(&lock).map(|lock| &lock.spec);
+        spec.is_some_and(|spec| {
+            let tick = spec.owner.tick();
+            tick.is_some_and(|tick| checks.has_lost_data() || tick <= checks.completed(&spec.key))
+        })
     }
 
     pub(crate) fn event(
@@ -144,6 +153,20 @@ impl Book {
                     format!("host {host}: not given up, and {event:?}")
                 });
             }
+            LeaseEvent::Begun { tick, .. } => {
+                let fits = held.is_some() && lock.spec.owner.tick() == Some(*tick);
+                checks.ensure("I9", fits, || {
+                    format!("host {host}: not begun, and {event:?}")
+                });
+            }
+            LeaseEvent::Completed { tick, .. } => {
+                let completed = checks.completed(&lock.spec.key);
+                let is_lost = checks.has_lost_data();
+                checks.saw("told that a tick is completed");
+                checks.ensure("I9", *tick <= completed || is_lost, || {
+                    format!("host {host}: only {completed} is completed, and {event:?}")
+                });
+            }
             other => checks.ensure("calls", false, || format!("host {host}: {other:?}")),
         }
     }
@@ -208,6 +231,7 @@ impl Book {
         let Some(lock) = self.locks.get_mut(&id) else {
             return;
         };
+        let is_job = lock.spec.owner.tick().is_some();
         let of = |tenure: &mut Tenure| Some(tenure.token) == token;
         let held = lock.held.take_if(of);
         let given_up = lock.releasing.take_if(of);
@@ -238,7 +262,9 @@ impl Book {
         );
         let disturbed = |tenure: &Tenure| checks.is_disturbed(&key, tenure.token);
         let expired = |tenure: &Tenure| checks.nobody_could_know(self, tenure);
-        let excused = |tenure| disturbed(tenure) || expired(tenure);
+        // A repeated request finds no record of the first one, which completed the tick.
+        let forgotten = is_job && checks.has_lost_data();
+        let excused = |tenure| forgotten || disturbed(tenure) || expired(tenure);
         let cause = !by_others || tenure.as_ref().is_none_or(excused);
         checks.ensure("I4", cause, || {
             format!("host {host}: the lock was not touched, and {event:?}")

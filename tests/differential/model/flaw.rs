@@ -176,7 +176,12 @@ impl Model {
                 if self.lease_of(now, &key) == Some(claim.lease) && self.line(now, &key).is_empty()
                 {
                     let token = None;
-                    let release = Command::Release(Release { key, claim, token });
+                    let release = Command::Release(Release {
+                        key,
+                        claim,
+                        token,
+                        completes: false,
+                    });
                     self.memory.execute(now, &samples::batch([release]));
                 }
             }
@@ -321,7 +326,12 @@ impl Model {
         if holder.is_some_and(|holder| holder != claim.lease) {
             let (key, claim) = (key.clone(), claim.clone());
             let token = None;
-            let leave = Command::Release(Release { key, claim, token });
+            let leave = Command::Release(Release {
+                key,
+                claim,
+                token,
+                completes: false,
+            });
             self.memory.execute(now, &samples::batch([leave]));
         }
     }

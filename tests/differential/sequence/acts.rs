@@ -161,6 +161,7 @@ impl Planned {
                 claim: claim(who),
                 token: named.then(|| token(true)),
                 key,
+                completes: false,
             }),
             Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
                 token: token(*current),

@@ -7,8 +7,8 @@ use super::keys::{StoredTenure, expiry};
 use super::line::First;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Acquire, Claim, ClientId, Command, Complete, CompletedTick, ForceRelease, Grant, Inspect,
-    Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply,
+    Acquire, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant, Inspect, Inspected,
+    JobState, List, LockKey, News, Reclaim, Release, Renew, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -25,7 +25,6 @@ impl MemoryServer {
             Command::ForceRelease(force_release) => Ok(self.force_release(now, force_release)),
             Command::Inspect(inspect) => Ok(self.inspect(now, inspect)),
             Command::Enter(enter) => Ok(self.enter(now, enter)),
-            Command::Complete(complete) => Ok(self.complete(now, complete)),
             Command::List(list) => Ok(self.list(now, list)),
         }
     }
@@ -114,49 +113,37 @@ impl MemoryServer {
         }
     }
 
-    /// The token makes a release faster in Lua, and is not needed here.
+    /// The token tells a repeated completion. Otherwise it only makes a release faster in Lua.
     fn release(&mut self, now: ServerTime, release: &Release) -> Reply {
         let Release { key, claim, .. } = release;
+        let tick = claim.owner.running().filter(|_| release.completes);
         let tenure = self.hash(now, key).and_then(|hash| hash.tenure.as_deref());
-        if tenure.is_some_and(|tenure| tenure.lease == claim.lease) {
+        let own = tenure.filter(|tenure| tenure.lease == claim.lease);
+        if let Some(StoredTenure { token, owner, .. }) = own {
+            let done = tick.filter(|tick| owner.running() == Some(*tick));
+            let done = done.map(|tick| CompletedTick {
+                tick,
+                token: *token,
+                at: ServerTime::from_millis(now.millis()),
+                by: owner.label().to_owned(),
+            });
+            if let Some(hash) = self.hash_mut(key).filter(|_| done.is_some()) {
+                hash.job = Some(done);
+            }
             return self.freed(now, key, claim.client);
         }
         self.leave_line(key, claim);
+        let job = self.hash(now, key).and_then(|hash| hash.job.as_ref());
+        match job.and_then(Option::as_ref).zip(tick) {
+            Some((done, _)) if Some(done.token) == release.token => return Reply::Released,
+            Some((done, tick)) if tick <= done.tick => return Reply::Completed,
+            _ => {}
+        }
         if self.tenure(now, key).is_some() {
             return Reply::Taken;
         }
         self.serve(now, key, None);
         Reply::Gone
-    }
-
-    fn complete(&mut self, now: ServerTime, complete: &Complete) -> Reply {
-        let Complete {
-            key,
-            lease,
-            token,
-            client,
-        } = complete;
-        let is_held = self.tenure(now, key).is_some();
-        let Some(hash) = self.hash_mut(key) else {
-            return Reply::Gone;
-        };
-        let tenure = hash.tenure.as_deref();
-        let own = tenure.filter(|tenure| tenure.lease == *lease && tenure.token == *token);
-        if let Some((owner, tick)) = own.and_then(|own| Some((&own.owner, own.owner.running()?))) {
-            let done = CompletedTick {
-                tick,
-                token: *token,
-                at: ServerTime::from_millis(now.millis()),
-                by: owner.label().to_owned(),
-            };
-            hash.job = Some(Some(done));
-            return self.freed(now, key, *client);
-        }
-        match &hash.job {
-            Some(Some(done)) if done.token == *token => Reply::Released,
-            _ if is_held => Reply::Taken,
-            _ => Reply::Gone,
-        }
     }
 
     /// Frees the lock for the next waiter, which the asking client learns if it is its own.

@@ -92,7 +92,12 @@ impl Store {
     fn release(&mut self, lease: u128) -> Reply {
         let (key, claim) = (self.key.clone(), self.claim(lease));
         let token = None;
-        self.run(Command::Release(Release { key, claim, token }))
+        self.run(Command::Release(Release {
+            key,
+            claim,
+            token,
+            completes: false,
+        }))
     }
 
     fn last(&self) -> Option<u64> {

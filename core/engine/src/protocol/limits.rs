@@ -89,9 +89,6 @@ limits! {
     ACQUIRE_LEASE: usize = ACQUIRE_RETENTION + TIME_LENGTH;
     ACQUIRE_CLIENT: usize = ACQUIRE_LEASE + LEASE_LENGTH;
     ACQUIRE_OWNER: usize = ACQUIRE_CLIENT + CLIENT_LENGTH;
-    /// The rest of a completion: the field of the tenure, and the client.
-    COMPLETE_FIELD: usize = OP_REST;
-    COMPLETE_CLIENT: usize = COMPLETE_FIELD + FIELD_LENGTH;
     /// The rest of a renewal: the retention, the field of the tenure, and a floor, if it has one.
     RENEW_FIELD: usize = OP_REST + TIME_LENGTH;
     RENEW_FLOOR: usize = RENEW_FIELD + FIELD_LENGTH;
@@ -99,6 +96,7 @@ limits! {
     RELEASE_FIELD: usize = OP_REST + WINDOW_LENGTH + TIME_LENGTH;
     RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
+    RELEASE_OWNER: usize = RELEASE_CLIENT + CLIENT_LENGTH;
     /// The rest of an `Enter`: the incarnation, then the incarnations to remember, watch or forget.
     ENTER_KNOWN: usize = OP_REST + LEASE_LENGTH;
     /// The most incarnations that a server remembers. They must outnumber the servers of a quorum: a server

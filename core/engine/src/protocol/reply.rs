@@ -47,7 +47,8 @@ pub enum Reply {
         /// The number of waiters.
         waiting: u32,
     },
-    /// Acquire: the claim's tick was completed before.
+    /// Acquire: the claim's tick was completed before. Release: the turn does not have the job any more,
+    /// and its tick is completed.
     Completed,
     /// Renew: the lease was extended.
     Renewed {
@@ -57,13 +58,13 @@ pub enum Reply {
     /// Acquire, renew: done, but the lock has too few copies and so does not count. No store sends this:
     /// [`Durability::weigh`](super::Durability::weigh) makes it of a reply.
     NotDurable(Error),
-    /// Renew, release, complete, force-release: nobody has the lock.
+    /// Renew, release, force-release: nobody has the lock.
     Gone,
-    /// Renew, release, complete, force-release: somebody else has the lock.
+    /// Renew, release, force-release: somebody else has the lock.
     Taken,
-    /// Release, complete, force-release: the lock was freed.
+    /// Release, force-release: the lock was freed.
     Released,
-    /// Release, complete: the lock was freed and handed to the next waiter, another lease of the same client. That
+    /// Release: the lock was freed and handed to the next waiter, another lease of the same client. That
     /// lease lasts for its full time to live, and gets no push.
     HandedOver {
         /// The lease that has the lock now.

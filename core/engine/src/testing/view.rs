@@ -145,7 +145,6 @@ pub fn kind(command: &Command) -> &'static str {
         Command::Acquire(_) => "acquire",
         Command::Renew(_) => "renew",
         Command::Release(_) => "release",
-        Command::Complete(_) => "complete",
         Command::ForceRelease(_) => "force-release",
         Command::Inspect(_) => "inspect",
         Command::List(_) => "list",

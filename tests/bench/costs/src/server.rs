@@ -126,6 +126,7 @@ fn handovers(client: Client, clients: u64, rounds: usize) -> Result<()> {
                 key: key.clone(),
                 claim: claim(number)?,
                 token: Some(held.token),
+                completes: false,
             };
             held = match alone(&mut store, Command::Release(release))? {
                 (Reply::HandedOver { grant, .. }, _) => grant,

@@ -15,7 +15,7 @@ use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
-use crate::protocol::{self, Command, Complete, HalfId, LeaseId, LockKey, Reply};
+use crate::protocol::{self, Command, HalfId, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -34,8 +34,8 @@ struct Release {
     /// The token of the tenure that this release ends, until that end is emitted; the handle waits for it.
     /// `None` after an acquisition that never became a tenure.
     tenure: Option<FencingToken>,
-    /// The token of a turn whose release completes its tick.
-    completes: Option<FencingToken>,
+    /// True if this release completes the tick of its turn, until the turn's end is emitted.
+    completes: bool,
     /// The token that such an acquisition proposed, which its lock is likely to have.
     proposed: Option<FencingToken>,
     /// The call that waits for the release, and its timeout.
@@ -129,7 +129,7 @@ impl Releases {
     ) {
         let release = Release {
             tenure: Some(tenure.token),
-            completes: tenure.completes.then_some(tenure.token),
+            completes: tenure.completes,
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
             ttl: tenure.kept.manual.longest_ttl(&who.spec),
@@ -215,7 +215,8 @@ impl Releases {
             return;
         };
         self.step(env, handles, id, |release, _| match &release.tenure {
-            Some(ended) if *ended < taken => {
+            // The tick of a turn is completed only if the store says so.
+            Some(ended) if *ended < taken && !release.completes => {
                 release.attempt.forget_flight();
                 // No reply confirms the release, so a doubted attempt to acquire stays in doubt, and the lock
                 // that it may have taken still has to be freed.
@@ -261,7 +262,7 @@ impl Release {
     fn new(cx: &Ctx, who: Who) -> Self {
         Self {
             tenure: None,
-            completes: None,
+            completes: false,
             proposed: None,
             call: None,
             until: cx.now,
@@ -287,20 +288,12 @@ impl Release {
 
     fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
-        let (key, client) = (spec.key.clone(), env.cx.settings.client);
-        let command = match self.completes {
-            Some(token) => Command::Complete(Complete {
-                key,
-                lease: *lease,
-                token,
-                client,
-            }),
-            None => Command::Release(protocol::Release {
-                key,
-                claim: spec.claim(client, *lease),
-                token: self.tenure.or(self.proposed),
-            }),
-        };
+        let command = Command::Release(protocol::Release {
+            key: spec.key.clone(),
+            claim: spec.claim(env.cx.settings.client, *lease),
+            token: self.tenure.or(self.proposed),
+            completes: self.completes,
+        });
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
         self.attempt.begin(env, whose, command, give_up);
@@ -338,14 +331,20 @@ impl Release {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
-        // An earlier attempt without an answer may have released the lock.
-        let is_done = self.attempt.is_in_doubt();
+        // An earlier attempt without an answer may have released the lock. If one completed a tick, the store
+        // says that it is completed.
+        let is_in_doubt = self.attempt.is_in_doubt();
+        let is_done = is_in_doubt && !self.completes;
         let unordered = std::mem::take(&mut self.unordered);
         let lost_by = |reason| Next::Confirmed(Some(reason).filter(|_| !is_done), flight.sent);
         let failure = match outcome.result {
             Ok((Reply::Released | Reply::HandedOver { .. }, _)) => {
                 return Next::Confirmed(None, flight.sent);
             }
+            Ok((Reply::Completed, _)) if is_in_doubt => {
+                return Next::Confirmed(None, flight.sent);
+            }
+            Ok((Reply::Completed, _)) => return lost_by(LossReason::Superseded),
             Ok((Reply::Gone | Reply::Taken, _)) if unordered => return self.ask_now(env),
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
             Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
@@ -427,7 +426,7 @@ impl Release {
         let Some(token) = self.tenure.take() else {
             return;
         };
-        if self.completes.is_some() && lost_by.is_none() {
+        if std::mem::take(&mut self.completes) && lost_by.is_none() {
             self.who.emit_completed(cx, token);
         }
         self.who.emit_end(cx, token, lost_by);

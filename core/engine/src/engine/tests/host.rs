@@ -106,6 +106,7 @@ impl Host {
             key: key(lock),
             claim: stranger(0),
             token: None,
+            completes: false,
         }));
         assert_eq!(reply, Reply::Released);
     }
@@ -126,6 +127,7 @@ impl Host {
             key: key(lock),
             claim: stranger(number),
             token: None,
+            completes: false,
         }))
     }
 

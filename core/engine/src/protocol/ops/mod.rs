@@ -8,7 +8,6 @@
 //! not compile without it.
 
 mod acquire;
-mod complete;
 mod enter;
 mod force_release;
 mod inspect;
@@ -155,7 +154,6 @@ operations! {
     force_release::ForceRelease,
     inspect::Inspect,
     list::List,
-    complete::Complete,
 }
 
 fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {

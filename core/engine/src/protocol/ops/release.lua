@@ -1,5 +1,5 @@
 -- Frees the lock for the next waiter if this lease has it. Otherwise removes the claim from the line. Knowing
--- the token only makes it faster.
+-- the token only makes it faster, except that a repeated completion is known by it.
 --
 -- keys   lock, line
 -- text   the claim without its time to live, with the token after the lease ID (all 0 if it is not known)
@@ -7,6 +7,7 @@
 --        same client is also inlined here, with a reply of its own
 -- reply  released
 --        handed_over, lease, token, expiry (ms): freed, and another lease of the same client has it
+--        completed: another turn has completed this tick or a later one
 --        gone
 --        taken
 seen = run('HDEL', key, sub(op, RELEASE_FIELD, RELEASE_CLIENT - 1), 'w', 'x')

@@ -20,12 +20,14 @@ pub struct Release {
     pub claim: Claim,
     /// The token of the lease, if it is known. It makes the release faster and changes nothing else.
     pub token: Option<FencingToken>,
+    /// True if the claim is a runner's and its tick is completed from now on.
+    pub completes: bool,
 }
 
 impl Operation for Release {
     const FORM: Form = Form {
         name: "release",
-        letters: b"D",
+        letters: b"DC",
         keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {
@@ -40,6 +42,10 @@ impl Operation for Release {
     /// A turn's release looks at the ticks of the waiters, which the common case does not.
     fn is_common(&self) -> bool {
         self.claim.owner.tick().is_none()
+    }
+
+    fn letter(&self) -> u8 {
+        if self.completes { b'C' } else { b'D' }
     }
 
     fn ttl(&self) -> Duration {
@@ -66,26 +72,19 @@ impl Operation for Release {
         status: &str,
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
-        ended(status, fields)
-    }
-}
-
-/// Reads the reply to an operation that ends a tenure for its holder.
-pub(super) fn ended<F: AsRef<[u8]>>(
-    status: &str,
-    fields: &mut Fields<'_, F>,
-) -> Result<Reply, Error> {
-    Ok(match status {
-        "released" => Reply::Released,
-        "handed_over" => Reply::HandedOver {
-            lease: fields.text()?.parse().map_err(|_| unexpected())?,
-            grant: Grant {
-                token: fields.token()?,
-                expires: fields.millis()?,
+        Ok(match status {
+            "released" => Reply::Released,
+            "handed_over" => Reply::HandedOver {
+                lease: fields.text()?.parse().map_err(|_| unexpected())?,
+                grant: Grant {
+                    token: fields.token()?,
+                    expires: fields.millis()?,
+                },
             },
-        },
-        "gone" => Reply::Gone,
-        "taken" => Reply::Taken,
-        _ => return Err(unexpected()),
-    })
+            "completed" => Reply::Completed,
+            "gone" => Reply::Gone,
+            "taken" => Reply::Taken,
+            _ => return Err(unexpected()),
+        })
+    }
 }

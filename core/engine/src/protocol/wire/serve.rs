@@ -11,8 +11,8 @@ use crate::protocol::limits::{
     CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
 use crate::protocol::ops::{
-    Acquire, Command, Complete, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
-    Reclaim, Release, Renew, Terms,
+    Acquire, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release,
+    Renew, Terms,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
@@ -85,13 +85,19 @@ fn read_command<'a>(
             },
             ttl,
         }),
-        "D" => {
+        "D" | "C" => {
             let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
             let lease = text.lease()?;
             // 0 stands for none.
             let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
             let claim = text.claim(lease, (ttl, window, counter))?;
-            Command::Release(Release { key, claim, token })
+            let completes = letter == "C";
+            Command::Release(Release {
+                key,
+                claim,
+                token,
+                completes,
+            })
         }
         "E" => Command::Enter(Enter {
             key,
@@ -105,12 +111,6 @@ fn read_command<'a>(
         "F" => Command::ForceRelease(ForceRelease {
             key,
             token: text.token()?,
-        }),
-        "C" => Command::Complete(Complete {
-            key,
-            lease: text.lease()?,
-            token: text.token()?,
-            client: text.client()?,
         }),
         "I" => Command::Inspect(Inspect { key }),
         _ => return None,
@@ -393,7 +393,7 @@ mod tests {
             let claim = self.claim(name == "a");
             let name = Name::new(name).expect("a short name is valid");
             let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
-            let below = self.below(15);
+            let below = self.below(14);
             let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
             match below {
                 0..5 => Command::Acquire(Acquire {
@@ -419,19 +419,14 @@ mod tests {
                     key,
                     claim,
                     token: token.filter(|_| below == 6),
+                    completes: below == 7,
                 }),
                 9 => Command::ForceRelease(ForceRelease {
                     key,
                     token: token.unwrap_or(FencingToken::MAX),
                 }),
                 10 => Command::Inspect(Inspect { key }),
-                11 => Command::Complete(Complete {
-                    key,
-                    lease: claim.lease,
-                    token: token.unwrap_or(FencingToken::MAX),
-                    client: claim.client,
-                }),
-                12 | 13 => Command::Enter(self.enter(&key)),
+                11 | 12 => Command::Enter(self.enter(&key)),
                 _ => {
                     let patterns = ["*", r"\**", "ö*c", r"*\**"];
                     let pattern = patterns[usize::try_from(self.below(4)).expect("below 4")];
