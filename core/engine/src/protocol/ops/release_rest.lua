@@ -21,10 +21,8 @@ local function release(k, op, deleted)
     lock.flag(key, state)
   end
   line.leave(KEYS[k + 1], sub(op, OP_TTL, RELEASE_TOKEN - 1) .. sub(op, RELEASE_CLIENT))
-  if tick and state.done and sub(state.done, 1, TOKEN_LENGTH) == token then
-    return { 'released' }
-  elseif tick and state.done and tick <= state.done_tick then
-    return { 'completed' }
+  if tick and state.done and tick <= state.done_tick then
+    return { sub(state.done, 1, TOKEN_LENGTH) == token and 'released' or 'completed' }
   elseif state.is_held then
     return { 'taken' }
   end
