@@ -10,6 +10,7 @@ use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, LockKey, Reclaim, Release,
     Renew, Reply,
 };
+use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, ErrorKind, FencingToken, MemoryServer, Owner, Tick};
 
 use crate::real::{Listener, Real};
@@ -144,7 +145,7 @@ impl Run {
                 let lines = fields
                     .iter()
                     .map(|(field, value)| format!("{field} {value}\n"));
-                (lines.collect::<String>(), expires.map(|at| at.millis()))
+                (lines.collect::<String>(), expires.map(ServerTime::millis))
             });
             let theirs = theirs.get(name.lock());
             let theirs = theirs.map(|entry| (entry.value.clone(), entry.expires));
@@ -266,7 +267,7 @@ impl Run {
                 reclaims: Reclaim::Ask,
             }),
             below @ 9..15 => {
-                let token = Some(token).filter(|_| below % 2 == 0);
+                let token = Some(token).filter(|_| below.is_multiple_of(2));
                 let owner = running.unwrap_or_else(|| claim.owner.clone());
                 let claim = Claim {
                     lease,

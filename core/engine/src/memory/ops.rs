@@ -134,10 +134,14 @@ impl MemoryServer {
         }
         self.leave_line(key, claim);
         let job = self.hash(now, key).and_then(|hash| hash.job.as_ref());
-        match job.and_then(Option::as_ref).zip(tick) {
-            Some((done, _)) if Some(done.token) == release.token => return Reply::Released,
-            Some((done, tick)) if tick <= done.tick => return Reply::Completed,
-            _ => {}
+        let done = job.and_then(Option::as_ref).zip(tick);
+        if let Some((done, _)) = done.filter(|(done, tick)| *tick <= done.tick) {
+            let is_own = Some(done.token) == release.token;
+            return if is_own {
+                Reply::Released
+            } else {
+                Reply::Completed
+            };
         }
         if self.tenure(now, key).is_some() {
             return Reply::Taken;

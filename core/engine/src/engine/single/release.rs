@@ -344,10 +344,9 @@ impl Release {
             Ok((Reply::Completed, _)) if is_in_doubt => {
                 return Next::Confirmed(None, flight.sent);
             }
-            Ok((Reply::Completed, _)) => return lost_by(LossReason::Superseded),
             Ok((Reply::Gone | Reply::Taken, _)) if unordered => return self.ask_now(env),
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
-            Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
+            Ok((Reply::Taken | Reply::Completed, _)) => return lost_by(LossReason::Superseded),
             // Another client put another type of value in the lock's place.
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 return lost_by(LossReason::Superseded);

@@ -399,7 +399,7 @@ mod tests {
                 0..5 => Command::Acquire(Acquire {
                     key,
                     claim,
-                    waits: below % 2 == 0,
+                    waits: below.is_multiple_of(2),
                     reclaims: match (self.below(4), token) {
                         (0, Some(token)) => Reclaim::From(token),
                         (1, Some(token)) => Reclaim::Propose(token),
