@@ -112,6 +112,33 @@ async fn leader_leads_one_at_a_time() {
 }
 
 #[tokio::test]
+async fn cron_runs_each_tick_in_one_process() {
+    let server = RedisServer::start().await;
+    let mut all = [
+        start("cron", &server.url()),
+        start("cron", &server.url()),
+        start("cron", "memory://"),
+    ];
+    let alone = all[2].wait_line("tick ", LIMIT).await;
+    assert!(alone.contains(" with token "), "{alone}");
+    let operator = Locker::connect(server.url()).await.expect("an answer");
+    let completed = async || {
+        let seen = operator.inspect("report").await.ok()?;
+        seen.job?.completed
+    };
+    let is_completed = async || completed().await.is_some();
+    leasehold_tests::eventually(LIMIT, "a tick is completed", is_completed).await;
+    for child in &all {
+        signal(child, Signal::INT);
+    }
+    for child in &mut all {
+        assert!(child.wait_exit(LIMIT).await);
+    }
+    let left = operator.inspect("report").await.expect("an answer");
+    assert!(left.holder.is_none(), "{left:?}");
+}
+
+#[tokio::test]
 async fn cancellation_leaves_nothing_behind() {
     let server = RedisServer::start().await;
     for url in [&server.url(), "memory://"] {
@@ -209,6 +236,7 @@ fn a_missing_server_is_named() {
     };
     for example in [
         "cancellation",
+        "cron",
         "events",
         "fenced_sql",
         "leader",

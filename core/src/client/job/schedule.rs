@@ -12,6 +12,7 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 const SOON: u64 = 60_000;
 
 /// The most due times that are counted one by one.
+#[cfg(feature = "cron")]
 const MOST_COUNTED: u64 = 10_000;
 
 #[derive(Clone, Debug)]
