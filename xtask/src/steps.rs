@@ -330,6 +330,7 @@ pub(crate) const MORE: &[Step] = &[
     feature!("mysql"),
     feature!("object-store"),
     feature!("http"),
+    feature!("cron"),
     feature!("metrics"),
     Step {
         name: "doc-xtask",
