@@ -444,7 +444,8 @@ function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
   const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
   const reclaimable = owner !== undefined;
   const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
-  return { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
+  const label = owner ?? defaultLabel();
+  return { name, ttl, fixed, reentrant, owner: label, reclaimable, dense, copies, tick: 0, retention: 0 };
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {
