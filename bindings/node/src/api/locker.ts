@@ -293,7 +293,7 @@ export class Locker {
     // This refuses a bad name or `ttl`.
     this.#host.newLock(spec);
     const claims = new Claims(this.#host, spec, scheduleOf(read));
-    return new Job(claims, { ...read, missed: missedOf(read.missed ?? "skip") }, this.#closed.signal);
+    return new Job(claims, { ...read, missed: missedOf(read.missed) }, this.#closed.signal);
   }
 
   /**

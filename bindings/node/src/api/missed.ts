@@ -17,7 +17,7 @@ export type Missed = "skip" | "latest" | { readonly all: number };
 const MOST = 10_000;
 
 /** Returns the option's value. Throws if it is not valid. */
-export function missedOf(value: unknown): Missed {
+export function missedOf(value: unknown = "skip"): Missed {
   if (value === "skip" || value === "latest") {
     return value;
   }

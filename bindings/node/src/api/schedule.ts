@@ -109,7 +109,7 @@ async function cron(text: string, timeZone: string): Promise<Schedule> {
         last = ticks.at(-1) ?? last;
         await othersRun();
       }
-      return last - 1;
+      return Math.max(0, last - 1);
     },
   };
 }

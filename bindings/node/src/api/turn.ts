@@ -17,7 +17,7 @@ import { type Asked, INSPECT, printed } from "./show.js";
  * ```ts
  * const claimed = await job.claim(20_261_127);
  * if (claimed.type === "turn") {
- *   await using turn = claimed.turn;
+ *   const { turn } = claimed;
  *   console.log(`running tick ${turn.tick} with token ${turn.token}`);
  *   await turn.done();
  * }
