@@ -1,4 +1,4 @@
-import { config, shown } from "../common/check.js";
+import { attempt, config, shown } from "../common/check.js";
 import type { Schedule } from "./schedule.js";
 
 /**
@@ -21,7 +21,8 @@ export function missedOf(value: unknown = "skip"): Missed {
   if (value === "skip" || value === "latest") {
     return value;
   }
-  const all: unknown = typeof value === "object" && value !== null ? (value as { all?: unknown }).all : undefined;
+  const read = () => (value as { all?: unknown }).all;
+  const all = typeof value === "object" && value !== null ? attempt("missed cannot be read", read) : undefined;
   if (typeof all !== "number" || !Number.isInteger(all) || all < 1 || all > MOST) {
     const got = all === undefined ? shown(value) : `{ all: ${shown(all)} }`;
     throw config(`missed must be "skip", "latest" or { all: 1 to 10,000 ticks }; got ${got}`);
