@@ -57,8 +57,8 @@ export class Locker {
   readonly #host: LockHost;
   readonly #options: Checked;
   readonly #findings: readonly Finding[];
-  /** Aborted when the locker is shut down. */
-  readonly #closed = new AbortController();
+  /** Aborted when the locker is shut down, for its jobs. */
+  #closed: AbortController | undefined;
 
   private constructor(host: LockHost, options: Checked, findings: readonly Finding[] = []) {
     const made = "a Locker is made by Locker.connect, Locker.quorum, Locker.from or Locker.inMemory";
@@ -293,6 +293,7 @@ export class Locker {
     // This refuses a bad name or `ttl`.
     this.#host.newLock(spec);
     const claims = new Claims(this.#host, spec, scheduleOf(read));
+    this.#closed ??= new AbortController();
     return new Job(claims, { ...read, missed: missedOf(read.missed) }, this.#closed.signal);
   }
 
@@ -427,7 +428,7 @@ export class Locker {
   async shutdown(): Promise<void> {
     checkAttached(this, Locker, "locker.shutdown");
     const ended = this.#host.shutdown();
-    this.#closed.abort(new LeaseholdError("shutdown", "the locker was shut down"));
+    this.#closed?.abort(new LeaseholdError("shutdown", "the locker was shut down"));
     await ended;
   }
 

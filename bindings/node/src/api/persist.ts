@@ -6,8 +6,8 @@ import { isAborted, onAbort } from "../common/signals.js";
 const PAUSE = 1_000;
 
 /**
- * Makes an attempt again until it succeeds, with pauses, while the store cannot be reached. Resolves to
- * `undefined` once the signal is aborted or the locker is shut down. Throws an error that a retry cannot fix.
+ * Repeats an attempt until it succeeds, with pauses while the store cannot be reached. Resolves to `undefined`
+ * once the signal is aborted or the locker is shut down. Throws an error that a retry cannot fix.
  */
 export async function persist<T>(attempt: () => Promise<T>, stop: AbortSignal): Promise<T | undefined> {
   while (!stop.aborted) {

@@ -90,26 +90,27 @@ async function cron(text: string, timeZone: string): Promise<Schedule> {
     latest: (until) => earlier(until, 1)[0],
     async between(from, to, most = MOST_COUNTED) {
       let counted = 0;
-      for (let last: number | undefined = from; last !== undefined && counted < most; ) {
-        const ticks = following(last, counted === 0 ? 1 : AT_ONCE);
-        const before = ticks.filter((tick) => tick < to);
-        counted += before.length;
-        last = before.length === ticks.length ? ticks.at(-1) : undefined;
+      // Usually there is none.
+      for (let last = from, size = 1; counted < most; size = AT_ONCE) {
+        const ticks = following(last, size).filter((tick) => tick < to);
+        counted += ticks.length;
+        last = ticks.at(-1) ?? last;
+        if (ticks.length < size) {
+          break;
+        }
         await othersRun();
       }
       return Math.min(counted, most);
     },
     async before(until, count) {
-      let last = until + 1;
-      for (let left = count; left > 0; left -= AT_ONCE) {
-        const ticks = earlier(last - 1, Math.min(left, AT_ONCE));
-        if (ticks.length < Math.min(left, AT_ONCE)) {
-          return 0;
-        }
-        last = ticks.at(-1) ?? last;
+      let before = until;
+      for (let left = count; left > 0 && before > 0; left -= AT_ONCE) {
+        const size = Math.min(left, AT_ONCE);
+        const ticks = earlier(before, size);
+        before = Math.max(0, (ticks[size - 1] ?? 0) - 1);
         await othersRun();
       }
-      return Math.max(0, last - 1);
+      return before;
     },
   };
 }
