@@ -170,10 +170,7 @@ async function runOne(
       await turn.done();
     }
   } catch (error) {
-    // A turn whose lease was lost stays open: this runner, too, tries its tick again.
-    if (!turn.lease.lost) {
-      await turn.giveBack().catch(() => {});
-    }
+    // The next step gives the turn back.
     if (!stop.aborted) {
       const { name, tick, token } = turn;
       const which = `job ${JSON.stringify(name)}: the turn of tick ${tick} with token ${token}`;

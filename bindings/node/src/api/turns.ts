@@ -175,7 +175,7 @@ class Runner {
 }
 
 /** Returns a sleep with what this runner wakes late: up to a twentieth of the sleep. */
-function withSpread(time: number): number {
+export function withSpread(time: number): number {
   const [word] = random();
   return time + Math.min(time / 20, MOST_SPREAD) * ((word >>> 0) / 2 ** 32);
 }

@@ -8,8 +8,9 @@ import { bundleParts } from "../support/bundle.mjs";
 import { test } from "../support/test.mjs";
 
 const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/schedules.json", import.meta.url), "utf8"));
-const file = await bundleParts("schedules", 'export * from "./src/api/schedule.ts";', { external: ["croner", "node:*"] });
-const { scheduleOf } = await import(pathToFileURL(file));
+const PARTS = 'export * from "./src/api/schedule.ts"; export * from "./src/api/turns.ts";';
+const file = await bundleParts("schedules", PARTS, { external: ["croner", "node:*"] });
+const { scheduleOf, withSpread } = await import(pathToFileURL(file));
 
 /** Runs a function, and returns the longest time in milliseconds for which it kept the event loop from running. */
 async function longestTurn(run) {
@@ -21,6 +22,8 @@ async function longestTurn(run) {
   };
   setImmediate(look);
   await run();
+  // Until it has seen the last turn, too.
+  await new Promise((resolve) => setImmediate(resolve));
   over = true;
   return longest;
 }
@@ -78,6 +81,17 @@ describe("schedules", () => {
     });
     assert.equal(counted, 4_999);
     assert.ok(longest < 400, `${longest} ms`);
+  });
+
+  test("runners wake at different times, a twentieth of their sleep or 100 ms late at most", () => {
+    // Catches a fleet in which the same machine wins every tick.
+    for (const [sleep, most] of [[20, 1], [1_000, 50], [60_000, 100]]) {
+      const late = Array.from({ length: 1_000 }, () => withSpread(sleep) - sleep);
+      assert.ok(Math.min(...late) >= 0 && Math.max(...late) <= most, String(Math.max(...late)));
+      for (const tenth of Array.from({ length: 10 }, (_, at) => (at * most) / 10)) {
+        assert.ok(late.some((time) => time >= tenth && time < tenth + most / 10), `${tenth} of ${most}`);
+      }
+    }
   });
 
   test("what is no schedule is refused", async () => {
