@@ -9,7 +9,7 @@ import { dts } from "rollup-plugin-dts";
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
 /** Never part of a bundle, because a program must build without them. */
-const EXTERNAL = ["ioredis", "redis", "node:*"];
+const EXTERNAL = ["ioredis", "redis", "croner", "node:*"];
 const { version } = JSON.parse(await readFile("package.json", "utf8"));
 /** The WebAssembly files, by what precedes `base64` or `module` in the names that the sources import. */
 const WASM = { "": "leasehold.wasm", "memory-": "memory.wasm", "quorum-": "quorum.wasm" };
@@ -165,7 +165,7 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
  * its type, so a strict test could not use a stub for a lock. No function of this package takes such an
  * object as an argument.
  */
-const PRIVATE = /(?<=^declare class (?:Lease|LeaseEvents|Lock|Locker|Tenures)\b[^{]*\{\n) +#private;\n/gm;
+const PRIVATE = /(?<=^declare class (?:Job|Lease|LeaseEvents|Lock|Locker|Tenures|Turn|Turns)\b[^{]*\{\n) +#private;\n/gm;
 
 /** Writes the types in one file for each entry, and again for CommonJS. */
 async function types(entries) {

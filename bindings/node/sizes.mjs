@@ -3,11 +3,12 @@ import { readFile } from "node:fs/promises";
 import { argv } from "node:process";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { build } from "esbuild";
+import { build, transformSync } from "esbuild";
 
 const DIST = new URL("./dist/", import.meta.url);
 const CLIENTS = ["ioredis", "redis"];
-const PARTS = ["./leasehold-quorum.js", "./leasehold-memory.js", "./leasehold-thread.js"];
+const CRON = "croner";
+const PARTS = [CRON, "./leasehold-quorum.js", "./leasehold-memory.js", "./leasehold-thread.js"];
 
 const gzipped = (content) => gzipSync(content, { level: 9 }).length;
 const ofFile = async (name) => gzipped(await readFile(new URL(name, DIST)));
@@ -27,16 +28,23 @@ async function ofImport(names, file, external = []) {
   return gzipped(outputFiles[0].contents);
 }
 
+/** Returns the bytes of a package that the program imports when it is needed, minified and gzipped. */
+async function ofPackage(name) {
+  const file = fileURLToPath(import.meta.resolve(name));
+  return gzipped(transformSync(await readFile(file, "utf8"), { minify: true }).code);
+}
+
 /** Returns the rows of the table: the import, and its bytes. */
 export async function sizes() {
   return [
     ["`leasehold/errors`, or only the errors from `leasehold`", await ofImport("LeaseholdError, LeaseLostError", "index.js")],
     ["`leasehold`, for locks at one server", await ofImport("Locker", "index.js", PARTS)],
-    ["`leasehold`, with quorums, the store in memory and worker threads in one file", await ofImport("Locker", "index.js")],
+    ["`leasehold`, with quorums, the store in memory, worker threads and cron texts in one file", await ofImport("Locker", "index.js")],
     ["of these the file of quorums", await ofFile("leasehold-quorum.js")],
     ["of these the file of the store in memory", await ofFile("leasehold-memory.js")],
     ["of these the file of worker threads", await ofFile("leasehold-thread.js")],
-    ["`leasehold/slim`, without `leasehold.wasm` and those three", await ofImport("Locker, init", "slim.js", PARTS)],
+    ["of these the package that reads cron texts", await ofPackage(CRON)],
+    ["`leasehold/slim`, without `leasehold.wasm` and those four", await ofImport("Locker, init", "slim.js", PARTS)],
     ["`leasehold.wasm`", await ofFile("leasehold.wasm")],
     ["`leasehold/fence`", await ofImport("Gate, fenceExpress, FencedRedis, fencedTransaction", "fence.js")],
   ];

@@ -4,12 +4,33 @@
  * @packageDocumentation
  */
 export type { Evaluator, RedisClient, Unsubscribe } from "./adapters/index.js";
+export type { Claimed } from "./api/claims.js";
 export type { LeaseEvents } from "./api/events.js";
+export type { Job } from "./api/job.js";
 export type { Lease } from "./api/lease.js";
 export type { Lock } from "./api/lock.js";
-export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from "./api/options.js";
+export type { Missed } from "./api/missed.js";
+export type {
+  AcquireOptions,
+  ClaimOptions,
+  JobOptions,
+  LockerOptions,
+  LockOptions,
+  RenewOptions,
+} from "./api/options.js";
 export type { Histogram, Losses, Stats } from "./api/stats.js";
 export type { Tenures } from "./api/tenures.js";
+export type { Turn } from "./api/turn.js";
+export type { Turns } from "./api/turns.js";
 export { LeaseholdError, LeaseLostError, type ErrorCode, type LossReason } from "./common/errors.js";
-export type { Finding, HolderInfo, Inspection, LeaseEvent, Owner, WaiterInfo } from "./common/types.js";
+export type {
+  CompletedInfo,
+  Finding,
+  HolderInfo,
+  Inspection,
+  JobInfo,
+  LeaseEvent,
+  Owner,
+  WaiterInfo,
+} from "./common/types.js";
 export { init, Locker, MemoryStore } from "./main.js";

@@ -14,7 +14,7 @@ use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold_engine::time::Timestamp;
-use leasehold_engine::{Error, FencingToken, Name, Owner};
+use leasehold_engine::{Error, FencingToken, Name, Owner, Tick};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -132,7 +132,10 @@ impl Engine {
         protocol::channel(&self.namespace, self.client)
     }
 
-    /// Defines a lock before it is acquired. The time to live is in milliseconds.
+    /// Defines a lock before it is acquired. Times are in milliseconds.
+    ///
+    /// A tick from 1 up makes it the lock on this tick of a job, whose completed ticks the store remembers for
+    /// the retention if that is longer than the tokens'. The tick 0 stands for none.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     pub fn define(
@@ -148,10 +151,14 @@ impl Engine {
         replicas: u32,
         replicas_timeout: u32,
         fsynced: bool,
+        tick: f64,
+        retention: f64,
     ) -> Result<(), Thrown> {
         let mut spec = || {
             let (name, key) = LockKey::with_name(&self.namespace, name)?;
-            let owner = if reclaimable {
+            let owner = if tick > 0.0 {
+                Owner::runner(owner, Tick::new(number(tick))?)?
+            } else if reclaimable {
                 Owner::reclaimable(owner)?
             } else {
                 Owner::labelled(owner)?
@@ -172,10 +179,18 @@ impl Engine {
                 durability: (replicas > 0 || fsynced).then_some(durability),
             };
             let options = options.shared(&mut self.options);
-            let spec = LockSpec { name, key, options };
-            spec.check().map(|()| spec)
+            let mut spec = LockSpec { name, key, options };
+            spec.check()?;
+            if tick > 0.0 {
+                let job = duration("a job's retention", retention)?;
+                let options = Arc::make_mut(&mut spec.options);
+                if let Counter::ClockFloor { retention } = &mut options.counter {
+                    *retention = job.max(*retention);
+                }
+            }
+            Ok(spec)
         };
-        let spec = Arc::new(spec().map_err(|error| thrown(&error))?);
+        let spec = Arc::new(spec().map_err(|error: Error| thrown(&error))?);
         self.locks.insert(LockId(number(lock)), spec);
         Ok(())
     }
@@ -291,6 +306,13 @@ impl Engine {
         let call = Some(CallId(call.into()));
         let lease = lease_id([w0, w1, w2, w3]);
         self.handle(now, Input::Release { call, lease });
+    }
+
+    /// A call gives up the lease of a turn, and completes its tick.
+    pub fn complete(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let call = CallId(call.into());
+        let lease = lease_id([w0, w1, w2, w3]);
+        self.handle(now, Input::Complete { call, lease });
     }
 
     /// A call asks who holds a lock.

@@ -2,6 +2,7 @@ import { checkAttached, checkFunction, MADE, readOptions } from "../common/check
 import { LeaseholdError, WHY } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
+import type { Call } from "../host/calls.js";
 import type { LockHost } from "../host/lock-host.js";
 import type { Tenure } from "../host/tenure.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
@@ -151,15 +152,34 @@ export class Lease {
       if (this.#released) {
         return Promise.resolve();
       }
-      this.#released = true;
-      return this.#host.release(this.#tenure, ({ error }) => {
-        if (error !== undefined) {
-          this.#rethrow(error);
-        }
-      });
+      return this.#end(false);
     } catch (error) {
       return Promise.reject(error);
     }
+  }
+
+  /**
+   * Releases the lease of a turn, and completes its tick. Throws if the lease was already released.
+   *
+   * @internal
+   */
+  complete(): Promise<void> {
+    this.#checkReleased();
+    return this.#end(true);
+  }
+
+  /**
+   * True if the lease was lost before it was released.
+   *
+   * @internal
+   */
+  get lost(): boolean {
+    return !this.#released && this.#tenure.lost !== undefined;
+  }
+
+  /** @internal */
+  get released(): boolean {
+    return this.#released;
   }
 
   /** Returns what logs need, and what `JSON.stringify` writes. `remaining` is in whole milliseconds. */
@@ -194,6 +214,16 @@ export class Lease {
         throw error;
       }
     }
+  }
+
+  #end(completes: boolean): Promise<void> {
+    this.#released = true;
+    const finish = ({ error }: Call) => {
+      if (error !== undefined) {
+        this.#rethrow(error);
+      }
+    };
+    return this.#host.release(this.#tenure, finish, completes);
   }
 
   #checkReleased(): void {

@@ -92,7 +92,16 @@ export class Lock {
   }): Promise<Lease | undefined> {
     checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
-    return this.#host.acquire(this.#state, 0, signal, (call) => this.#end(call, signal));
+    return this.ask(0, signal);
+  }
+
+  /**
+   * Waits in line for at most `wait` milliseconds. Resolves to `undefined` if it did not get the lock.
+   *
+   * @internal
+   */
+  ask(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
+    return this.#host.acquire(this.#state, wait, signal, (call) => this.#end(call, signal));
   }
 
   /**

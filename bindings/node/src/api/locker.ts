@@ -1,6 +1,7 @@
 import { adapt, type RedisClient } from "../adapters/index.js";
 import { attempt, checkAttached, checkText, config, MADE, readOptions, shown } from "../common/check.js";
 import { defaultLabel } from "../common/platform.js";
+import { LeaseholdError } from "../common/errors.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
 import type { Listed, LockHost } from "../host/lock-host.js";
@@ -15,15 +16,21 @@ import { type Opened, openQuorum, openServer } from "../store/open.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
 import { LeaseEvents } from "./events.js";
+import { Claims } from "./claims.js";
+import { Job } from "./job.js";
 import { Lock } from "./lock.js";
+import { missedOf } from "./missed.js";
 import {
   DEFAULT_TTL,
+  JOB_OPTIONS,
+  type JobOptions,
   LOCK_OPTIONS,
   LOCKER_DEFAULTS,
   LOCKER_OPTIONS,
   type LockerOptions,
   type LockOptions,
 } from "./options.js";
+import { scheduleOf } from "./schedule.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { COUNTS, type Stats, statsOf } from "./stats.js";
 import { hostInThread, OF_CLIENT, OF_MEMORY, refuseThread } from "./thread.js";
@@ -50,6 +57,8 @@ export class Locker {
   readonly #host: LockHost;
   readonly #options: Checked;
   readonly #findings: readonly Finding[];
+  /** Aborted when the locker is shut down, for its jobs. */
+  #closed: AbortController | undefined;
 
   private constructor(host: LockHost, options: Checked, findings: readonly Finding[] = []) {
     const made = "a Locker is made by Locker.connect, Locker.quorum, Locker.from or Locker.inMemory";
@@ -268,6 +277,27 @@ export class Locker {
   }
 
   /**
+   * Returns a job: work that runs once per tick in all processes together. This does no I/O.
+   *
+   * @throws LeaseholdError `config` for a bad name or option; a bad cron text fails the job's first use
+   * @example
+   * ```ts
+   * const job = locker.job("report", { every: 900_000 });
+   * ```
+   */
+  job(name: string, options?: JobOptions): Job {
+    checkAttached(this, Locker, "locker.job");
+    checkText("a job's name", name);
+    const read = readOptions("the options of a job", options, JOB_OPTIONS);
+    const spec = specOf(name, read, this.#options);
+    // This refuses a bad name or `ttl`.
+    this.#host.newLock(spec);
+    const claims = new Claims(this.#host, spec, scheduleOf(read));
+    this.#closed ??= new AbortController();
+    return new Job(claims, { ...read, missed: missedOf(read.missed) }, this.#closed.signal);
+  }
+
+  /**
    * True if the locker's client, or one client of its quorum, cannot subscribe, such as Upstash's.
    *
    * Waiters then ask the store every second, and a holder learns of a forced release only at its next
@@ -397,7 +427,9 @@ export class Locker {
    */
   async shutdown(): Promise<void> {
     checkAttached(this, Locker, "locker.shutdown");
-    await this.#host.shutdown();
+    const ended = this.#host.shutdown();
+    this.#closed?.abort(new LeaseholdError("shutdown", "the locker was shut down"));
+    await ended;
   }
 
   /** Shuts the locker down, for `await using`. */
@@ -444,7 +476,8 @@ function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
   const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
   const reclaimable = owner !== undefined;
   const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
-  return { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
+  const label = owner ?? defaultLabel();
+  return { name, ttl, fixed, reentrant, owner: label, reclaimable, dense, copies, tick: 0, retention: 0 };
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {

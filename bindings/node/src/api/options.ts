@@ -1,5 +1,6 @@
 import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/engine/src/limits.jsonc";
 import type { OptionKind } from "../common/check.js";
+import type { Missed } from "./missed.js";
 
 /**
  * Settings of a locker. Each is read once, during the call. Inherited properties and getters count, so an
@@ -175,6 +176,46 @@ export interface LockOptions {
   readonly fsynced?: boolean | undefined;
 }
 
+/** Options of a job, read as {@link LockerOptions} are. A job without a schedule takes ticks of your own. */
+export interface JobOptions {
+  /**
+   * Milliseconds between two ticks, from 10 to 31,622,400,000 (366 days). The job is due at the multiples of
+   * this period since 1970, by the server's clock. Fractions do not count.
+   */
+  readonly every?: number | undefined;
+  /**
+   * A cron text by which the job is due, such as `0 6 * * *`: five fields, or six with seconds first. It needs
+   * a `timeZone`.
+   *
+   * The package [croner](https://www.npmjs.com/package/croner) reads the text when the job is first used. If
+   * the text is not valid or never due, that use fails with the code `config`.
+   */
+  readonly cron?: string | undefined;
+  /**
+   * The time zone of `cron`: a name of the IANA database that the runtime knows, such as `Europe/Berlin`, or
+   * `UTC`.
+   */
+  readonly timeZone?: string | undefined;
+  /** What happens to missed ticks: `"skip"` by default. See {@link Missed}. */
+  readonly missed?: Missed | undefined;
+  /**
+   * Milliseconds that a turn's lease lives unless it is renewed: 10 ms to 366 days; 30,000 by default. After a
+   * crash the tick goes to the next runner when this time is over.
+   */
+  readonly ttl?: number | undefined;
+}
+
+/** Options of a claim, read as {@link LockerOptions} are. */
+export interface ClaimOptions {
+  /** A signal that cancels the call when it is aborted. The call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * The longest time in milliseconds to wait for another runner; `Infinity` by default. With 0 the call does
+   * not wait.
+   */
+  readonly timeout?: number | undefined;
+}
+
 /** Options of an acquisition, read as {@link LockerOptions} are. */
 export interface AcquireOptions {
   /** A signal that cancels the call when it is aborted. The call then rejects with the signal's reason. */
@@ -233,6 +274,14 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, OptionKind>> = {
   replicas: "count",
   replicasTimeout: "number",
   fsynced: "boolean",
+};
+
+export const JOB_OPTIONS: Readonly<Record<keyof JobOptions, OptionKind>> = {
+  every: "number",
+  cron: "string",
+  timeZone: "string",
+  missed: "any",
+  ttl: "number",
 };
 
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, OptionKind>> = {

@@ -1,11 +1,7 @@
-import { LeaseholdError } from "../common/errors.js";
-import { startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { isAborted, onAbort } from "../common/signals.js";
 import type { Lease } from "./lease.js";
+import { persist } from "./persist.js";
 import { type Asked, INSPECT, printed } from "./show.js";
-
-/** Milliseconds between two attempts while the store does not reply. */
-const PAUSE = 1_000;
 
 /**
  * One lease after another, to hold a lock for as long as the program runs. Read it with `for await`.
@@ -87,30 +83,14 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   }
 
   async #next(): Promise<IteratorResult<Lease, undefined>> {
-    while (!this.#stop.signal.aborted) {
-      try {
-        const value = await this.#acquire(this.#stop.signal);
-        this.#token = value.token;
-        return { done: false, value };
-      } catch (error) {
-        if (this.#stop.signal.aborted || (error instanceof LeaseholdError && error.code === "shutdown")) {
-          break;
-        }
-        if (!(error instanceof LeaseholdError) || !(error.transient || error.code === "internal")) {
-          throw error;
-        }
-        await this.#pause();
-      }
+    const { signal } = this.#stop;
+    const value = await persist(() => this.#acquire(signal), signal);
+    if (value === undefined) {
+      this.#end();
+      return { done: true, value };
     }
-    this.#end();
-    return { done: true, value: undefined };
-  }
-
-  async #pause(): Promise<void> {
-    let timer: Timer | undefined;
-    const passed = new Promise<void>((resolve) => (timer = startTimer(resolve, PAUSE)));
-    await Promise.race([passed, this.#stopped]);
-    stopTimer(timer);
+    this.#token = value.token;
+    return { done: false, value };
   }
 
   #end(): void {

@@ -51,6 +51,41 @@ export function reasonOf(signal: AbortSignal): unknown {
   return reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
 }
 
+/** Resolves as the promise does, or rejects with the signal's reason as soon as it is aborted. */
+export async function orAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) {
+    return promise;
+  }
+  let stopListening = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    const abort = () => reject(reasonOf(signal));
+    stopListening = onAbort(signal, abort);
+    if (isAborted(signal)) {
+      abort();
+    }
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    stopListening();
+  }
+}
+
+/** Returns a controller that any of these signals aborts, and a function that stops listening to them. */
+export function following(
+  ...signals: readonly (AbortSignal | undefined)[]
+): [controller: AbortController, stopListening: () => void] {
+  const controller = new AbortController();
+  const stops = signals.map((signal) => {
+    if (signal === undefined) {
+      return undefined;
+    }
+    const abort = () => controller.abort(reasonOf(signal));
+    return isAborted(signal) ? abort() : onAbort(signal, abort);
+  });
+  return [controller, () => stops.forEach((stop) => stop?.())];
+}
+
 function listen(signal: AbortSignal): Waiting {
   const made: Waiting = { acts: new Set(), listener: () => run(signal, made) };
   attempt("the signal cannot be listened to", () => signal.addEventListener("abort", made.listener));

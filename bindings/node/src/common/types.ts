@@ -24,6 +24,10 @@ export type LeaseEvent =
       readonly token: number;
       readonly remaining: number;
     }
+  /** A turn of a job has begun: this runner has the tick. It follows the `acquired` of the turn's lease. */
+  | { readonly type: "begun"; readonly name: string; readonly token: number; readonly tick: number }
+  /** A turn has completed its tick, and the store confirmed it. The `released` of its lease follows. */
+  | { readonly type: "completed"; readonly name: string; readonly token: number; readonly tick: number }
   /** The lease was extended. */
   | {
       readonly type: "renewed";
@@ -83,6 +87,8 @@ export interface Owner {
   readonly label: string;
   /** True if another locker with the same label may take the lock over. */
   readonly reclaimable: boolean;
+  /** The tick that it runs, if it is a runner of a job. */
+  readonly tick?: number;
 }
 
 /** The holder of a lock. */
@@ -112,8 +118,35 @@ export interface Inspection {
   readonly holder: HolderInfo | null;
   /** The last token of the name, if the store still remembers one; otherwise `null`. */
   readonly lastToken: number | null;
+  /** The ticks, if the name is a job's. */
+  readonly job?: JobInfo;
   /** The number of waiters. */
   readonly waiting: number;
   /** The waiters among the first 100 places, in order. */
   readonly line: readonly WaiterInfo[];
+  /** The server's clock, in milliseconds since 1970. */
+  readonly time: number;
+}
+
+/** The ticks of a job. */
+export interface JobInfo {
+  /** The greatest tick that was completed; `null` if the store remembers none. */
+  readonly completed: CompletedInfo | null;
+  /**
+   * The tick of the last turn, unless it was completed or given back; otherwise `null`. If nobody holds the
+   * name, its runner died or lost its lease.
+   */
+  readonly begun: number | null;
+}
+
+/** A tick that was completed. */
+export interface CompletedInfo {
+  /** The tick. */
+  readonly tick: number;
+  /** The token of the turn that completed it. */
+  readonly token: number;
+  /** Milliseconds since it was completed. */
+  readonly ago: number;
+  /** The label of its runner. */
+  readonly by: string;
 }

@@ -5,6 +5,7 @@ import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import {
   acquire,
   cancel,
+  complete,
   defineLock,
   type Engine,
   type LockSpec,
@@ -85,9 +86,12 @@ export class Host extends StoreHost implements LockHost {
   }
 
   newLock(spec: LockSpec): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, tick, retention } = spec;
     // No spread, which would take as long as everything else here.
-    const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
+    const lock = {
+      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, tick, retention,
+      id: 0, uses: 0, tenures: [],
+    };
     this.#define(lock);
     return lock;
   }
@@ -136,10 +140,11 @@ export class Host extends StoreHost implements LockHost {
     tenure.keepTime(this.#pulse);
   }
 
-  release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
+  release(tenure: Tenure, finish?: (call: Call) => void, completes = false): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
-    const call = this.#call(lock, (engine, at, id) => release(engine, at, id, lease), finish);
+    const end = completes ? complete : release;
+    const call = this.#call(lock, (engine, at, id) => end(engine, at, id, lease), finish);
     return call.promise as Promise<void>;
   }
 

@@ -33,8 +33,11 @@ export interface LockHost {
   ): Promise<Result>;
   /** Notes that a caller got a lease of the tenure. */
   begun(tenure: Tenure): void;
-  /** Gives up one lease of a tenure. `finish` throws the call's error, if any. */
-  release(tenure: Tenure, finish?: (call: Call) => void): Promise<void>;
+  /**
+   * Gives up one lease of a tenure, and completes its tick if it is a turn that `completes`. `finish` throws
+   * the call's error, if any.
+   */
+  release(tenure: Tenure, finish?: (call: Call) => void, completes?: boolean): Promise<void>;
   /** Extends a tenure. A `ttl` replaces its time to live. */
   renew(tenure: Tenure, ttl: number | undefined): Promise<void>;
   /** Adds a reader of the events of one lock, or of all locks. */

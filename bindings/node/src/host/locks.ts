@@ -65,7 +65,8 @@ export class Locks {
   }
 
   /** Returns the last known lock with the same name and options. */
-  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): LockState | undefined {
+  like(lock: LockState): LockState | undefined {
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, tick, retention } = lock;
     const last = this.#named.get(name) ?? this.#namedBefore.get(name);
     const same =
       last?.ttl === ttl &&
@@ -76,6 +77,8 @@ export class Locks {
       last.owner === owner &&
       last.reclaimable === reclaimable &&
       last.dense === dense &&
+      last.tick === tick &&
+      last.retention === retention &&
       // A lock with copies is defined from its texts, because such locks are rare.
       (last.copies ?? copies) === undefined;
     return same ? last : undefined;

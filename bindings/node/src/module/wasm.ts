@@ -89,14 +89,21 @@ export interface LockSpec {
   readonly reclaimable: boolean;
   readonly dense: boolean;
   readonly copies: Copies | undefined;
+  /** The tick of a job that the lock is for; 0 for none. */
+  readonly tick: number;
+  /** The least time in milliseconds that the store remembers a completed tick; 0 for none. */
+  readonly retention: number;
 }
 
 // The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
-  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, tick, retention } = spec;
   const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
-  engine.define(lock, name, ttl, fixed, reentrant, owner, reclaimable, dense, replicas, timeout, fsynced);
+  engine.define(
+    lock, name, ttl, fixed, reentrant, owner, reclaimable, dense,
+    replicas, timeout, fsynced, tick, retention,
+  );
 }
 
 /**
@@ -117,6 +124,11 @@ export function renew(engine: Engine, at: number, call: number, lease: Words, tt
 
 export function release(engine: Engine, at: number, call: number, lease: Words): void {
   engine.release(at, call, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** Gives up the lease of a turn, and completes its tick. */
+export function complete(engine: Engine, at: number, call: number, lease: Words): void {
+  engine.complete(at, call, lease[0], lease[1], lease[2], lease[3]);
 }
 
 /** Returns what the engine's module threw: an error of ours, which comes as JSON, or otherwise a defect. */

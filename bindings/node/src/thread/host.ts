@@ -133,7 +133,7 @@ export class ThreadHost implements LockHost {
     // Only the runtimes without worker threads have pulses.
   }
 
-  release(tenure: Tenure, finish?: (call: Call) => void): Promise<void> {
+  release(tenure: Tenure, finish?: (call: Call) => void, completes = false): Promise<void> {
     tenure.giveUp();
     const { slot, over } = tenure as SharedTenure;
     const call = this.#call(tenure.lock, finish, ({ id }) => {
@@ -141,7 +141,7 @@ export class ThreadHost implements LockHost {
       if (over) {
         throw notHeld();
       }
-      this.#linked().send(Ask.Release, id, slot);
+      this.#linked().send(Ask.Release, id, slot, completes);
     });
     return call.promise as Promise<void>;
   }
@@ -475,7 +475,7 @@ export class ThreadHost implements LockHost {
         this.#alarm.set(tenure.deadline);
       } else {
         for (let leases = tenure.leases; leases > 0; leases -= 1) {
-          this.#ask(Ask.Release, (tenure as SharedTenure).slot).catch(() => {});
+          this.#ask(Ask.Release, (tenure as SharedTenure).slot, false).catch(() => {});
         }
         this.#link?.check();
         tenure.lose(lost);

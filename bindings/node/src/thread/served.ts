@@ -127,7 +127,8 @@ export class Served {
         break;
       case Ask.Release: {
         const tenure = this.#tenures[read.next()] as Tenure;
-        this.#done(call, () => host.release(tenure));
+        const completes = read.next<boolean>();
+        this.#done(call, () => host.release(tenure, undefined, completes));
         break;
       }
       case Ask.Renew: {

@@ -18,7 +18,7 @@ export const enum Ask {
   Acquire,
   /** [call] */
   Cancel,
-  /** [call, slot] */
+  /** [call, slot, true if it completes the tick of a turn] */
   Release,
   /** [call, slot, ttl or undefined] */
   Renew,

@@ -103,6 +103,31 @@ const acts = {
     });
     await acts.hold();
   },
+  /** Has a turn of a job, with a short time to live. */
+  async turn() {
+    const job = locker.job(name, { every: 366 * 86_400_000, ttl: 1_000 });
+    const { turn } = await job.claim(await job.due());
+    say("turn", turn.tick, turn.token);
+  },
+  /** Runs a job three times. */
+  async job() {
+    let runs = 0;
+    const stop = new AbortController();
+    await locker.job(name, { every: 50 }).run(() => (runs += 1) === 3 && stop.abort(), { signal: stop.signal });
+    say("runs", runs);
+    await end();
+  },
+  /** Runs a job that is not due for months, until SIGTERM. */
+  async sleep() {
+    process.once("SIGTERM", async () => {
+      await locker.shutdown();
+      await end();
+    });
+    const run = locker.job(`${name} of a year`, { every: 366 * 86_400_000 }).run(() => {});
+    say("sleeping");
+    await run;
+    say("over");
+  },
   /** Causes every kind of failure, without listening to any. */
   async failures() {
     const { token } = await inTheEnd(lock);

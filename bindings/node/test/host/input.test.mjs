@@ -40,6 +40,14 @@ const ofLock = {
   fsynced: badBooleans,
   owner: badOwners,
 };
+const ofJob = {
+  every: [...badNumbers, 0, 9, 9.99, 366 * 24 * 60 * 60 * 1_000 + 1, 1e300],
+  cron: [...except("undefined"), "* * * * *"],
+  timeZone: [...except("undefined"), "UTC"],
+  missed: [...except("undefined"), "none", { all: 0 }, { all: 1.5 }, { all: "1" }, { all: 10_001 }],
+  ttl: [...badNumbers, 0, 9, 1e300],
+};
+const badTicks = [...except("number"), 0, -0, -1, 1.5, 2 ** 53, NaN, Infinity, -Infinity];
 const ofAcquire = { signal: badSignals, timeout: badNumbers.filter((value) => value !== Infinity) };
 
 /** Yields all option objects with one bad option, and values that are not option objects. */
@@ -121,6 +129,19 @@ forEachStore(
       await eachRefused("using", except("function"), (work) => free.using(work));
       await eachRefused("hold", badOptions({ signal: badSignals }), (options) => free.hold(options));
       assert.equal((await locker.inspect(free.name)).lastToken, null, "the store was not asked");
+    });
+
+    test("locker.job, and what a job can do", async () => {
+      await eachRefused("job", badNames, (name) => locker.job(name));
+      await eachRefused("job options", badOptions(ofJob), (options) => locker.job("j", options));
+      const job = locker.job(store.name());
+      await eachRefused("claim", badTicks, (tick) => job.claim(tick));
+      await eachRefused("claim options", badOptions(ofAcquire), (options) => job.claim(1, options));
+      const every = locker.job(job.name, { every: 1_000 });
+      await eachRefused("turns", badOptions({ signal: badSignals }), (options) => every.turns(options));
+      await eachRefused("run options", badOptions({ signal: badSignals }), (options) => every.run(assert.fail, options));
+      await eachRefused("run", except("function"), (work) => every.run(work));
+      assert.equal((await locker.inspect(job.name)).lastToken, null, "the store was not asked");
     });
 
     test("lease.run", async () => {

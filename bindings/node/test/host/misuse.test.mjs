@@ -10,11 +10,15 @@ test("a method that was detached from its object says so", async (t) => {
   t.after(() => locker.shutdown());
   const lock = locker.lock("x");
   const lease = await lock.acquire();
-  const objects = { locker, lock, lease };
+  const job = locker.job("j");
+  const { turn } = await job.claim(1);
+  const objects = { locker, lock, lease, job, turn };
   const methods = {
-    locker: ["lock", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "stats", "shutdown"],
+    locker: ["lock", "job", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "stats", "shutdown"],
     lock: ["acquire", "tryAcquire", "using", "hold", "events"],
     lease: ["run", "renew", "release"],
+    job: ["run", "turns", "claim", "due"],
+    turn: ["done", "giveBack"],
   };
   for (const [name, object] of Object.entries(objects)) {
     for (const method of methods[name]) {
@@ -50,10 +54,10 @@ test("a method that was detached from its object says so", async (t) => {
   for (const [name, object] of Object.entries(objects)) {
     const own = Object.entries(Object.getOwnPropertyDescriptors(Object.getPrototypeOf(object)));
     const callable = own.filter(([, { value }]) => typeof value === "function").map(([method]) => method);
-    const others = ["constructor", "toJSON", "whenOver"];
+    const others = ["constructor", "toJSON", "whenOver", "ask", "complete", "close"];
     assert.deepEqual(callable.filter((method) => !others.includes(method)).sort(), [...methods[name]].sort());
   }
-  assert.ok(lease.valid, "nothing was done by any of them");
+  assert.ok(lease.valid && turn.lease.valid, "nothing was done by any of them");
 });
 
 test("without WebAssembly every way to a locker says what is missing", async () => {

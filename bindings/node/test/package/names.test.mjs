@@ -14,6 +14,8 @@ async function main(entries) {
   const [{ Locker }, , { Gate }] = entries;
   const locker = Locker.inMemory();
   const lease = await locker.lock("x").acquire();
+  const job = locker.job("j");
+  const { turn } = await job.claim(1);
   const errors = [() => Locker.inMemory({ patience: -1 }), () => Locker.connect("x:"), () => locker.lock("")];
   await locker.forceRelease("x");
   errors.push(() => Promise.reject(lease.signal.reason), () => lease.renew());
@@ -24,7 +26,7 @@ async function main(entries) {
   for (const call of errors) {
     await Promise.resolve().then(call).catch((error) => thrown.push([error.constructor.name, error.name]));
   }
-  const made = [locker, locker.lock("y"), lease, gate].map((object) => object.constructor.name);
+  const made = [locker, locker.lock("y"), lease, job, turn, job.turns(), gate].map((object) => object.constructor.name);
   await locker.shutdown();
   console.log(JSON.stringify({ classes: classes.map(([name]) => name), wrong: wrong.map(([name]) => name), made, thrown }));
 }
@@ -51,7 +53,7 @@ describe("classes and errors have their names", () => {
       for (const name of ["Locker", "LeaseholdError", "LeaseLostError", "Gate", "StaleTokenError"]) {
         assert.ok(classes.includes(name), `${name} in ${classes}`);
       }
-      assert.deepEqual(made, ["Locker", "Lock", "Lease", "Gate"]);
+      assert.deepEqual(made, ["Locker", "Lock", "Lease", "Job", "Turn", "Turns", "Gate"]);
       const names = ["LeaseholdError", "LeaseholdError", "LeaseholdError", "LeaseLostError", "LeaseholdError", "StaleTokenError"];
       assert.deepEqual(thrown, names.map((name) => [name, name]));
     });

@@ -1,11 +1,20 @@
 // Programs for each runtime: they take a lock in memory and check that it excludes, and the same with a
-// quorum.
+// quorum; and they run a job.
 
 const WORK = `
-async function work({ Locker, LeaseholdError }, fence, errors = fence) {
+async function work({ Locker, LeaseholdError }, fence, errors = fence, cron = { cron: "* * * * * *", timeZone: "UTC" }) {
   if ([fence, errors].some((other) => other.LeaseholdError !== LeaseholdError)) throw new Error("two classes of errors");
   await excludes(await Locker.quorum(["memory://one", "memory://two", "memory://three"]));
+  for (const schedule of [{ every: 10 }, cron]) await runs(Locker.inMemory(), schedule);
   return excludes(Locker.inMemory());
+}
+async function runs(locker, schedule) {
+  const stop = new AbortController();
+  const turns = [];
+  const work = (turn) => turns.push(turn.scheduledFor) && stop.abort();
+  await locker.job("report", schedule).run(work, { signal: stop.signal });
+  if (turns.length !== 1 || !(turns[0] instanceof Date)) throw new Error("a job that does not run once");
+  await locker.shutdown();
 }
 async function excludes(locker) {
   const [first, second] = [locker.lock("orders/42"), locker.lock("orders/42")];
@@ -126,7 +135,8 @@ export const PAGE = (entry) => `(async () => {
   if ("${entry}".endsWith("/slim")) {
     await leasehold.init(await WebAssembly.compileStreaming(fetch("/dist/leasehold.wasm")));
   }
-  return await work(leasehold, await import("leasehold/fence")) + "\\n";
+  // Without a bundler the page finds no croner, and needs none for other jobs.
+  return await work(leasehold, await import("leasehold/fence"), undefined, { every: 20 }) + "\\n";
 })()`;
 
 /** A program to bundle for a page. */

@@ -59,7 +59,11 @@ export async function pack(folder) {
 export async function installed() {
   const folder = await folderOf({ "package.json": '{ "name": "consumer", "private": true }\n' });
   const { tarball, account } = await pack(folder);
-  // Offline, because it has no dependency to fetch.
-  await run("npm", ["install", "--no-save", "--offline", "--no-audit", "--no-fund", tarball], folder);
+  // Offline, with the only dependency as it is installed here.
+  const croner = join(SOURCE, "node_modules/croner");
+  const packing = ["pack", "--json", "--ignore-scripts", "--pack-destination", folder, croner];
+  const [{ filename }] = JSON.parse(await run("npm", packing, folder));
+  const packages = [tarball, join(folder, filename)];
+  await run("npm", ["install", "--no-save", "--offline", "--no-audit", "--no-fund", ...packages], folder);
   return { folder, tarball, account };
 }

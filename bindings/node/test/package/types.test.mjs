@@ -22,7 +22,7 @@ const STRICT = {
 const NODE = { typeRoots: [join(SOURCE, "node_modules/@types")], types: ["node"] };
 
 const PROGRAM = `
-import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Lease, type LeaseEvent } from "leasehold";
+import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Job, type Lease, type LeaseEvent, type Turn } from "leasehold";
 import { Locker as Slim } from "leasehold/slim";
 import * as fence from "leasehold/fence";
 import { LeaseholdError as Same, LeaseLostError } from "leasehold/errors";
@@ -42,10 +42,21 @@ async function main(): Promise<number> {
   new Locker();
   const answer: number = await lock.using(async (lease, signal) => (signal.aborted ? 0 : lease.token));
   for await (const event of lock.events()) told(event);
+  const job: Job = locker.job("report", { cron: "0 6 * * *", timeZone: "Europe/Berlin", missed: { all: 3 } });
+  await job.run(async (turn, signal) => console.log(turn.scheduledFor?.getTime(), signal.aborted), { signal: lease.signal });
+  for await (const turn of job.turns()) await turn.done();
+  const claimed = await job.claim(7, { timeout: 0 });
+  // @ts-expect-error another runner may have it
+  claimed.turn;
+  const turn: Turn | string = claimed.type === "turn" ? claimed.turn : claimed.type === "completed" ? claimed.completed.by : "";
+  // @ts-expect-error a number of milliseconds
+  locker.job("report", { every: "1m" });
+  // @ts-expect-error another policy
+  locker.job("report", { every: 60_000, missed: "none" });
   await using held = await lock.acquire();
   await lease.release();
   await same.shutdown();
-  return answer + held.token;
+  return answer + held.token + String(turn).length;
 }
 
 function told(event: LeaseEvent): string {
@@ -58,6 +69,9 @@ function told(event: LeaseEvent): string {
       return \`\${event.name} \${event.token} \${event.reason}\`;
     case "released":
       return \`\${event.name} \${event.token}\`;
+    case "begun":
+    case "completed":
+      return \`\${event.name} \${event.token} \${event.tick}\`;
     case "waiting":
       // @ts-expect-error nobody has a token who waits
       return event.token;
@@ -93,7 +107,9 @@ export { main, code, redis, express, hono };
 
 /** Stubs that a program uses instead of a lock in its tests: whole objects, without casts and mocks. */
 const STUBS = `
-import type { AcquireOptions, Inspection, Lease, LeaseEvent, LeaseEvents, Lock, Locker, Stats, Tenures } from "leasehold";
+import type {
+  AcquireOptions, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, Stats, Tenures, Turn, Turns,
+} from "leasehold";
 
 const lease: Lease = {
   name: "orders/42",
@@ -155,11 +171,44 @@ class FakeLock implements Lock {
   toJSON = () => ({ name: this.name });
 }
 
+const turn: Turn = {
+  name: "report",
+  tick: 7,
+  token: 34,
+  scheduledFor: undefined,
+  missed: 0,
+  lease,
+  done: async () => {},
+  giveBack: async () => {},
+  toJSON: () => ({ name: "report", tick: 7, token: 34, missed: 0, valid: true }),
+  [Symbol.asyncDispose]: async () => {},
+};
+
+const turns: Turns = {
+  next: async () => ({ done: false, value: turn }),
+  return: async () => ({ done: true, value: undefined }),
+  toJSON: () => ({ name: "report", ended: false }),
+  [Symbol.asyncIterator]: () => turns,
+  [Symbol.asyncDispose]: async () => {},
+};
+
+class FakeJob implements Job {
+  readonly name = "report";
+  async run(work: (turn: Turn, signal: AbortSignal) => unknown): Promise<void> {
+    await work(turn, lease.signal);
+  }
+  turns = (): Turns => turns;
+  claim = async (): Promise<Claimed> => ({ type: "turn", turn });
+  due = async () => 7;
+  toJSON = () => ({ name: this.name });
+}
+
 export function stubbed(inspection: Inspection, stats: Stats): Locker {
   return {
     findings: [],
     polls: false,
     lock: () => new FakeLock(),
+    job: () => new FakeJob(),
     stats: () => stats,
     events: () => new Events(),
     inspect: async () => inspection,

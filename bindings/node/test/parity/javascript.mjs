@@ -63,7 +63,10 @@ function itemsOf(checker, exported, prefix) {
   return [name];
 }
 
-/** Returns the names of a variant: its text, or the `type` and the other properties of an object. */
+/**
+ * Returns the names of a variant: its text, the `type` and the other properties of an object, or the properties
+ * of an object that has no `type` and no name.
+ */
 function variant(checker, type) {
   if (type.isStringLiteral()) {
     return [type.value];
@@ -72,7 +75,7 @@ function variant(checker, type) {
   const tag = properties.find(({ name }) => name === "type");
   const value = tag && checker.getTypeOfSymbol(tag).value;
   if (typeof value !== "string") {
-    return [];
+    return type.symbol?.name === "__type" ? properties.map(({ name }) => name) : [];
   }
   return [value, ...properties.filter((one) => one !== tag).map(({ name }) => `${value}.${name}`)];
 }

@@ -158,3 +158,6 @@ mod cron {
         u64::try_from(time.as_millisecond()).unwrap_or(0)
     }
 }
+
+#[cfg(all(test, feature = "cron"))]
+mod tests;
