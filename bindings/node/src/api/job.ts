@@ -5,6 +5,8 @@ import { following } from "../common/signals.js";
 import type { Claimed, Claims } from "./claims.js";
 import type { Missed } from "./missed.js";
 import { ACQUIRE_OPTIONS, type ClaimOptions, type JobOptions } from "./options.js";
+import { sleep } from "./persist.js";
+import { soon } from "./schedule.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import type { Turn } from "./turn.js";
 import { Turns } from "./turns.js";
@@ -115,7 +117,7 @@ export class Job {
     }
     const { timeout = Infinity, signal } = readOptions("the options of claim", options, ACQUIRE_OPTIONS);
     const until = now() + timeout;
-    if ((await this.#claims.schedule()) !== undefined && tick > (await this.#claims.inspect(signal)).time) {
+    if ((await this.#claims.schedule()) !== undefined && tick > (await this.#claims.inspect(signal)).serverTime) {
       throw this.#claims.error(`the tick ${tick} is not due yet by the server's clock`);
     }
     for (;;) {
@@ -132,7 +134,8 @@ export class Job {
    * yet.
    *
    * It is for programs that something else starts at about the right times, such as the machine's own cron:
-   * each claims the tick that is due.
+   * each claims the tick that is due. That machine's clock may be ahead of the server's. So if the next tick is
+   * due within a tenth of the time between the two, at most a minute, this waits for it and returns that one.
    *
    * @throws LeaseholdError `config` if the cron text or time zone is not valid, or the job has no schedule
    * @throws LeaseholdError as `Locker.inspect`
@@ -140,7 +143,15 @@ export class Job {
   async due(): Promise<number | undefined> {
     checkAttached(this, Job, "job.due");
     const schedule = await this.#claims.needed();
-    return schedule.latest((await this.#claims.inspect()).time);
+    for (;;) {
+      const { serverTime } = await this.#claims.inspect();
+      const latest = schedule.latest(serverTime);
+      const wait = soon(schedule, serverTime, latest);
+      if (wait === 0) {
+        return latest;
+      }
+      await sleep(wait, this.#shutdown);
+    }
   }
 
   /** Returns the job's name and options, for logs and `JSON.stringify`. */

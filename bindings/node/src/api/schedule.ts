@@ -35,6 +35,21 @@ export function scheduleOf({ every: period, cron: text, timeZone }: Options): ()
   return () => schedule;
 }
 
+/** The longest wait for a tick that is due soon, in milliseconds. */
+const SOON = 60_000;
+
+/**
+ * Returns how long it is until the next tick, if that is due within a tenth of the time since the latest one,
+ * and within a minute; otherwise 0.
+ */
+export function soon(schedule: Schedule, now: number, latest: number | undefined): number {
+  const next = schedule.next(now);
+  if (latest === undefined || next === undefined) {
+    return 0;
+  }
+  return next - now <= Math.min((next - latest) / 10, SOON) ? next - now : 0;
+}
+
 interface Options {
   readonly every?: number | undefined;
   readonly cron?: string | undefined;

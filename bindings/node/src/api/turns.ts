@@ -144,11 +144,11 @@ class Runner {
       if (next === undefined) {
         throw this.claims.error("the job is never due again");
       }
-      if (next > seen.time) {
-        await sleep(Math.min(withSpread(next - seen.time), LONGEST_SLEEP), stop);
+      if (next > seen.serverTime) {
+        await sleep(Math.min(withSpread(next - seen.serverTime), LONGEST_SLEEP), stop);
         continue;
       }
-      const tick = choose(this.missed, schedule, next, seen.time);
+      const tick = choose(this.missed, schedule, next, seen.serverTime);
       const missed = await schedule.between(completed ?? after, tick);
       const claimed = await this.claims.ask(tick, Infinity, stop, missed);
       if (claimed.type === "turn") {
@@ -163,14 +163,14 @@ class Runner {
   }
 
   /** Returns the tick up to which this runner has nothing to do. */
-  async #upTo(schedule: Schedule, { time, job }: Inspection, completed: number | undefined): Promise<number> {
+  async #upTo(schedule: Schedule, { serverTime, job }: Inspection, completed: number | undefined): Promise<number> {
     let after = this.#after;
     if (after === undefined) {
-      const latest = schedule.latest(time) ?? 0;
+      const latest = schedule.latest(serverTime) ?? 0;
       after = start(this.missed, latest, job?.begun === latest, completed);
     }
     after = Math.max(after, completed ?? 0);
-    return (this.#after = await bound(this.missed, schedule, after, time));
+    return (this.#after = await bound(this.missed, schedule, after, serverTime));
   }
 }
 

@@ -125,7 +125,7 @@ export interface Inspection {
   /** The waiters among the first 100 places, in order. */
   readonly line: readonly WaiterInfo[];
   /** The server's clock, in milliseconds since 1970. */
-  readonly time: number;
+  readonly serverTime: number;
 }
 
 /** The ticks of a job. */

@@ -381,11 +381,11 @@ describe("jobs", () => {
   test("the store's clock decides what is due, and not the machine's", async (t) => {
     const [locker, day] = [Locker.inMemory(), 86_400_000];
     t.after(() => locker.shutdown());
-    const { time } = await locker.inspect("report");
-    t.mock.method(Date, "now", () => time + 10 * day);
+    const { serverTime } = await locker.inspect("report");
+    t.mock.method(Date, "now", () => serverTime + 10 * day);
     const job = locker.job("report", { every: day });
-    assert.equal(await job.due(), Math.floor(time / day) * day);
-    await assert.rejects(job.claim(time + 5 * day), { code: "config" });
+    assert.equal(await job.due(), Math.floor(serverTime / day) * day);
+    await assert.rejects(job.claim(serverTime + 5 * day), { code: "config" });
   });
 
   test("a cron text runs a job", async (t) => {

@@ -8,9 +8,9 @@ forEachStore((store) => {
   test("inspect shows a free name, the holder and the line", async () => {
     const name = store.name();
     const locker = await store.locker();
-    const { time, ...unused } = await locker.inspect(name);
+    const { serverTime, ...unused } = await locker.inspect(name);
     assert.deepEqual(unused, { holder: null, lastToken: null, waiting: 0, line: [] });
-    assert.ok(Math.abs(time - Date.now()) < 60_000, String(time));
+    assert.ok(Math.abs(serverTime - Date.now()) < 60_000, String(serverTime));
     const holder = await locker.lock(name, { owner: "holder", ttl: 20_000 }).acquire();
     const waiters = [];
     for (const [i, owner] of ["first", "second:with a colon", undefined].entries()) {
