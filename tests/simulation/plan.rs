@@ -342,6 +342,8 @@ impl Plan {
             owner: owner.expect("the label is short"),
             counter: self.counter,
             durability: None,
+            at_most: None,
+            at_least: None,
         });
         let (name, key) = (name.clone(), LockKey::new("sim", name));
         let key = key.expect("the namespace is short");

@@ -218,6 +218,7 @@ impl Book {
             LossReason::Deleted => "lost: deleted",
             LossReason::Superseded => "lost: superseded",
             LossReason::Shutdown => "lost: shutdown",
+            LossReason::Overheld => "lost: overheld",
             LossReason::Revoked => "lost: revoked",
             _ => "lost: otherwise",
         });

@@ -170,6 +170,8 @@ impl Engine {
                 owner,
                 counter,
                 durability: (replicas > 0 || fsynced).then_some(durability),
+                at_most: None,
+                at_least: None,
             };
             let options = options.shared(&mut self.options);
             let spec = LockSpec { name, key, options };

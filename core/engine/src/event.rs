@@ -66,6 +66,9 @@ pub enum LeaseEvent {
         remaining: Duration,
     },
     /// A renewal failed, or the store cannot be reached. Time remains, and the locker retries.
+    ///
+    /// Also emitted once, with [`ErrorKind::Overheld`](crate::ErrorKind::Overheld), when the deadline has
+    /// reached the age that `at_most` allows. The lease is not renewed any more.
     AtRisk {
         /// The lock.
         name: Name,
@@ -250,13 +253,15 @@ pub enum LossReason {
     Revoked,
     /// The locker was shut down.
     Shutdown,
+    /// The lease was held for as long as `at_most` allows.
+    Overheld,
 }
 
 impl LossReason {
     /// All reasons, in the order of their definition.
     #[doc(hidden)]
     pub const ALL: &'static [Self] =
-        crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown);
+        crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown, Overheld);
 
     /// Returns the reason as a short code, as in the JSON of events.
     ///
@@ -271,6 +276,7 @@ impl LossReason {
             Self::Superseded => "superseded",
             Self::Revoked => "revoked",
             Self::Shutdown => "shutdown",
+            Self::Overheld => "overheld",
         }
     }
 }
@@ -289,6 +295,7 @@ impl std::fmt::Display for LossReason {
             Self::Superseded => "somebody else holds the lock",
             Self::Revoked => "the lock was force-released",
             Self::Shutdown => "the locker was shut down",
+            Self::Overheld => "it was held for the longest time allowed",
         })
     }
 }

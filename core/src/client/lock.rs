@@ -73,6 +73,8 @@ impl Lock {
                 retention: token_retention,
             },
             durability: None,
+            at_most: None,
+            at_least: None,
         }
     }
 

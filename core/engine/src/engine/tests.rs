@@ -18,6 +18,7 @@ mod host;
 mod leave;
 mod line;
 mod link;
+mod most;
 mod push;
 mod query;
 mod reclaim;

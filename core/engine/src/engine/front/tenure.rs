@@ -44,6 +44,12 @@ impl<K> Tenure<K> {
         }
     }
 
+    /// Returns the time at which the tenure ends even if it is renewed: the cap of its deadlines.
+    pub(crate) fn ends(&self, spec: &LockSpec) -> Timestamp {
+        let at_most = spec.at_most.map(|age| self.began + age);
+        at_most.unwrap_or(Timestamp::NEVER)
+    }
+
     /// Returns a lease of this tenure.
     pub(crate) fn lease(&self, who: &Who) -> Acquired {
         Acquired {
@@ -129,6 +135,13 @@ pub(crate) fn not_held() -> Error {
         ErrorKind::NotHeld,
         "the lease is not held: it was lost or released before",
     )
+}
+
+/// Returns the error for a renewal that `at_most` does not allow.
+pub(crate) fn overheld(spec: &LockSpec) -> Error {
+    let most = spec.at_most.unwrap_or_default();
+    let message = format!("the lease cannot be extended: {most:?} is the longest time allowed");
+    Error::new(ErrorKind::Overheld, message)
 }
 
 pub(crate) fn lost(reason: LossReason) -> Error {

@@ -1,6 +1,7 @@
 //! A lease at the members of a quorum: their votes, and how the lease is requested and given back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Quorum;
 use super::calls::Asked;
@@ -8,8 +9,7 @@ use super::handshakes::Standing;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
 use crate::engine::front::{self, Who};
-use crate::engine::io::{LockSpec, Wait};
-
+use crate::engine::io::{LockOptions, LockSpec, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, Reclaim};
 use crate::time::Timestamp;
@@ -102,6 +102,19 @@ impl Leased {
         let given = self.votes.has().map(|(_, has)| has.token).max();
         self.proposed = env.propose(given);
         self.proposed
+    }
+
+    /// Limits later requests to what is left of the bounds of the lease's age, which began at `began`.
+    pub(super) fn limit(&mut self, now: Timestamp, began: Timestamp) {
+        let LockOptions {
+            at_most, at_least, ..
+        } = *self.who.spec.options;
+        if at_most.is_none() && at_least.is_none() {
+            return;
+        }
+        let left = |age: Duration| (began + age).since(now);
+        let options = Arc::make_mut(&mut Arc::make_mut(&mut self.spec).options);
+        (options.at_most, options.at_least) = (at_most.map(left), at_least.map(left));
     }
 
     /// Requests the lease from this member for a tenure that other members have. It reclaims nothing, because

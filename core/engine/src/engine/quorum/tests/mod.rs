@@ -5,6 +5,7 @@ mod bounds;
 mod later;
 mod line;
 mod members;
+mod most;
 mod quarantine;
 mod queries;
 mod stats;
