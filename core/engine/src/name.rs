@@ -171,6 +171,14 @@ impl Owner {
         self.reclaimable
     }
 
+    /// Returns the owner as a label, which gives no right to the lock.
+    pub(crate) fn as_label(&self) -> Self {
+        Self {
+            label: self.label.clone(),
+            reclaimable: false,
+        }
+    }
+
     /// Returns the kind of owner as stored: `r` if it is reclaimable, otherwise `l`.
     pub(crate) fn kind(&self) -> &'static str {
         if self.reclaimable { "r" } else { "l" }

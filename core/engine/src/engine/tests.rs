@@ -15,6 +15,7 @@ mod floor;
 mod grant;
 mod handoff;
 mod host;
+mod least;
 mod leave;
 mod line;
 mod link;

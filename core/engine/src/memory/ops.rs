@@ -8,7 +8,7 @@ use super::line::First;
 use crate::error::Error;
 use crate::protocol::{
     Acquire, Command, ForceRelease, Grant, Inspect, Inspected, List, News, Reclaim, Release, Renew,
-    Reply,
+    Reply, Retire,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -26,6 +26,7 @@ impl MemoryServer {
             Command::Inspect(inspect) => Ok(self.inspect(now, inspect)),
             Command::Enter(enter) => Ok(self.enter(now, enter)),
             Command::List(list) => Ok(self.list(now, list)),
+            Command::Retire(retire) => Ok(self.retire(now, retire)),
         }
     }
 
@@ -119,6 +120,22 @@ impl MemoryServer {
         }
         self.serve(now, key, None);
         Reply::Gone
+    }
+
+    fn retire(&mut self, now: ServerTime, retire: &Retire) -> Reply {
+        let Retire { key, lease, .. } = retire;
+        let tenure = self.tenure(now, key);
+        match tenure.map(|tenure| (tenure.lease, tenure.token)) {
+            None => Reply::Gone,
+            Some((held, token)) if token == retire.token && held == *lease => {
+                self.keep_taken(now, key, (retire.counter, retire.ttl));
+                Reply::Released
+            }
+            Some((held, token)) if token == retire.token && held == Retire::NO_LEASE => {
+                Reply::Released
+            }
+            Some(_) => Reply::Taken,
+        }
     }
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {

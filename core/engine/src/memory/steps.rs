@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{
     KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_APART_US, MOST_PLAIN_TTL_MS,
 };
-use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push};
+use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push, Retire};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -82,6 +82,24 @@ impl MemoryServer {
             }
         }
         tenure.expires
+    }
+
+    /// Ends the current tenure and keeps its name taken for this time.
+    pub(super) fn keep_taken(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        (counter, time): (Counter, Duration),
+    ) {
+        let Some(hash) = self.hash_mut(key) else {
+            return;
+        };
+        hash.expires = longer(hash.expires, kept_until(now, counter, time));
+        if let Some(tenure) = hash.tenure.as_deref_mut() {
+            tenure.lease = Retire::NO_LEASE;
+            tenure.owner = tenure.owner.as_label();
+            tenure.expires = expiry(now, time);
+        }
     }
 
     /// Raises the last token to a floor. The tenure keeps its own token.

@@ -25,6 +25,8 @@ pub(crate) struct Tenure<K> {
     pub(crate) began: Timestamp,
     /// The number of the program's leases that share the tenure.
     pub(crate) leases: u32,
+    /// True if its release frees the name at once, whatever `at_least` says: a quorum gives back a vote.
+    pub(crate) is_vote: bool,
     pub(crate) kept: K,
 }
 
@@ -40,6 +42,7 @@ impl<K> Tenure<K> {
             deadline,
             began,
             leases: 0,
+            is_vote: false,
             kept,
         }
     }
@@ -48,6 +51,12 @@ impl<K> Tenure<K> {
     pub(crate) fn ends(&self, spec: &LockSpec) -> Timestamp {
         let at_most = spec.at_most.map(|age| self.began + age);
         at_most.unwrap_or(Timestamp::NEVER)
+    }
+
+    /// Returns the time until which the name stays taken after a release.
+    pub(crate) fn keeps_until(&self, spec: &LockSpec) -> Timestamp {
+        let at_least = spec.at_least.filter(|_| !self.is_vote);
+        self.began + at_least.unwrap_or_default()
     }
 
     /// Returns a lease of this tenure.

@@ -1,7 +1,6 @@
 //! A lease at the members of a quorum: their votes, and how the lease is requested and given back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Quorum;
 use super::calls::Asked;
@@ -9,7 +8,7 @@ use super::handshakes::Standing;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
 use crate::engine::front::{self, Who};
-use crate::engine::io::{LockOptions, LockSpec, Wait};
+use crate::engine::io::{LockSpec, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, Reclaim};
 use crate::time::Timestamp;
@@ -104,17 +103,12 @@ impl Leased {
         self.proposed
     }
 
-    /// Limits later requests to what is left of the bounds of the lease's age, which began at `began`.
+    /// Limits later requests to what is left of the longest time of the lease, which began at `began`.
     pub(super) fn limit(&mut self, now: Timestamp, began: Timestamp) {
-        let LockOptions {
-            at_most, at_least, ..
-        } = *self.who.spec.options;
-        if at_most.is_none() && at_least.is_none() {
-            return;
+        if let Some(age) = self.who.spec.at_most {
+            let options = Arc::make_mut(&mut Arc::make_mut(&mut self.spec).options);
+            options.at_most = Some((began + age).since(now));
         }
-        let left = |age: Duration| (began + age).since(now);
-        let options = Arc::make_mut(&mut Arc::make_mut(&mut self.spec).options);
-        (options.at_most, options.at_least) = (at_most.map(left), at_least.map(left));
     }
 
     /// Requests the lease from this member for a tenure that other members have. It reclaims nothing, because
@@ -195,7 +189,7 @@ impl Leased {
             Vote::Asked(call) | Vote::InLine(call) => {
                 env.members.cancel(&env.cx, at, *call, (lock, lease));
             }
-            Vote::Has(_) => env.members.release(&env.cx, at, None, lease),
+            Vote::Has(_) => env.members.give_back(&env.cx, at, lease),
             Vote::Open => {}
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => return,
         }

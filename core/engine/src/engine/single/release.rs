@@ -39,6 +39,8 @@ struct Release {
     /// The call that waits for the release, and its timeout.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
+    /// Until when the name stays taken by a tenure that the store has ended.
+    keeps_until: Timestamp,
     /// How long the store may keep the lock.
     ttl: Duration,
     /// Attempts to acquire that may take the lock again after its release.
@@ -129,6 +131,7 @@ impl Releases {
             tenure: Some(tenure.token),
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
+            keeps_until: tenure.keeps_until(&who.spec),
             ttl: tenure.kept.manual.longest_ttl(&who.spec),
             doubt: tenure.kept.manual.doubt(),
             ..Release::new(&env.cx, who)
@@ -261,6 +264,7 @@ impl Release {
             proposed: None,
             call: None,
             until: cx.now,
+            keeps_until: cx.now,
             ttl: who.spec.ttl,
             doubt: None,
             unordered: false,
@@ -283,11 +287,25 @@ impl Release {
 
     fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
-        let command = Command::Release(protocol::Release {
-            key: spec.key.clone(),
-            claim: spec.claim(env.cx.settings.client, *lease),
-            token: self.tenure.or(self.proposed),
-        });
+        let rest = self.keeps_until.since(env.cx.now);
+        let command = match self.tenure.filter(|_| !rest.is_zero()) {
+            Some(token) => Command::Retire(protocol::Retire {
+                key: spec.key.clone(),
+                lease: *lease,
+                token,
+                counter: spec.counter,
+                // The name stays taken that long by this clock, too.
+                ttl: env
+                    .servers
+                    .margin(env.servers.of(&spec.key))
+                    .outlasting(rest),
+            }),
+            None => Command::Release(protocol::Release {
+                key: spec.key.clone(),
+                claim: spec.claim(env.cx.settings.client, *lease),
+                token: self.tenure.or(self.proposed),
+            }),
+        };
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
         self.attempt.begin(env, whose, command, give_up);

@@ -261,7 +261,7 @@ impl Tenure<Renewing> {
         let ttl = if ttl < left {
             ttl
         } else {
-            margin.covering(left, left) + ROUNDED_OFF
+            margin.outlasting(left) + ROUNDED_OFF
         };
         // A shorter time to live or a wider margin must not cut short what the holder was promised: the store
         // may act on the shorter time while the holder still counts on the rest.

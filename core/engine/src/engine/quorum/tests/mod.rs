@@ -3,6 +3,7 @@
 mod acquire;
 mod bounds;
 mod later;
+mod least;
 mod line;
 mod members;
 mod most;
