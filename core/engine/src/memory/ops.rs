@@ -123,19 +123,19 @@ impl MemoryServer {
     }
 
     fn retire(&mut self, now: ServerTime, retire: &Retire) -> Reply {
-        let Retire { key, lease, .. } = retire;
+        let Retire {
+            key, lease, token, ..
+        } = retire;
         let tenure = self.tenure(now, key);
         match tenure.map(|tenure| (tenure.lease, tenure.token)) {
-            None => Reply::Gone,
-            Some((held, token)) if token == retire.token && held == *lease => {
+            None => return Reply::Gone,
+            Some(held) if held == (Retire::NO_LEASE, *token) => {}
+            Some(held) if held == (*lease, *token) => {
                 self.keep_taken(now, key, (retire.counter, retire.ttl));
-                Reply::Released
             }
-            Some((held, token)) if token == retire.token && held == Retire::NO_LEASE => {
-                Reply::Released
-            }
-            Some(_) => Reply::Taken,
+            Some(_) => return Reply::Taken,
         }
+        Reply::Released
     }
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {

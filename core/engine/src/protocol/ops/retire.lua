@@ -13,14 +13,15 @@ local function retire(k, op)
   local field = string.rep('0', LEASE_LENGTH) .. sub(op, RENEW_FIELD + LEASE_LENGTH)
   if not state.is_held then
     return { 'gone' }
-  elseif state.field == sub(op, RENEW_FIELD) then
-    local who = sub(state.value, VALUE_CLIENT, VALUE_KIND - 1) .. 'l' .. sub(state.value, VALUE_LABEL)
-    -- The deletion comes first, so that this works even when memory is full: see `lock.clear`.
-    lock.clear(key, state)
-    call('HSET', key, field, tostring(now_ms + milliseconds) .. who)
-    lock.keep(key, tonumber(sub(op, OP_REST, RENEW_FIELD - 1)), milliseconds)
-  elseif state.field ~= field then
+  elseif state.field == field then
+    return { 'released' }
+  elseif state.field ~= sub(op, RENEW_FIELD) then
     return { 'taken' }
   end
+  local who = sub(state.value, VALUE_CLIENT, VALUE_KIND - 1) .. 'l' .. sub(state.value, VALUE_LABEL)
+  -- The deletion comes first, so that this works even when memory is full: see `lock.clear`.
+  lock.clear(key, state)
+  call('HSET', key, field, tostring(now_ms + milliseconds) .. who)
+  lock.keep(key, tonumber(sub(op, OP_REST, RENEW_FIELD - 1)), milliseconds)
   return { 'released' }
 end
