@@ -132,7 +132,8 @@ impl Engine {
         protocol::channel(&self.namespace, self.client)
     }
 
-    /// Defines a lock before it is acquired. The time to live is in milliseconds.
+    /// Defines a lock before it is acquired. Times are in milliseconds: the time to live, the longest time of
+    /// a lease (infinite without a limit), and the shortest time that the name stays taken (0 for none).
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     pub fn define(
@@ -148,6 +149,8 @@ impl Engine {
         replicas: u32,
         replicas_timeout: u32,
         fsynced: bool,
+        at_most: f64,
+        at_least: f64,
     ) -> Result<(), Thrown> {
         let mut spec = || {
             let (name, key) = LockKey::with_name(&self.namespace, name)?;
@@ -163,6 +166,7 @@ impl Engine {
                 fsynced,
                 timeout: replicas_timeout,
             };
+            let limited = at_most < f64::INFINITY;
             let options = LockOptions {
                 ttl,
                 fixed,
@@ -170,8 +174,10 @@ impl Engine {
                 owner,
                 counter,
                 durability: (replicas > 0 || fsynced).then_some(durability),
-                at_most: None,
-                at_least: None,
+                at_most: limited.then(|| duration("at_most", at_most)).transpose()?,
+                at_least: (at_least > 0.0)
+                    .then(|| duration("at_least", at_least))
+                    .transpose()?,
             };
             let options = options.shared(&mut self.options);
             let spec = LockSpec { name, key, options };

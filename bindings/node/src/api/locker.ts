@@ -444,7 +444,9 @@ function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
   const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
   const reclaimable = owner !== undefined;
   const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
-  return { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
+  const { atMost: most = Infinity, atLeast: least = 0 } = read;
+  const ages = most < Infinity || least > 0 ? { most, least } : undefined;
+  return { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies, ages };
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {

@@ -85,9 +85,22 @@ export class Host extends StoreHost implements LockHost {
   }
 
   newLock(spec: LockSpec): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages } = spec;
     // No spread, which would take as long as everything else here.
-    const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
+    const lock: LockState = {
+      name,
+      ttl,
+      fixed,
+      reentrant,
+      owner,
+      reclaimable,
+      dense,
+      copies,
+      ages,
+      id: 0,
+      uses: 0,
+      tenures: [],
+    };
     this.#define(lock);
     return lock;
   }

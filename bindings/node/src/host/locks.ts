@@ -65,7 +65,7 @@ export class Locks {
   }
 
   /** Returns the last known lock with the same name and options. */
-  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): LockState | undefined {
+  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages }: LockState): LockState | undefined {
     const last = this.#named.get(name) ?? this.#namedBefore.get(name);
     const same =
       last?.ttl === ttl &&
@@ -76,8 +76,8 @@ export class Locks {
       last.owner === owner &&
       last.reclaimable === reclaimable &&
       last.dense === dense &&
-      // A lock with copies is defined from its texts, because such locks are rare.
-      (last.copies ?? copies) === undefined;
+      // A lock with copies or ages is defined from its texts, because such locks are rare.
+      (last.copies ?? copies ?? last.ages ?? ages) === undefined;
     return same ? last : undefined;
   }
 

@@ -78,6 +78,14 @@ export interface Copies {
   readonly timeout: number;
 }
 
+/** The bounds of a lease's age, in milliseconds. */
+export interface Ages {
+  /** The longest time that a lease may be held; `Infinity` without a limit. */
+  readonly most: number;
+  /** How long the name stays taken at least; 0 if a release frees it at once. */
+  readonly least: number;
+}
+
 /** The options of a lock, as the engine takes them. */
 export interface LockSpec {
   readonly name: string;
@@ -89,14 +97,17 @@ export interface LockSpec {
   readonly reclaimable: boolean;
   readonly dense: boolean;
   readonly copies: Copies | undefined;
+  readonly ages: Ages | undefined;
 }
 
 // The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
-  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages } = spec;
   const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
-  engine.define(lock, name, ttl, fixed, reentrant, owner, reclaimable, dense, replicas, timeout, fsynced);
+  const { most, least } = ages ?? { most: Infinity, least: 0 };
+  const whose = [owner, reclaimable, dense] as const;
+  engine.define(lock, name, ttl, fixed, reentrant, ...whose, replicas, timeout, fsynced, most, least);
 }
 
 /**
