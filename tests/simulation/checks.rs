@@ -7,7 +7,7 @@ use leasehold_engine::FencingToken;
 use leasehold_engine::engine::LockId;
 use leasehold_engine::protocol::{
     Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
-    Release, Renew, Reply,
+    Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::{ServerTime, Timestamp};
 
@@ -177,6 +177,13 @@ impl Checks {
                 let foreign = before.is_some_and(|(holder, _)| holder != claim.lease);
                 self.ensure("I1", !foreign || after == before, || {
                     format!("a release of {} freed {before:?}", claim.lease)
+                });
+            }
+            (Command::Retire(Retire { lease, .. }), _) => {
+                let ours = [*lease, Retire::NO_LEASE];
+                let foreign = before.is_some_and(|(holder, _)| !ours.contains(&holder));
+                self.ensure("I1", !foreign || after == before, || {
+                    format!("a retirement of {lease} ended {before:?}")
                 });
             }
             (Command::ForceRelease(ForceRelease { key, token }), _) => {

@@ -70,6 +70,10 @@ pub(crate) enum Sabotage {
     NothingChecked,
     /// A server that restarts with old data takes itself for the earlier process.
     ProcessesMixedUp,
+    /// The engine does not know the longest time of a lease.
+    AgesForgotten,
+    /// A release frees a name that is to stay taken.
+    NamesNotKept,
 }
 
 impl Sabotage {
@@ -185,6 +189,14 @@ impl World {
                     }),
                     _ => Ok(Reply::Taken),
                 };
+            }
+            (Sabotage::NamesNotKept, Command::Retire(retire)) => {
+                let key = retire.key.clone();
+                let reply = self.does(time, server, op);
+                if reply == Ok(Reply::Released) {
+                    self.servers[server].store.delete(&key);
+                }
+                return reply;
             }
             (Sabotage::ReleasesForgotten, Command::Release(_)) => return Ok(Reply::Released),
             (Sabotage::LastFirst, Command::Release(Release { key, claim, .. }))
