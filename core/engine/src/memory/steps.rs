@@ -96,7 +96,7 @@ impl MemoryServer {
         };
         hash.expires = longer(hash.expires, kept_until(now, counter, time));
         if let Some(tenure) = hash.tenure.as_deref_mut() {
-            tenure.lease = Retire::NO_LEASE;
+            (tenure.lease, tenure.client) = (Retire::NO_LEASE, Retire::NO_CLIENT);
             tenure.owner = tenure.owner.as_label();
             tenure.expires = expiry(now, time);
         }

@@ -11,7 +11,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "8aee5a8dbe3727531f1cd91edb47954e5e48b78a";
+pub const SCRIPT_SHA: &str = "71f822879f54e544dd03cb4401024b538d23d694";
 
 /// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
 /// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "fd32478cb139eba6b13789efcad2b33af3c2b0c2";
+pub const NODE_SCRIPT_SHA: &str = "38cf4af8636f1811f0f4474d43a4c768058f3f99";
 
 /// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
 /// send [`SCRIPT`] itself.

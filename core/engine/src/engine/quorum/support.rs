@@ -148,7 +148,11 @@ impl Tenure<Support> {
     /// Decides from the votes and the time whether the tenure goes on.
     pub(super) fn judge(&mut self, env: &mut Quorum, lease: &Leased, reason: LossReason) -> Next {
         let Some(deadline) = lease.votes.deadline(env.members.majority()) else {
-            return Next::Lose(reason);
+            return Next::Lose(match reason {
+                // Some members reached the longest time, and others were not renewed.
+                LossReason::Overheld if !self.kept.is_overheld => LossReason::Expired,
+                reason => reason,
+            });
         };
         let is_over = self.ends_at(lease) <= env.cx.now;
         if is_over && self.kept.is_overheld {

@@ -1,6 +1,6 @@
 -- Ends a tenure (a lease with its token) and keeps its name taken for the time to live. The name is then held by a
--- tenure of the same token, client and label that nobody can renew, release or reclaim: its lease ID is all zeros, and
--- its kind is l. A repetition changes nothing.
+-- tenure of the same token and label that nobody can renew, release or reclaim, and that has no client to notify: its
+-- lease ID and its client are all zeros, and its kind is l. A repetition changes nothing.
 --
 -- keys   lock
 -- text   retention, lease, token
@@ -18,7 +18,7 @@ local function retire(k, op)
   elseif state.field ~= sub(op, RENEW_FIELD) then
     return { 'taken' }
   end
-  local who = sub(state.value, VALUE_CLIENT, VALUE_KIND - 1) .. 'l' .. sub(state.value, VALUE_LABEL)
+  local who = string.rep('0', CLIENT_LENGTH) .. 'l' .. sub(state.value, VALUE_LABEL)
   -- The deletion comes first, so that this works even when memory is full: see `lock.clear`.
   lock.clear(key, state)
   call('HSET', key, field, tostring(now_ms + milliseconds) .. who)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Form, Lua, Operation};
 use crate::error::Error;
-use crate::protocol::claim::{Counter, LeaseId};
+use crate::protocol::claim::{ClientId, Counter, LeaseId};
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
@@ -12,8 +12,8 @@ use crate::token::FencingToken;
 
 /// Ends the tenure and keeps its name taken for a while.
 ///
-/// The name is then held by a tenure of the same token, client and label that has no lease: nobody renews,
-/// releases or reclaims it. A repetition of the operation changes nothing.
+/// The name is then held by a tenure of the same token and label that has neither a lease nor a client:
+/// nobody renews, releases or reclaims it. A repetition of the operation changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Retire {
     /// The lock's keys.
@@ -31,6 +31,8 @@ pub struct Retire {
 impl Retire {
     /// The lease ID of a retired tenure. No acquisition has it.
     pub const NO_LEASE: LeaseId = LeaseId(0);
+    /// The client of a retired tenure. No locker has it.
+    pub const NO_CLIENT: ClientId = ClientId(0);
 }
 
 impl Operation for Retire {
