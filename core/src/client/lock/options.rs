@@ -64,11 +64,11 @@ impl Lock {
 
     /// Limits how long a lease may be held, however often it is renewed.
     ///
-    /// The age counts from before the lock was asked for. When the deadline has reached it, renewals end, and
-    /// [`AtRisk`](crate::LeaseEvent::AtRisk) says so with [`Overheld`](crate::ErrorKind::Overheld), at least a
-    /// third of the time to live ahead as a rule. Then the lease is lost as
-    /// [`Overheld`](crate::LossReason::Overheld), and the next waiter has the lock at once. The store ends the
-    /// lease at about that age even if the holder was cut off meanwhile.
+    /// The age counts from the request, or the handover, that got the lock. When the deadline has reached it,
+    /// renewals end, and [`AtRisk`](crate::LeaseEvent::AtRisk) says so with
+    /// [`Overheld`](crate::ErrorKind::Overheld), at least a third of the time to live ahead as a rule. Then the
+    /// lease is lost as [`Overheld`](crate::LossReason::Overheld), and the next waiter has the lock at once.
+    /// The store ends the lease at about that age even if the holder was cut off meanwhile.
     ///
     /// From the time to live to a year (366 days); otherwise [`acquire`](Self::acquire) fails with
     /// [`Config`](crate::ErrorKind::Config).
@@ -94,7 +94,7 @@ impl Lock {
     /// Keeps the name taken after a release until the lease would have this age.
     ///
     /// So a job that ends within moments is not run again by a machine whose clock is a little behind. The
-    /// age counts from before the lock was asked for. Dropping the last lease is a release, too. The lease
+    /// age counts from the request, or the handover, that got the lock. Dropping the last lease is a release, too. The lease
     /// itself ends at once and emits [`Released`](crate::LeaseEvent::Released). Until the name is free, nobody
     /// gets it, not even its owner, except after a [forced release](crate::Locker::force_release). If less
     /// than 5 s were left at the release, a waiter may notice up to that much later that the name is free.
