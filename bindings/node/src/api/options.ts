@@ -177,7 +177,7 @@ export interface LockOptions {
    * The longest time in milliseconds that a lease may be held, however often it is renewed: from the `ttl` to
    * 366 days; no limit by default.
    *
-   * The time counts from before the lock was asked for. When the deadline has reached it, renewals end, and
+   * The time counts from the request, or the handover, that got the lock. When the deadline has reached it, renewals end, and
    * `atRisk` says so with the code `overheld`, at least a third of the `ttl` ahead as a rule. Then the lease
    * is lost with the reason `overheld`, and the next waiter has the lock at once. The store ends the lease at
    * about that age even if the holder was cut off meanwhile.
