@@ -36,6 +36,7 @@ pub(crate) enum Pushes {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub(crate) struct Plan {
     pub(crate) topology: Topology,
     pub(crate) sabotage: Sabotage,

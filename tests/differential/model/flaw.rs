@@ -250,11 +250,8 @@ impl Model {
         let reply = reply?;
         match (self.flaw, &op.command, &reply) {
             (Flaw::RenewalTakesGone, Command::Renew(_), Reply::Gone) => self.take_gone(now, op),
-            (Flaw::ReleasesForOthers, Command::Release(Release { key, .. }), Reply::Taken) => {
-                self.memory.delete(key);
-                Ok(Reply::Released)
-            }
-            (Flaw::RetirementFrees, Command::Retire(Retire { key, .. }), Reply::Released) => {
+            (Flaw::ReleasesForOthers, Command::Release(Release { key, .. }), Reply::Taken)
+            | (Flaw::RetirementFrees, Command::Retire(Retire { key, .. }), Reply::Released) => {
                 self.memory.delete(key);
                 Ok(Reply::Released)
             }
