@@ -41,6 +41,8 @@ struct Release {
     until: Timestamp,
     /// Until when the name stays taken by a tenure that the store has ended.
     keeps_until: Timestamp,
+    /// True if the last attempt keeps the name taken. It does not leave the line.
+    retires: bool,
     /// How long the store may keep the lock.
     ttl: Duration,
     /// Attempts to acquire that may take the lock again after its release.
@@ -265,6 +267,7 @@ impl Release {
             call: None,
             until: cx.now,
             keeps_until: cx.now,
+            retires: false,
             ttl: who.spec.ttl,
             doubt: None,
             unordered: false,
@@ -288,7 +291,9 @@ impl Release {
     fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
         let rest = self.keeps_until.since(env.cx.now);
-        let command = match self.tenure.filter(|_| !rest.is_zero()) {
+        let retires = self.tenure.filter(|_| !rest.is_zero());
+        self.retires = retires.is_some();
+        let command = match retires {
             Some(token) => Command::Retire(protocol::Retire {
                 key: spec.key.clone(),
                 lease: *lease,
@@ -352,6 +357,11 @@ impl Release {
                 return Next::Confirmed(None, flight.sent);
             }
             Ok((Reply::Gone | Reply::Taken, _)) if unordered => return self.ask_now(env),
+            // The lease does not have the lock. A late attempt to acquire may have joined the line for it.
+            Ok((Reply::Gone | Reply::Taken, _)) if self.retires => {
+                self.keeps_until = env.cx.now;
+                return self.ask_now(env);
+            }
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
             Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
             // Another client put another type of value in the lock's place.

@@ -8,7 +8,7 @@ use crate::engine::clock::Margin;
 use crate::engine::{Acquired, Answer, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
-use crate::protocol::{Command, Reply, Retire};
+use crate::protocol::{Acquire, Command, Reply, Retire};
 
 const LEAST: Duration = Duration::from_secs(60);
 
@@ -168,6 +168,27 @@ fn a_lost_lease_frees_the_name() {
     host.0.advance(TTL + SOON);
     assert_eq!(host.0.told_last(), "lost: expired");
     assert!(!host.0.is_taken(LOCK));
+}
+
+/// Catches a place in line that a late attempt took and that the release leaves behind.
+#[test]
+fn a_release_of_a_lease_that_was_lost_leaves_the_line() {
+    let mut host = Host::new();
+    (host.at_least, host.pushes) = (Some(LEAST), Pushes::Drop);
+    let lease = host.hold(LOCK).lease;
+    let Command::Acquire(asked) = host.log[0].batch[0].command.clone() else {
+        panic!("{:?} is no acquisition", host.log[0]);
+    };
+    host.stranger_force_releases(LOCK);
+    host.stranger_acquires(LOCK, TTL);
+    let waits = true;
+    host.ask(Command::Acquire(Acquire { waits, ..asked }));
+    assert_eq!(host.waiting(LOCK), 1);
+    host.forget();
+    host.release(lease);
+    assert_eq!(host.ops(), ["retire", "release"]);
+    assert_eq!(host.told(), ["lost: superseded"]);
+    assert_eq!(host.waiting(LOCK), 0);
 }
 
 /// Catches an acquisition that was canceled and keeps the name taken.
