@@ -11,6 +11,7 @@ use leasehold_engine::time::Timestamp;
 
 use crate::book::Tenure;
 use crate::checks::Checks;
+use crate::drain::nanos;
 use crate::line::Step;
 use crate::plan::Plan;
 use crate::random::Random;
@@ -84,6 +85,31 @@ impl Checks {
         let end = spec.at_most.map(|most| began + most);
         self.ensure("age", end.is_none_or(|end| deadline <= end), || {
             format!("host {host}: {tenure:?} goes on after {end:?}")
+        });
+    }
+}
+
+/// The same for every kind of store, as programs see it: when they are told of a release and of the next
+/// lease.
+impl Checks {
+    /// Notes that a program was told, at `now` by its clock, of the release of a tenure.
+    pub(crate) fn told_of_release(&mut self, spec: &LockSpec, tenure: &Tenure, now: Timestamp) {
+        let until = tenure.began + spec.at_least.unwrap_or_default();
+        // The host's clock may be fast, by the widest drift margin.
+        let left = until.since(now) * 3 / 4;
+        let until = self.now + nanos(left);
+        self.released
+            .insert(spec.key.clone(), (tenure.token, until));
+    }
+
+    pub(crate) fn told_of_lease(&mut self, spec: &LockSpec, token: FencingToken) {
+        let Some((former, until)) = self.released.remove(&spec.key) else {
+            return;
+        };
+        let free = self.now >= until || token <= former || self.is_disturbed(&spec.key, former);
+        let early = Duration::from_nanos(until.saturating_sub(self.now));
+        self.ensure("age", free, || {
+            format!("{token} began {early:?} before the name that {former} kept was free")
         });
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct Checks {
     /// When each waiter asked.
     pub(crate) asked: BTreeMap<LeaseId, Moment>,
     pub(crate) lingering: Vec<Lingering>,
+    /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
+    pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,
     /// A quorum's leases that some server took away.
     pub(crate) seized: BTreeMap<HalfId, Seized>,
 }

@@ -47,6 +47,11 @@ controls! {
 }
 
 controls! {
+    aged_quorum,
+    a_name_that_is_free_at_once_is_caught: NamesNotKept breaks "age",
+}
+
+controls! {
     cluster,
     a_clock_that_is_taken_for_another_servers_is_caught: AnswersMisnamed breaks "I6",
     a_push_by_another_servers_clock_is_caught: PushesMisnamed breaks "I1",

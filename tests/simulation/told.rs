@@ -144,6 +144,9 @@ impl Book {
                 self.ended
                     .extend(given_up.as_ref().map(|tenure| tenure.lease));
                 checks.saw("released");
+                if let Some(tenure) = &given_up {
+                    checks.told_of_release(&lock.spec, tenure, at.now);
+                }
                 checks.ensure("I4", given_up.is_some(), || {
                     format!("host {host}: not given up, and {event:?}")
                 });
@@ -195,6 +198,7 @@ impl Book {
             began: at.now,
             is_warned: false,
         });
+        checks.told_of_lease(&lock.spec, token);
         let fresh = own && idle && !self.ended.contains(&lease);
         checks.saw("acquired");
         checks.ensure("I4", fresh && at.now < deadline, || {
