@@ -6,7 +6,7 @@ mod raise;
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_engine::protocol::{
-    Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Renew, Reply,
+    Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Renew, Reply, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, FencingToken, StoredTenure};
@@ -15,7 +15,7 @@ use crate::model::Model;
 use line::Change;
 
 /// All branches that must be reached.
-const BRANCHES: [&str; 64] = [
+const BRANCHES: [&str; 71] = [
     "acquire: late",
     "acquire: free, first dense token",
     "acquire: free, dense token counted up",
@@ -62,6 +62,13 @@ const BRANCHES: [&str; 64] = [
     "release: gone",
     "release: gone because it expired",
     "release: taken",
+    "retire: late",
+    "retire: released from a label",
+    "retire: released from an owner",
+    "retire: released before",
+    "retire: gone",
+    "retire: gone because it expired",
+    "retire: taken",
     "force-release: late",
     "force-release: released from a label",
     "force-release: released from an owner",
@@ -258,6 +265,7 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         (Command::Acquire(_), Ok(Reply::Late)) => vec!["acquire: late"],
         (Command::Renew(_), Ok(Reply::Late)) => vec!["renew: late"],
         (Command::Release(_), Ok(Reply::Late)) => vec!["release: late"],
+        (Command::Retire(_), Ok(Reply::Late)) => vec!["retire: late"],
         (Command::ForceRelease(_), Ok(Reply::Late)) => vec!["force-release: late"],
         (Command::Inspect(_), Ok(Reply::Late)) => vec!["inspect: late"],
         (Command::Acquire(acquire), reply) => acquired(acquire, reply, before),
@@ -294,6 +302,20 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         }
         (Command::Release(_), Ok(Reply::Gone)) => vec!["release: gone"],
         (Command::Release(_), Ok(Reply::Taken)) => vec!["release: taken"],
+        (Command::Retire(_), Ok(Reply::Released)) => {
+            let no_lease = Retire::NO_LEASE.to_string();
+            let lock = before.lock.as_ref();
+            vec![if lock.is_some_and(|lock| lock.lease == no_lease) {
+                "retire: released before"
+            } else if owner {
+                "retire: released from an owner"
+            } else {
+                "retire: released from a label"
+            }]
+        }
+        (Command::Retire(_), Ok(Reply::Gone)) if expired => vec!["retire: gone because it expired"],
+        (Command::Retire(_), Ok(Reply::Gone)) => vec!["retire: gone"],
+        (Command::Retire(_), Ok(Reply::Taken)) => vec!["retire: taken"],
         (Command::ForceRelease(_), Ok(Reply::Released)) if owner => {
             vec!["force-release: released from an owner"]
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_engine::protocol::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
-    LockKey, Op, Pattern, Reclaim, Release, Renew,
+    LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Name, Owner};
@@ -98,6 +98,17 @@ pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
     })
 }
 
+/// Returns the retirement of the first tenure that a dense counter numbers, for ten minutes.
+pub(crate) fn retire(key: &LockKey, lease: u32) -> Command {
+    Command::Retire(Retire {
+        key: key.clone(),
+        lease: LeaseId(u128::from(lease)),
+        token: first_token(),
+        counter: Counter::Dense,
+        ttl: Duration::from_secs(600),
+    })
+}
+
 /// Returns a forced release of the first tenure that a dense counter numbers.
 pub(crate) fn force_release(key: &LockKey) -> Command {
     force_release_of(key, first_token())
@@ -126,6 +137,7 @@ pub(crate) fn every_operation(key: &LockKey, lease: u32) -> Vec<Command> {
         Command::Acquire(acquire(key, lease, FLOOR)),
         renew(key, lease),
         release(key, lease),
+        retire(key, lease),
         force_release(key),
         inspect(key),
     ]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::protocol::{
-    Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew,
+    Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use proptest::collection::vec;
@@ -83,7 +83,7 @@ fn asker(op: &Op) -> Option<LeaseId> {
     match &op.command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
         Command::Release(Release { claim, .. }) => Some(claim.lease),
-        Command::Renew(Renew { lease, .. }) => Some(*lease),
+        Command::Renew(Renew { lease, .. }) | Command::Retire(Retire { lease, .. }) => Some(*lease),
         _ => None,
     }
 }
@@ -155,6 +155,7 @@ fn a_second_delivery_that_affects_the_next_holder_is_found() {
         Flaw::ReclaimsAnyTenure,
         Flaw::ReleasesForOthers,
         Flaw::RetryTakesNewToken,
+        Flaw::RetiresAnybody,
     ] {
         assert!(run(flaw).is_err(), "{flaw:?} was not found");
     }

@@ -64,6 +64,8 @@ pub(crate) struct LockSpec {
     pub(crate) owner: Option<String>,
     #[serde(default)]
     pub(crate) dense_tokens: bool,
+    pub(crate) at_most: Option<u64>,
+    pub(crate) at_least: Option<u64>,
 }
 
 /// An act, and the failure that it should have.

@@ -194,6 +194,12 @@ impl World {
         if spec.dense_tokens {
             lock = lock.dense_tokens();
         }
+        if let Some(age) = spec.at_most {
+            lock = lock.at_most(Duration::from_millis(age));
+        }
+        if let Some(age) = spec.at_least {
+            lock = lock.at_least(Duration::from_millis(age));
+        }
         Ok(lock)
     }
 

@@ -19,6 +19,10 @@ pub(crate) struct Tenure {
     pub(crate) since: Timestamp,
     /// The longest time that its program ever asked for.
     pub(crate) longest: Duration,
+    /// When it began, as its program was told.
+    pub(crate) began: Timestamp,
+    /// True once the program was warned that its longest time ends.
+    pub(crate) is_warned: bool,
 }
 
 /// The state of one contender for a lock: a re-entrant handle, or a single acquisition through another

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_engine::engine::LockId;
 use leasehold_engine::protocol::{
     Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
-    Release, Renew, Reply,
+    Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::{ServerTime, Timestamp};
 use leasehold_engine::{Error, FencingToken};
@@ -71,6 +71,8 @@ pub(crate) struct Checks {
     /// When each waiter asked.
     pub(crate) asked: BTreeMap<LeaseId, Moment>,
     pub(crate) lingering: Vec<Lingering>,
+    /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
+    pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,
     /// A quorum's leases that some server took away.
     pub(crate) seized: BTreeMap<HalfId, Seized>,
 }
@@ -187,6 +189,13 @@ impl Checks {
                 let foreign = before.is_some_and(|(holder, _)| holder != claim.lease);
                 self.ensure("I1", !foreign || after == before, || {
                     format!("a release of {} freed {before:?}", claim.lease)
+                });
+            }
+            (Command::Retire(Retire { lease, .. }), _) => {
+                let ours = [*lease, Retire::NO_LEASE];
+                let foreign = before.is_some_and(|(holder, _)| !ours.contains(&holder));
+                self.ensure("I1", !foreign || after == before, || {
+                    format!("a retirement of {lease} ended {before:?}")
                 });
             }
             (Command::ForceRelease(ForceRelease { key, token }), _) => {

@@ -42,6 +42,17 @@ controls! {
 }
 
 controls! {
+    aged,
+    a_lease_that_outlives_its_longest_time_is_caught: AgesForgotten breaks "age",
+    a_name_that_is_free_at_once_is_caught: NamesNotKept breaks "age",
+}
+
+controls! {
+    aged_quorum,
+    a_name_that_is_free_at_once_is_caught: NamesNotKept breaks "age",
+}
+
+controls! {
     cluster,
     a_clock_that_is_taken_for_another_servers_is_caught: AnswersMisnamed breaks "I6",
     a_push_by_another_servers_clock_is_caught: PushesMisnamed breaks "I1",

@@ -129,7 +129,9 @@ impl World {
                 format!("the line at server {server} has {waits:?} without any waiting call")
             });
             let stored = self.stored_at(server, &key);
-            let Some((lease, _)) = stored else { continue };
+            let Some((lease, _)) = stored.filter(|_| !self.is_kept(server, &key)) else {
+                continue;
+            };
             let mut hosts = self.hosts.iter();
             let owner = hosts.position(|host| host.book.attempts.contains_key(&lease));
             let mut hosts = self.hosts.iter();

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_engine::protocol::{Claim, Command, LeaseId, LockKey, Release, Reply};
+use leasehold_engine::protocol::{Claim, Command, LeaseId, LockKey, Release, Reply, Retire};
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, FencingToken};
 
@@ -34,7 +34,9 @@ pub(crate) struct Step<'a> {
 impl Step<'_> {
     /// Returns the lease that this step gave the lock.
     pub(crate) fn granted(&self) -> Option<(LeaseId, FencingToken)> {
-        self.after.filter(|after| self.before != Some(*after))
+        let is_lease = |(lease, _): &(LeaseId, FencingToken)| *lease != Retire::NO_LEASE;
+        let after = self.after.filter(is_lease);
+        after.filter(|after| self.before != Some(*after))
     }
 
     /// Returns the lease that the command is about, if any.

@@ -21,6 +21,7 @@
 //! A run follows from its seed alone, which a failure prints. `LEASEHOLD_SEED=123` runs that seed with a
 //! trace; `LEASEHOLD_SEEDS=100000` runs that many, faster with `--release`.
 
+mod ages;
 mod boasts;
 mod book;
 mod checks;
@@ -121,6 +122,13 @@ const SEEN_AT_CLUSTERS: [&str; 6] = [
     "sent on to another server",
 ];
 
+/// Events that must happen in some run of locks with ages at a lone server or a cluster.
+const SEEN_WITH_AGES: [&str; 3] = [
+    "lost: overheld",
+    "kept a name",
+    "a name was free after its age",
+];
+
 /// Events that must happen in some run of a quorum.
 const SEEN_AT_QUORUMS: [&str; 25] = [
     "granted by all",
@@ -165,12 +173,36 @@ fn every_promise_is_kept_by_quorums() {
     keeps_every_promise(500, Plan::quorum, &[&SEEN_AT_QUORUMS]);
 }
 
+#[test]
+fn ages_are_kept_by_servers_and_clusters() {
+    for plan in [Plan::aged, Plan::aged_cluster] {
+        sees(300, plan, &SEEN_WITH_AGES);
+    }
+}
+
+#[test]
+fn ages_are_kept_by_quorums() {
+    sees(200, Plan::aged_quorum, &["lost: overheld"]);
+}
+
 fn keeps_every_promise(most: u64, plan: fn(&mut Random, Sabotage) -> Plan, seen: &[&[&str]]) {
+    let seen: Vec<_> = seen
+        .iter()
+        .copied()
+        .flatten()
+        .chain(&SEEN)
+        .copied()
+        .collect();
+    sees(most, plan, &seen);
+}
+
+/// Runs many seeds, in which all of this must happen.
+fn sees(most: u64, plan: fn(&mut Random, Sabotage) -> Plan, seen: &[&str]) {
     let run = |seed, tracing| World::run(plan, seed, Sabotage::None, tracing);
     if let Some((seeds, stats)) = seeds::run_all(most, run)
         && seeds >= most
     {
-        for what in seen.iter().copied().flatten().chain(&SEEN) {
+        for what in seen {
             assert!(stats.count(what) > 0, "never seen: {what}");
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_engine::engine::{Input, RequestId, ServerId};
-use leasehold_engine::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Reply};
+use leasehold_engine::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Reply, Retire};
 use leasehold_engine::time::{ServerTime, Timestamp};
 use leasehold_engine::{Error, ErrorKind};
 
@@ -338,6 +338,7 @@ impl World {
             self.follow_vote(host, &step, former);
         } else {
             self.checks.executed(&step);
+            self.follow_kept(host, &step);
             self.check_renewed(host, &step);
         }
         self.dispatch_pushes(&step);
@@ -448,7 +449,7 @@ impl World {
 /// Returns the lease of a command of any kind.
 fn lease_of(command: &Command) -> Option<LeaseId> {
     match command {
-        Command::Renew(Renew { lease, .. }) => Some(*lease),
+        Command::Renew(Renew { lease, .. }) | Command::Retire(Retire { lease, .. }) => Some(*lease),
         command => asker(command),
     }
 }

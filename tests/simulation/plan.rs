@@ -70,6 +70,8 @@ pub(crate) struct Plan {
     /// How often, in percent, a host hears that a lock may have changed. If above 0, it also hears of real
     /// changes.
     pub(crate) changes: u64,
+    /// True if locks have a longest time, and names stay taken for a shortest time.
+    pub(crate) ages: bool,
     /// True if the waiters at the end are served before everything is given up.
     pub(crate) drains: bool,
     /// The shortest and longest delay of a slow push, in milliseconds.
@@ -170,6 +172,7 @@ impl Plan {
             boasts: random.chance(20),
             changes: random.pick(&[0, 2, 30]).unwrap_or(0),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
+            ages: false,
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)
                 * MILLI
@@ -227,6 +230,7 @@ impl Plan {
             },
             boasts: false,
             changes: 0,
+            ages: false,
             drains: true,
             slow_push: (100, 5_000),
             chaos: random.between(2_000, 5_000) * MILLI * slow,
@@ -350,15 +354,18 @@ impl Plan {
         } else {
             Owner::labelled(format!("host-{host}"))
         };
+        let ttl = random.pick(&self.ttls);
+        let ttl = ttl.expect("every plan has times to live");
+        let (at_most, at_least) = self.ages_of(random, ttl);
         let options = Arc::new(LockOptions {
-            ttl: random
-                .pick(&self.ttls)
-                .expect("every plan has times to live"),
+            ttl,
             fixed: random.chance(self.fixed),
             reentrant: random.chance(self.reentrant),
             owner: owner.expect("the label is short"),
             counter: self.counter,
             durability: None,
+            at_most,
+            at_least,
         });
         let (name, key) = (name.clone(), LockKey::new("sim", name));
         let key = key.expect("the namespace is short");

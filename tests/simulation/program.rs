@@ -136,7 +136,7 @@ impl World {
             Input::Acquire {
                 call,
                 lock,
-                spec,
+                spec: self.plan.given(&spec),
                 lease,
                 wait,
             },

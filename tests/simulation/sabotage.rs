@@ -72,6 +72,10 @@ pub(crate) enum Sabotage {
     NothingChecked,
     /// A server that restarts with old data takes itself for the earlier process.
     ProcessesMixedUp,
+    /// The engine does not know the longest time of a lease.
+    AgesForgotten,
+    /// A release frees a name that is to stay taken.
+    NamesNotKept,
 }
 
 impl Sabotage {
@@ -198,6 +202,14 @@ impl World {
             }
             (Sabotage::CompletionsForgotten, Command::Release(release)) => {
                 release.completes = false;
+            }
+            (Sabotage::NamesNotKept, Command::Retire(retire)) => {
+                let key = retire.key.clone();
+                let reply = self.does(time, server, op);
+                if reply == Ok(Reply::Released) {
+                    self.servers[server].store.delete(&key);
+                }
+                return reply;
             }
             (Sabotage::ReleasesForgotten, Command::Release(_)) => return Ok(Reply::Released),
             (Sabotage::LastFirst, Command::Release(Release { key, claim, .. }))

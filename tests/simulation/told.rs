@@ -20,13 +20,13 @@ impl Book {
         };
         let fits = match (call, answer) {
             (Call::Acquire { lock, .. }, Answer::Acquire(Ok(Some(acquired)))) => {
-                let held = self
-                    .locks
-                    .get_mut(&lock)
-                    .and_then(|lock| lock.held.as_mut());
+                let lock = self.locks.get_mut(&lock);
+                let lock = lock.and_then(|lock| Some((&lock.spec, lock.held.as_mut()?)));
                 let told = (acquired.lease, acquired.token, acquired.deadline);
-                held.is_some_and(|held| {
+                lock.is_some_and(|(spec, held)| {
                     held.leases += 1;
+                    held.began = held.began.min(acquired.began);
+                    checks.check_age(host, spec, held);
                     told == (held.lease, held.token, held.deadline)
                 })
             }
@@ -61,6 +61,7 @@ impl Book {
                 | Answer::List(Err(error)),
             ) => match error.kind() {
                 ErrorKind::Shutdown => self.shutdown,
+                ErrorKind::Overheld => matches!(call, Call::Renew { .. }),
                 _ => error.is_transient(),
             },
             _ => false,
@@ -116,17 +117,20 @@ impl Book {
                 let kept = old.is_some_and(|old| deadline >= Some(old) && at.now < old);
                 if let (Some(held), Some(deadline)) = (held, deadline) {
                     (held.deadline, held.since) = (deadline, at.now);
+                    checks.check_age(host, &lock.spec, held);
                 }
                 checks.saw("renewed");
                 checks.ensure("I4", kept, || {
                     format!("host {host}: not held, and {event:?}")
                 });
             }
-            LeaseEvent::AtRisk { .. } => {
+            LeaseEvent::AtRisk { error, .. } => {
+                let is_overheld = error.kind() == ErrorKind::Overheld;
                 // The time is told first, and then that the program gives the lease up.
                 let given_up = lock.releasing.as_ref().map(|tenure| tenure.token);
                 // A quorum's member may have taken away a vote that was counted on.
                 let held = held.map(|held| {
+                    held.is_warned |= is_overheld;
                     held.deadline = deadline.map_or(held.deadline, |at| held.deadline.min(at));
                 });
                 let held = held.is_some() || given_up == event.token();
@@ -149,6 +153,9 @@ impl Book {
                 self.ended
                     .extend(given_up.as_ref().map(|tenure| tenure.lease));
                 checks.saw("released");
+                if let Some(tenure) = &given_up {
+                    checks.told_of_release(&lock.spec, tenure, at.now);
+                }
                 checks.ensure("I4", given_up.is_some(), || {
                     format!("host {host}: not given up, and {event:?}")
                 });
@@ -211,7 +218,10 @@ impl Book {
             leases: 0,
             since: at.now,
             longest: lock.spec.ttl,
+            began: at.now,
+            is_warned: false,
         });
+        checks.told_of_lease(&lock.spec, token);
         let fresh = own && idle && !self.ended.contains(&lease);
         checks.saw("acquired");
         checks.ensure("I4", fresh && at.now < deadline, || {
@@ -242,9 +252,16 @@ impl Book {
             LossReason::Deleted => "lost: deleted",
             LossReason::Superseded => "lost: superseded",
             LossReason::Shutdown => "lost: shutdown",
+            LossReason::Overheld => "lost: overheld",
             LossReason::Revoked => "lost: revoked",
             _ => "lost: otherwise",
         });
+        if let Some(tenure) = held.as_ref().filter(|_| reason == LossReason::Overheld) {
+            let is_told = tenure.is_warned && lock.spec.at_most.is_some();
+            checks.ensure("age", is_told, || {
+                format!("host {host}: {event:?} without a warning")
+            });
+        }
         if let Some(tenure) = &held {
             let in_time = at.now <= tenure.deadline || at.excused;
             checks.ensure("I4", in_time, || {

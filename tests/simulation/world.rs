@@ -6,6 +6,7 @@ use leasehold_engine::LeaseEvent;
 use leasehold_engine::engine::{Input, Output, Wait};
 use leasehold_engine::protocol::{ClientId, LeaseId, LockKey};
 
+use crate::ages::Kept;
 use crate::book::Look;
 use crate::checks::Checks;
 use crate::clock::{MILLI, Moment};
@@ -79,6 +80,8 @@ pub(crate) struct World {
     pub(crate) calm_since: Option<Moment>,
     pub(crate) idle: BTreeMap<LockKey, Idle>,
     pub(crate) offers: BTreeMap<LockKey, Offer>,
+    /// The names that stay taken after a release.
+    pub(crate) kept: BTreeMap<LockKey, Kept>,
     /// The number of commands that the servers executed.
     pub(crate) executed: u64,
     schedule: BTreeMap<(Moment, u64), Happening>,
@@ -119,6 +122,7 @@ impl World {
             last_id: 0,
             idle: BTreeMap::new(),
             offers: BTreeMap::new(),
+            kept: BTreeMap::new(),
             executed: 0,
             schedule: BTreeMap::new(),
             steps: 0,

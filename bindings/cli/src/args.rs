@@ -460,6 +460,19 @@ pub(crate) struct LeaseArgs {
     #[arg(long)]
     pub(crate) owner: Option<String>,
 
+    /// The longest time that the lease may be held, however often it is renewed: at least --ttl
+    ///
+    /// COMMAND gets SIGTERM the grace period before, and the next waiter gets the lock when it has ended.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    pub(crate) at_most: Option<Duration>,
+
+    /// Keep the name taken until the lease has this age, even if COMMAND ends sooner
+    ///
+    /// So a machine whose clock is a little behind does not run the same cron job again. Only if COMMAND ends by
+    /// itself: after a loss or a crash the name is free when the time to live is over.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    pub(crate) at_least: Option<Duration>,
+
     /// The grace period from SIGTERM to SIGKILL after a loss: up to a third of --ttl
     ///
     /// The default is a sixth of --ttl, at most 10s. If the store cannot be reached, COMMAND gets SIGTERM this

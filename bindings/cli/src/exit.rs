@@ -135,7 +135,7 @@ impl From<Error> for Failure {
                 ),
             ),
             ErrorKind::Unsupported | ErrorKind::WrongType => (UNFIT, None),
-            ErrorKind::NotHeld => (LOST, None),
+            ErrorKind::NotHeld | ErrorKind::Overheld => (LOST, None),
             ErrorKind::StaleToken => (STALE, None),
             _ => (INTERNAL, None),
         };

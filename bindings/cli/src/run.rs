@@ -53,6 +53,7 @@ pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
         );
         return Err(Failure::usage(what));
     }
+    check_ages(args)?;
     Ok(Policy {
         grace,
         margin: Policy::margin(ttl),
@@ -60,13 +61,40 @@ pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
     })
 }
 
+fn check_ages(args: &LeaseArgs) -> Result<(), Failure> {
+    let LeaseArgs {
+        ttl,
+        at_most,
+        at_least,
+        ..
+    } = *args;
+    let what = match (at_most, at_least) {
+        (Some(most), _) if most < ttl => {
+            let (least, most) = (show(ttl), show(most));
+            format!("--at-most must be at least --ttl, here {least}; got {most}")
+        }
+        (Some(most), Some(least)) if least > most => {
+            let (least, most) = (show(least), show(most));
+            format!("--at-least must not exceed --at-most, here {most}; got {least}")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(what))
+}
+
 /// Returns the lock with the options of the command line.
 pub(crate) fn lock(locker: &Locker, name: &str, args: &LeaseArgs) -> Result<Lock, Failure> {
-    let lock = locker.lock(name)?.ttl(args.ttl);
-    Ok(match &args.owner {
-        Some(owner) => lock.owner(owner),
-        None => lock,
-    })
+    let mut lock = locker.lock(name)?.ttl(args.ttl);
+    if let Some(owner) = &args.owner {
+        lock = lock.owner(owner);
+    }
+    if let Some(age) = args.at_most {
+        lock = lock.at_most(age);
+    }
+    if let Some(age) = args.at_least {
+        lock = lock.at_least(age);
+    }
+    Ok(lock)
 }
 
 async fn run(
@@ -218,6 +246,8 @@ mod tests {
         LeaseArgs {
             ttl: Duration::from_millis(ttl),
             owner: None,
+            at_most: None,
+            at_least: None,
             grace: grace.map(Duration::from_millis),
         }
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use futures::StreamExt;
-use leasehold::{Error, Lease, LeaseEvents, LossReason, Lost, Name, Turn};
+use leasehold::{Error, ErrorKind, Lease, LeaseEvent, LeaseEvents, LossReason, Lost, Name, Turn};
 use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
@@ -115,8 +115,10 @@ impl Work<'_> {
             ending,
             asked,
             lost,
+            is_overheld,
             ..
         } = running;
+        let lost = lost.or(is_overheld.then_some(LossReason::Overheld));
         let ran = group.ran();
         drop(group);
         let failure = match ending {
@@ -197,6 +199,8 @@ struct Running<'a> {
     /// The end of the lease, by the clock that the guard uses too.
     deadline: Duration,
     lost: Option<LossReason>,
+    /// True once no renewal can extend the lease, because of its age.
+    is_overheld: bool,
     ending: Option<Ending>,
     asked: Asked,
 }
@@ -229,6 +233,7 @@ impl<'a> Running<'a> {
             pipe,
             deadline: Duration::ZERO,
             lost: None,
+            is_overheld: false,
             ending: None,
             asked: None,
         };
@@ -303,6 +308,10 @@ impl<'a> Running<'a> {
         self.work.voice.note(&match (why, self.lost) {
             (Why::LeftBehind, _) => "the command left processes behind; ending them".to_owned(),
             (Why::Loss, Some(reason)) => format!("{name} was lost: {reason}: ending the command"),
+            (Why::Loss, None) if self.is_overheld => {
+                let reason = LossReason::Overheld;
+                format!("{name} is about to end: {reason}: ending the command")
+            }
             (Why::Loss, None) => {
                 format!("{name} is about to end and could not be renewed: ending the command")
             }
@@ -343,6 +352,10 @@ impl<'a> Running<'a> {
             lost = lease.lost(), if !is_lost => self.has_lost(lost.reason),
             signal = signals.next() => self.take(signal),
             Some(event) = events.next() => {
+                self.is_overheld |= matches!(
+                    &event,
+                    LeaseEvent::AtRisk { error, .. } if error.kind() == ErrorKind::Overheld
+                );
                 self.pipe.write(&event);
                 self.work.voice.event(&event);
             }

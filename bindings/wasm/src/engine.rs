@@ -132,7 +132,8 @@ impl Engine {
         protocol::channel(&self.namespace, self.client)
     }
 
-    /// Defines a lock before it is acquired. Times are in milliseconds.
+    /// Defines a lock before it is acquired. Times are in milliseconds: the time to live, the longest time of
+    /// a lease (infinite without a limit), and the shortest time that the name stays taken (0 for none).
     ///
     /// A tick from 1 up makes it the lock on this tick of a job, whose completed ticks the store remembers for
     /// the retention if that is longer than the tokens'. The tick 0 stands for none.
@@ -151,6 +152,8 @@ impl Engine {
         replicas: u32,
         replicas_timeout: u32,
         fsynced: bool,
+        at_most: f64,
+        at_least: f64,
         tick: f64,
         retention: f64,
     ) -> Result<(), Thrown> {
@@ -170,6 +173,7 @@ impl Engine {
                 fsynced,
                 timeout: replicas_timeout,
             };
+            let limited = at_most < f64::INFINITY;
             let options = LockOptions {
                 ttl,
                 fixed,
@@ -177,6 +181,10 @@ impl Engine {
                 owner,
                 counter,
                 durability: (replicas > 0 || fsynced).then_some(durability),
+                at_most: limited.then(|| duration("at_most", at_most)).transpose()?,
+                at_least: (at_least > 0.0)
+                    .then(|| duration("at_least", at_least))
+                    .transpose()?,
             };
             let options = options.shared(&mut self.options);
             let mut spec = LockSpec { name, key, options };

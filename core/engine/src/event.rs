@@ -88,6 +88,9 @@ pub enum LeaseEvent {
         remaining: Duration,
     },
     /// A renewal failed, or the store cannot be reached. Time remains, and the locker retries.
+    ///
+    /// Also emitted once, with [`ErrorKind::Overheld`](crate::ErrorKind::Overheld), when the deadline has
+    /// reached the age that `at_most` allows. The lease is not renewed any more.
     AtRisk {
         /// The lock.
         name: Name,
@@ -278,13 +281,15 @@ pub enum LossReason {
     Revoked,
     /// The locker was shut down.
     Shutdown,
+    /// The lease was held for as long as `at_most` allows.
+    Overheld,
 }
 
 impl LossReason {
     /// All reasons, in the order of their definition.
     #[doc(hidden)]
     pub const ALL: &'static [Self] =
-        crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown);
+        crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown, Overheld);
 
     /// Returns the reason as a short code, as in the JSON of events.
     ///
@@ -299,6 +304,7 @@ impl LossReason {
             Self::Superseded => "superseded",
             Self::Revoked => "revoked",
             Self::Shutdown => "shutdown",
+            Self::Overheld => "overheld",
         }
     }
 }
@@ -317,6 +323,7 @@ impl std::fmt::Display for LossReason {
             Self::Superseded => "somebody else holds the lock",
             Self::Revoked => "the lock was force-released",
             Self::Shutdown => "the locker was shut down",
+            Self::Overheld => "it was held for the longest time allowed",
         })
     }
 }

@@ -199,6 +199,15 @@ impl Owner {
         self.tick
     }
 
+    /// Returns the owner as a label, which gives no right to the lock.
+    pub(crate) fn as_label(&self) -> Self {
+        Self {
+            label: self.label.clone(),
+            reclaimable: false,
+            tick: None,
+        }
+    }
+
     /// Returns the kind of owner as stored: `j` for a runner of a job, `r` if it is reclaimable, otherwise `l`.
     pub(crate) fn kind(&self) -> &'static str {
         match self.tick {

@@ -140,6 +140,9 @@ pub struct Host {
     pub counter: Counter,
     /// The copies that locks require.
     pub durability: Option<Durability>,
+    /// The bounds of the age of a lease.
+    pub at_most: Option<Duration>,
+    pub at_least: Option<Duration>,
     /// The servers' reply when they are asked for the number of copies.
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
@@ -285,6 +288,8 @@ impl Host {
             reentrant: true,
             counter: Counter::Dense,
             durability: None,
+            at_most: None,
+            at_least: None,
             copies: Ok([1, 0]),
             log: Vec::new(),
             arriving: VecDeque::new(),
@@ -500,6 +505,8 @@ impl Host {
             owner: self.owner.clone(),
             counter: self.counter,
             durability: self.durability,
+            at_most: self.at_most,
+            at_least: self.at_least,
         });
         LockSpec {
             name: name.clone(),

@@ -216,6 +216,8 @@ impl Lease {
     ///
     /// - [`NotHeld`](crate::ErrorKind::NotHeld) if the lease was lost, with the reason, and a [`Lost`] as the
     ///   error's source;
+    /// - [`Overheld`](crate::ErrorKind::Overheld) if the lease already lasts until the age that
+    ///   [`at_most`](Lock::at_most) allows;
     /// - [`Shutdown`](crate::ErrorKind::Shutdown) if the locker was shut down.
     ///
     /// After another error the lease may or may not have been extended, and you may renew it again.

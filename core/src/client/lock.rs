@@ -73,6 +73,8 @@ impl Lock {
                 retention: token_retention,
             },
             durability: None,
+            at_most: None,
+            at_least: None,
         }
     }
 
@@ -294,6 +296,8 @@ impl Lock {
             return Err(error.clone());
         }
         let spec = self.handle.spec.clone();
+        // Each option alone was checked when it was set.
+        spec.check_ages()?;
         let lock = self.handle.id;
         let driver = &self.handle.core.driver;
         let lease = driver.new_lease()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect, LeaseId, List,
-    LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply,
+    LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, FencingToken, MemoryServer, Owner};
@@ -53,6 +53,12 @@ pub(crate) enum Flaw {
     ReleaseStaysInLine,
     /// A stranger's release of a free lock does not hand it to the next waiter.
     StrangersReleaseHandsNothingOn,
+    /// A retirement ends any tenure.
+    RetiresAnybody,
+    /// A retirement frees the lock.
+    RetirementFrees,
+    /// A repeated retirement keeps the name taken for longer.
+    RetiresAgain,
     /// A forced release frees the lock whoever holds it by then.
     ForceReleasesAnybody,
     /// A forced release is not pushed to the holder.
@@ -74,7 +80,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 27] = [
+    pub(crate) const ALL: [Flaw; 30] = [
         Flaw::RenewalTakesGone,
         Flaw::RaisesForStrangers,
         Flaw::NoClockFloor,
@@ -93,6 +99,9 @@ impl Flaw {
         Flaw::UnheardKeepsWindow,
         Flaw::ReleaseStaysInLine,
         Flaw::StrangersReleaseHandsNothingOn,
+        Flaw::RetiresAnybody,
+        Flaw::RetirementFrees,
+        Flaw::RetiresAgain,
         Flaw::ForceReleasesAnybody,
         Flaw::SilentRevocation,
         Flaw::SilentReclaim,
@@ -163,6 +172,11 @@ impl Model {
         match (&mut *command, self.flaw) {
             (Command::ForceRelease(ForceRelease { key, token }), Flaw::ForceReleasesAnybody) => {
                 *token = former_token(&self.memory, now, key).unwrap_or(*token);
+            }
+            (Command::Retire(retire), Flaw::RetiresAnybody) => {
+                if let Some(tenure) = self.memory.tenure(now, &retire.key) {
+                    (retire.lease, retire.token) = (tenure.lease, tenure.token);
+                }
             }
             (Command::Acquire(acquire), Flaw::NoClockFloor) => {
                 acquire.claim.counter = Counter::Dense;
@@ -241,8 +255,26 @@ impl Model {
         let reply = reply?;
         match (self.flaw, &op.command, &reply) {
             (Flaw::RenewalTakesGone, Command::Renew(_), Reply::Gone) => self.take_gone(now, op),
-            (Flaw::ReleasesForOthers, Command::Release(Release { key, .. }), Reply::Taken) => {
+            (Flaw::ReleasesForOthers, Command::Release(Release { key, .. }), Reply::Taken)
+            | (Flaw::RetirementFrees, Command::Retire(Retire { key, .. }), Reply::Released) => {
                 self.memory.delete(key);
+                Ok(Reply::Released)
+            }
+            (Flaw::RetiresAgain, Command::Retire(retire), Reply::Released) => {
+                let lease = before.tenure(now, &retire.key).map(|tenure| tenure.lease);
+                if lease == Some(Retire::NO_LEASE) {
+                    let (key, counter) = (retire.key.clone(), retire.counter);
+                    let renewal = Renew {
+                        key,
+                        lease: Retire::NO_LEASE,
+                        token: retire.token,
+                        counter,
+                        ttl: retire.ttl + Duration::from_secs(20_000),
+                        floor: None,
+                    };
+                    let renewal = samples::batch([Command::Renew(renewal)]);
+                    self.memory.execute(now, &renewal);
+                }
                 Ok(Reply::Released)
             }
             (Flaw::ReclaimKeepsToken, Command::Acquire(acquire), Reply::Held(held)) => {

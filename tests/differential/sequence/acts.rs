@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
-    Pattern, Reclaim, Release, Renew,
+    Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Owner};
@@ -51,6 +51,12 @@ enum Act {
     Release {
         who: Who,
         named: bool,
+    },
+    /// The retirement of the lock's present tenure or of an earlier one.
+    Retire {
+        who: Who,
+        current: bool,
+        ttl: Duration,
     },
     /// A forced release of the lock's present tenure or of an earlier one.
     ForceRelease {
@@ -162,6 +168,13 @@ impl Planned {
                 token: named.then(|| token(true)),
                 key,
                 completes: false,
+            }),
+            Act::Retire { who, current, ttl } => Command::Retire(Retire {
+                token: token(*current),
+                lease: claim(who).lease,
+                counter: claim(who).counter,
+                key,
+                ttl: *ttl,
             }),
             Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
                 token: token(*current),
@@ -310,7 +323,8 @@ pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     prop_oneof![2 => release, 1 => waiting_on(name)]
 }
 
-fn acts() -> impl Strategy<Value = Act> {
+/// Boxed, because the values of all acts together would be too large for a test's stack.
+fn acts() -> BoxedStrategy<Act> {
     let acquire = (who(), prop::bool::weighted(0.75), which());
     prop_oneof![
         20 => acquire.prop_map(|(who, waits, reclaims)| Act::Acquire {
@@ -322,10 +336,12 @@ fn acts() -> impl Strategy<Value = Act> {
         3 => renewals(Just(Who::Holder), floors().prop_map(Some)),
         3 => any::<bool>().prop_map(|named| Act::Release { who: Who::Holder, named }),
         4 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
+        3 => retirements(),
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
     ]
+    .boxed()
 }
 
 fn renewals(
@@ -338,6 +354,15 @@ fn renewals(
         current: stale > 0,
         ttl,
         floor,
+    })
+}
+
+fn retirements() -> impl Strategy<Value = Act> {
+    let who = prop_oneof![3 => Just(Who::Holder), 1 => who()];
+    (who, 0..8_u8, times()).prop_map(|(who, stale, ttl)| Act::Retire {
+        who,
+        current: stale > 0,
+        ttl,
     })
 }
 

@@ -61,7 +61,7 @@ async fn a_command_that_cannot_be_run_is_told_from_one_that_is_not_there() {
 #[tokio::test]
 async fn bad_command_lines_have_a_code_and_say_what_to_do() {
     let server = RedisServer::start().await;
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["run", "a", "--"], "<COMMAND>"),
         (&["run", "a"], "<COMMAND>"),
         (&["run", "--", "true"], "<NAME>"),
@@ -82,6 +82,23 @@ async fn bad_command_lines_have_a_code_and_say_what_to_do() {
         (
             &["run", "a", "--ttl", "9s", "--grace", "4s", "--", "true"],
             "--ttl of 12s",
+        ),
+        (
+            &["run", "a", "--at-most", "9s", "--", "true"],
+            "--at-most must be at least --ttl, here 30s; got 9s",
+        ),
+        (
+            &[
+                "run",
+                "a",
+                "--at-most",
+                "1m",
+                "--at-least",
+                "2m",
+                "--",
+                "true",
+            ],
+            "--at-least must not exceed --at-most, here 1m; got 2m",
         ),
         (&["run", "", "--", "true"], "1 to 512 bytes"),
         (&["run", "a", "--namespace", "", "--", "true"], "namespace"),

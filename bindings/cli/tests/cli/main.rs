@@ -1,5 +1,6 @@
 //! The command `leasehold` as a program, on real servers.
 
+mod ages;
 mod browser;
 mod codes;
 mod docs;

@@ -124,6 +124,7 @@ export class Lease {
    *
    * @throws LeaseholdError `config` for a bad option
    * @throws LeaseholdError `notHeld` if the lease was lost (its cause is a `LeaseLostError`) or released
+   * @throws LeaseholdError `overheld` if the lease already lasts until the age that `atMost` allows
    * @throws LeaseholdError with any other code: the store may or may not have extended the lease; you may
    * call again
    */

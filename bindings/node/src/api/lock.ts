@@ -161,7 +161,7 @@ export class Lock {
 
   /** Returns the lock's name and options, for logs and `JSON.stringify`. */
   toJSON(): { name: string } & LockOptions {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = this.#state;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages } = this.#state;
     return {
       name,
       ttl,
@@ -173,6 +173,10 @@ export class Lock {
         ...(copies.replicas > 0 && { replicas: copies.replicas }),
         replicasTimeout: copies.timeout,
         fsynced: copies.fsynced,
+      }),
+      ...(ages && {
+        ...(ages.most < Infinity && { atMost: ages.most }),
+        ...(ages.least > 0 && { atLeast: ages.least }),
       }),
     };
   }

@@ -476,8 +476,10 @@ function specOf(name: string, read: LockOptions, ofLocker: Checked): LockSpec {
   const { owner = ofLocker.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
   const reclaimable = owner !== undefined;
   const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
+  const { atMost: most = Infinity, atLeast: least = 0 } = read;
+  const ages = most < Infinity || least > 0 ? { most, least } : undefined;
   const label = owner ?? defaultLabel();
-  return { name, ttl, fixed, reentrant, owner: label, reclaimable, dense, copies, tick: 0, retention: 0 };
+  return { name, ttl, fixed, reentrant, owner: label, reclaimable, dense, copies, ages, tick: 0, retention: 0 };
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {

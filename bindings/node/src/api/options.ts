@@ -174,6 +174,29 @@ export interface LockOptions {
    * yes`, acquiring fails with the code `unsupported`.
    */
   readonly fsynced?: boolean | undefined;
+  /**
+   * The longest time in milliseconds that a lease may be held, however often it is renewed: from the `ttl` to
+   * 366 days; no limit by default.
+   *
+   * The time counts from the request, or the handover, that got the lock. When the deadline has reached it, renewals end, and
+   * `atRisk` says so with the code `overheld`, at least a third of the `ttl` ahead as a rule. Then the lease
+   * is lost with the reason `overheld`, and the next waiter has the lock at once. The store ends the lease at
+   * about that age even if the holder was cut off meanwhile.
+   */
+  readonly atMost?: number | undefined;
+  /**
+   * Keeps the name taken after a release until the lease would have this age, in milliseconds: up to 366
+   * days, and not more than `atMost`; 0 by default.
+   *
+   * So a job that ends within moments is not run again by a machine whose clock is a little behind. The lease
+   * itself ends at once and emits `released`. Until the name is free, nobody gets it, not even its `owner`,
+   * except after a forced release. If less than 5 s were left at the release, a waiter may notice up to that
+   * much later that the name is free.
+   *
+   * Only a release keeps the name: after a loss, a crash or a shutdown it is free at the latest when the `ttl`
+   * is over.
+   */
+  readonly atLeast?: number | undefined;
 }
 
 /** Options of a job, read as {@link LockerOptions} are. A job without a schedule takes ticks of your own. */
@@ -274,6 +297,8 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, OptionKind>> = {
   replicas: "count",
   replicasTimeout: "number",
   fsynced: "boolean",
+  atMost: "number",
+  atLeast: "number",
 };
 
 export const JOB_OPTIONS: Readonly<Record<keyof JobOptions, OptionKind>> = {

@@ -53,6 +53,7 @@ export interface Losses {
   readonly superseded: number;
   readonly revoked: number;
   readonly shutdown: number;
+  readonly overheld: number;
   readonly crashed: number;
 }
 
@@ -78,7 +79,7 @@ const BOUNDS: readonly number[] = Object.freeze([
 ]);
 
 /** The number of values that the engine counts, and how many of these, which come first, are gauges. */
-export const COUNTS = [17 + 3 * (BOUNDS.length + 2), 2] as const;
+export const COUNTS = [18 + 3 * (BOUNDS.length + 2), 2] as const;
 
 /** Gives the engine's numbers their names. They come in the order of `Counts` in Rust. */
 export function statsOf([counts, crashed]: readonly [readonly number[], number]): Stats {
@@ -103,6 +104,7 @@ export function statsOf([counts, crashed]: readonly [readonly number[], number])
       superseded: next(),
       revoked: next(),
       shutdown: next(),
+      overheld: next(),
       crashed,
     },
     renewals: next(),

@@ -15,6 +15,7 @@
  * - `staleToken`: a guard has seen a greater token
  * - `notReplicated`: too few replicas, or not the disk, confirmed in time
  * - `overloaded`: too many calls or writes wait
+ * - `overheld`: the lease cannot be extended: it has been held for nearly as long as `atMost` allows
  * - `shutdown`: the locker, or a guard's pool, is shut down
  * - `lost`: the reason of a `lease.signal`, a {@link LeaseLostError}
  * - `internal`: this package itself failed
@@ -33,6 +34,7 @@ export type ErrorCode =
   | "staleToken"
   | "notReplicated"
   | "overloaded"
+  | "overheld"
   | "shutdown"
   | "lost"
   | "internal";
@@ -45,6 +47,7 @@ export type ErrorCode =
  * - `superseded`: another client holds the lock
  * - `revoked`: the lock was force-released
  * - `shutdown`: the locker was shut down
+ * - `overheld`: the lease was held for as long as `atMost` allows
  * - `crashed`: the engine or its worker thread failed, which only JavaScript reports
  */
 export type LossReason =
@@ -53,6 +56,7 @@ export type LossReason =
   | "superseded"
   | "revoked"
   | "shutdown"
+  | "overheld"
   | "crashed";
 
 /**
@@ -171,5 +175,6 @@ export const WHY: Readonly<Record<LossReason, string>> = {
   superseded: "somebody else holds the lock",
   revoked: "the lock was force-released",
   shutdown: "the locker was shut down",
+  overheld: "it was held for the longest time allowed",
   crashed: "the lock engine failed",
 };

@@ -35,7 +35,10 @@ export type LeaseEvent =
       readonly token: number;
       readonly remaining: number;
     }
-  /** A renewal failed, or the store cannot be reached. Time is left, and the locker retries. */
+  /**
+   * A renewal failed, or the store cannot be reached. Time is left, and the locker retries. With the code
+   * `overheld`, emitted once, the deadline has reached the age that `atMost` allows: renewals end.
+   */
   | {
       readonly type: "atRisk";
       readonly name: string;

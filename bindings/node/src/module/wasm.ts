@@ -78,6 +78,14 @@ export interface Copies {
   readonly timeout: number;
 }
 
+/** The bounds of a lease's age, in milliseconds. */
+export interface Ages {
+  /** The longest time that a lease may be held; `Infinity` without a limit. */
+  readonly most: number;
+  /** How long the name stays taken at least; 0 if a release frees it at once. */
+  readonly least: number;
+}
+
 /** The options of a lock, as the engine takes them. */
 export interface LockSpec {
   readonly name: string;
@@ -93,16 +101,18 @@ export interface LockSpec {
   readonly tick: number;
   /** The least time in milliseconds that the store remembers a completed tick; 0 for none. */
   readonly retention: number;
+  readonly ages: Ages | undefined;
 }
 
 // The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
-  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, tick, retention } = spec;
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention } = spec;
   const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
+  const { most, least } = ages ?? { most: Infinity, least: 0 };
   engine.define(
     lock, name, ttl, fixed, reentrant, owner, reclaimable, dense,
-    replicas, timeout, fsynced, tick, retention,
+    replicas, timeout, fsynced, most, least, tick, retention,
   );
 }
 

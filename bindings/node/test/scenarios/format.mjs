@@ -81,6 +81,8 @@ const LOCK = {
   "reentrant?": boolean,
   "owner?": string,
   "denseTokens?": boolean,
+  "atMost?": count,
+  "atLeast?": count,
 };
 const FAILURE = { "error?": string, "says?": list(string) };
 const OUTCOME = { "as?": string, "result?": one("held", "busy"), ...FAILURE };

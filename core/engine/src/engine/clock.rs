@@ -54,6 +54,12 @@ impl Margin {
         if wanted.saturating_sub(self.drift(wanted)) >= left {
             return wanted;
         }
+        self.outlasting(left)
+    }
+
+    /// Returns a time to live that does not expire by the server's clock before `left` has passed by the local
+    /// one.
+    pub(crate) fn outlasting(self, left: Duration) -> Duration {
         left + self.drift(left) * 2 + Duration::from_millis(1)
     }
 }

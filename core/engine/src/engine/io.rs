@@ -94,6 +94,10 @@ pub struct LockOptions {
     /// The copies that an acquisition or renewal needs, besides the server that executes it, before it
     /// counts.
     pub durability: Option<Durability>,
+    /// The age at which a lease ends even if it is renewed.
+    pub at_most: Option<Duration>,
+    /// The age until which the name stays taken after a release.
+    pub at_least: Option<Duration>,
 }
 
 impl Deref for LockSpec {
@@ -133,7 +137,28 @@ impl LockSpec {
     pub fn check(&self) -> Result<(), Error> {
         Self::check_ttl(self.ttl)?;
         self.counter.check()?;
+        self.check_ages()?;
         self.durability.as_ref().map_or(Ok(()), Durability::check)
+    }
+
+    /// Checks the bounds of a lease's age against each other and the time to live.
+    pub fn check_ages(&self) -> Result<(), Error> {
+        let (longest, ttl) = (Self::MAX_TTL, self.ttl);
+        if let Some(age) = self.at_most.filter(|age| *age < ttl) {
+            let rule = format!("must be at least the time to live, {ttl:?}; got {age:?}");
+            return Err(Error::bad_option("at_most", rule));
+        }
+        if let (Some(age), Some(most)) = (self.at_least, self.at_most)
+            && age > most
+        {
+            let rule = format!("must not exceed the longest time, {most:?}; got {age:?}");
+            return Err(Error::bad_option("at_least", rule));
+        }
+        let ages = [("at_most", self.at_most), ("at_least", self.at_least)];
+        let mut ages = ages
+            .into_iter()
+            .filter_map(|(what, age)| Some((what, age?)));
+        ages.try_for_each(|(what, age)| Error::check_range(what, age, Duration::ZERO, longest))
     }
 
     /// Returns the copies that a lease with this time to live needs. The wait for them is limited to a third

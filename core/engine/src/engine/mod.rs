@@ -28,6 +28,8 @@
 //!     owner: Owner::labelled("docs")?,
 //!     counter: Counter::Dense,
 //!     durability: None,
+//!     at_most: None,
+//!     at_least: None,
 //! });
 //! let spec = Arc::new(LockSpec { name, key, options });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());

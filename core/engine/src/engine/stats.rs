@@ -103,6 +103,8 @@ pub struct Losses {
     pub revoked: u64,
     /// The losses by [`LossReason::Shutdown`].
     pub shutdown: u64,
+    /// The losses by [`LossReason::Overheld`].
+    pub overheld: u64,
 }
 
 impl Losses {
@@ -123,6 +125,7 @@ impl Losses {
             LossReason::Superseded => self.superseded,
             LossReason::Revoked => self.revoked,
             LossReason::Shutdown => self.shutdown,
+            LossReason::Overheld => self.overheld,
         }
     }
 
@@ -216,6 +219,7 @@ impl From<Counts> for Stats {
                 superseded: lost(LossReason::Superseded),
                 revoked: lost(LossReason::Revoked),
                 shutdown: lost(LossReason::Shutdown),
+                overheld: lost(LossReason::Overheld),
             },
             renewals: numbers[at::RENEWALS],
             renewal_failures: numbers[at::RENEWAL_FAILURES],

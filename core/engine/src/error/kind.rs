@@ -36,6 +36,8 @@ pub enum ErrorKind {
     NotReplicated,
     /// A limit on pending calls was reached.
     Overloaded,
+    /// The lease cannot be extended: it has been held for nearly as long as `at_most` allows.
+    Overheld,
     /// The locker was shut down, or the tokio runtime on which it was made has ended.
     Shutdown,
 }
@@ -43,7 +45,7 @@ pub enum ErrorKind {
 impl ErrorKind {
     const ALL: &'static [Self] = every!(ErrorKind:
         Config, Unavailable, Timeout, Auth, Tls, ReadOnly, Unsupported, WrongType, Store, NotHeld,
-        StaleToken, NotReplicated, Overloaded, Shutdown,
+        StaleToken, NotReplicated, Overloaded, Overheld, Shutdown,
     );
 
     /// Returns the kind with this [code](Self::code).
@@ -86,6 +88,7 @@ impl ErrorKind {
             Self::StaleToken => "staleToken",
             Self::NotReplicated => "notReplicated",
             Self::Overloaded => "overloaded",
+            Self::Overheld => "overheld",
             Self::Shutdown => "shutdown",
         }
     }
@@ -105,6 +108,7 @@ impl ErrorKind {
             | Self::Store
             | Self::NotHeld
             | Self::StaleToken
+            | Self::Overheld
             | Self::Shutdown => false,
         }
     }

@@ -8,7 +8,7 @@ use super::line::First;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     Acquire, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant, Inspect, Inspected,
-    JobState, List, LockKey, News, Reclaim, Release, Renew, Reply,
+    JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -26,6 +26,7 @@ impl MemoryServer {
             Command::Inspect(inspect) => Ok(self.inspect(now, inspect)),
             Command::Enter(enter) => Ok(self.enter(now, enter)),
             Command::List(list) => Ok(self.list(now, list)),
+            Command::Retire(retire) => Ok(self.retire(now, retire)),
         }
     }
 
@@ -156,6 +157,22 @@ impl MemoryServer {
             Some((lease, grant)) => Reply::HandedOver { lease, grant },
             None => Reply::Released,
         }
+    }
+
+    fn retire(&mut self, now: ServerTime, retire: &Retire) -> Reply {
+        let Retire {
+            key, lease, token, ..
+        } = retire;
+        let tenure = self.tenure(now, key);
+        match tenure.map(|tenure| (tenure.lease, tenure.token)) {
+            None => return Reply::Gone,
+            Some(held) if held == (Retire::NO_LEASE, *token) => {}
+            Some(held) if held == (*lease, *token) => {
+                self.keep_taken(now, key, (retire.counter, retire.ttl));
+            }
+            Some(_) => return Reply::Taken,
+        }
+        Reply::Released
     }
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {

@@ -11,7 +11,7 @@ use crate::protocol::limits::{
     KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_APART_US, MOST_PLAIN_TTL_MS,
 };
 use crate::protocol::{
-    Claim, ClientId, CompletedTick, Counter, Grant, LeaseId, LockKey, News, Push,
+    Claim, ClientId, CompletedTick, Counter, Grant, LeaseId, LockKey, News, Push, Retire,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -86,6 +86,24 @@ impl MemoryServer {
             }
         }
         tenure.expires
+    }
+
+    /// Ends the current tenure and keeps its name taken for this time.
+    pub(super) fn keep_taken(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        (counter, time): (Counter, Duration),
+    ) {
+        let Some(hash) = self.hash_mut(key) else {
+            return;
+        };
+        hash.expires = longer(hash.expires, kept_until(now, counter, time));
+        if let Some(tenure) = hash.tenure.as_deref_mut() {
+            (tenure.lease, tenure.client) = (Retire::NO_LEASE, Retire::NO_CLIENT);
+            tenure.owner = tenure.owner.as_label();
+            tenure.expires = expiry(now, time);
+        }
     }
 
     /// Raises the last token to a floor. The tenure keeps its own token.

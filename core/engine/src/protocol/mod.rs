@@ -41,7 +41,7 @@ pub use incarnation::Incarnation;
 pub use key::LockKey;
 pub use ops::{
     Acquire, Command, CompletedTick, Enter, Entered, ForceRelease, Holder, Inspect, Inspected,
-    JobState, List, Op, Reclaim, Release, Renew, Terms, Waiter,
+    JobState, List, Op, Reclaim, Release, Renew, Retire, Terms, Waiter,
 };
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push, shard_channel};

@@ -58,11 +58,11 @@ pub enum Reply {
     /// Acquire, renew: done, but the lock has too few copies and so does not count. No store sends this:
     /// [`Durability::weigh`](super::Durability::weigh) makes it of a reply.
     NotDurable(Error),
-    /// Renew, release, force-release: nobody has the lock.
+    /// Renew, release, retire, force-release: nobody has the lock.
     Gone,
-    /// Renew, release, force-release: somebody else has the lock.
+    /// Renew, release, retire, force-release: somebody else has the lock.
     Taken,
-    /// Release, force-release: the lock was freed.
+    /// Release, force-release: the lock was freed. Retire: the tenure has ended, and the name stays taken.
     Released,
     /// Release: the lock was freed and handed to the next waiter, another lease of the same client. That
     /// lease lasts for its full time to live, and gets no push.

@@ -145,6 +145,7 @@ pub fn kind(command: &Command) -> &'static str {
         Command::Acquire(_) => "acquire",
         Command::Renew(_) => "renew",
         Command::Release(_) => "release",
+        Command::Retire(_) => "retire",
         Command::ForceRelease(_) => "force-release",
         Command::Inspect(_) => "inspect",
         Command::List(_) => "list",

@@ -62,6 +62,67 @@ impl Lock {
         })
     }
 
+    /// Limits how long a lease may be held, however often it is renewed.
+    ///
+    /// The age counts from the request, or the handover, that got the lock. When the deadline has reached it,
+    /// renewals end, and [`AtRisk`](crate::LeaseEvent::AtRisk) says so with
+    /// [`Overheld`](crate::ErrorKind::Overheld), at least a third of the time to live ahead as a rule. Then the
+    /// lease is lost as [`Overheld`](crate::LossReason::Overheld), and the next waiter has the lock at once.
+    /// The store ends the lease at about that age even if the holder was cut off meanwhile.
+    ///
+    /// From the time to live to a year (366 days); otherwise [`acquire`](Self::acquire) fails with
+    /// [`Config`](crate::ErrorKind::Config).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50));
+    /// let lease = lock.at_most(Duration::from_millis(100)).acquire().await?;
+    /// assert_eq!(lease.lost().await.reason, leasehold::LossReason::Overheld);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn at_most(self, age: Duration) -> Self {
+        self.with(|spec| {
+            spec.at_most = Some(age);
+            Ok(())
+        })
+    }
+
+    /// Keeps the name taken after a release until the lease would have this age.
+    ///
+    /// So a job that ends within moments is not run again by a machine whose clock is a little behind. The
+    /// age counts from the request, or the handover, that got the lock. Dropping the last lease is a release, too. The lease
+    /// itself ends at once and emits [`Released`](crate::LeaseEvent::Released). Until the name is free, nobody
+    /// gets it, not even its owner, except after a [forced release](crate::Locker::force_release). If less
+    /// than 5 s were left at the release, a waiter may notice up to that much later that the name is free.
+    ///
+    /// Only a release keeps the name: after a loss, a crash or a shutdown it is free at the latest when the
+    /// time to live is over.
+    ///
+    /// At most a year (366 days), and not more than [`at_most`](Self::at_most); otherwise
+    /// [`acquire`](Self::acquire) fails with [`Config`](crate::ErrorKind::Config).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let report = locker.lock("report")?.at_least(Duration::from_secs(60));
+    /// report.acquire().await?.release().await?;
+    /// assert!(report.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn at_least(self, age: Duration) -> Self {
+        self.with(|spec| {
+            spec.at_least = Some(age);
+            Ok(())
+        })
+    }
+
     /// Sets an owner: an identity that outlives the process.
     ///
     /// A process that restarts and asks for the lock under the same owner takes it over at once, with a new

@@ -50,6 +50,8 @@ impl<S: Store> Host<S> {
                 retention: RETENTION,
             },
             durability: None,
+            at_most: None,
+            at_least: None,
         });
         let spec = |number| {
             let name = format!("orders/{number:06}");

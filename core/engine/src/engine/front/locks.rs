@@ -181,6 +181,15 @@ impl<B: Backend> Locks<B> {
         env.release(to, (lease, tenure), call);
     }
 
+    /// Sets since when a lease of a quorum's member counts as held. With `None` it is a vote that is given
+    /// back, whose release frees the name at once.
+    pub(crate) fn holds_since(&mut self, lease: LeaseId, began: Option<Timestamp>) {
+        if let Some((_, tenure)) = self.holder(lease).and_then(Contender::tenure) {
+            tenure.is_vote = began.is_none();
+            tenure.began = began.unwrap_or(tenure.began);
+        }
+    }
+
     pub(crate) fn close(&mut self, cx: &mut Ctx, lock: LockId) {
         self.handles.close(cx, lock);
     }

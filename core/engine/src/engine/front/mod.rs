@@ -28,7 +28,7 @@ pub(super) use contender::Contender;
 pub(super) use handle::{Handle, Handles};
 pub(super) use locks::Locks;
 pub(super) use queries::{Queried, Queries, Query, Question};
-pub(super) use tenure::{Tenure, lead, lost};
+pub(super) use tenure::{Tenure, lead, lost, overheld};
 pub(super) use who::Who;
 
 /// The part of an engine that faces the servers: it takes in their replies and pushes, and sends what is

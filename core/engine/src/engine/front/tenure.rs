@@ -27,6 +27,8 @@ pub(crate) struct Tenure<K> {
     pub(crate) leases: u32,
     /// True if the release of this turn completes its tick.
     pub(crate) completes: bool,
+    /// True if its release frees the name at once, whatever `at_least` says: a quorum gives back a vote.
+    pub(crate) is_vote: bool,
     pub(crate) kept: K,
 }
 
@@ -43,8 +45,21 @@ impl<K> Tenure<K> {
             began,
             leases: 0,
             completes: false,
+            is_vote: false,
             kept,
         }
+    }
+
+    /// Returns the time at which the tenure ends even if it is renewed: the cap of its deadlines.
+    pub(crate) fn ends(&self, spec: &LockSpec) -> Timestamp {
+        let at_most = spec.at_most.map(|age| self.began + age);
+        at_most.unwrap_or(Timestamp::NEVER)
+    }
+
+    /// Returns the time until which the name stays taken after a release.
+    pub(crate) fn keeps_until(&self, spec: &LockSpec) -> Timestamp {
+        let at_least = spec.at_least.filter(|_| !self.is_vote);
+        self.began + at_least.unwrap_or_default()
     }
 
     /// Returns a lease of this tenure.
@@ -148,6 +163,13 @@ pub(crate) fn not_held() -> Error {
         ErrorKind::NotHeld,
         "the lease is not held: it was lost or released before",
     )
+}
+
+/// Returns the error for a renewal that `at_most` does not allow.
+pub(crate) fn overheld(spec: &LockSpec) -> Error {
+    let most = spec.at_most.unwrap_or_default();
+    let message = format!("the lease cannot be extended: {most:?} is the longest time allowed");
+    Error::new(ErrorKind::Overheld, message)
 }
 
 pub(crate) fn lost(reason: LossReason) -> Error {

@@ -9,7 +9,6 @@ use super::members::too_few;
 use super::votes::{Vote, Votes};
 use crate::engine::front::{self, Who};
 use crate::engine::io::{LockSpec, Wait};
-
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, Reclaim};
 use crate::time::Timestamp;
@@ -104,6 +103,14 @@ impl Leased {
         self.proposed
     }
 
+    /// Limits later requests to what is left of the longest time of the lease, which began at `began`.
+    pub(super) fn limit(&mut self, now: Timestamp, began: Timestamp) {
+        if let Some(age) = self.who.spec.at_most {
+            let options = Arc::make_mut(&mut Arc::make_mut(&mut self.spec).options);
+            options.at_most = Some((began + age).since(now));
+        }
+    }
+
     /// Requests the lease from this member for a tenure that other members have. It reclaims nothing, because
     /// its owner may have begun a later tenure.
     pub(super) fn ask_again(&mut self, env: &mut Quorum, at: usize) {
@@ -182,7 +189,7 @@ impl Leased {
             Vote::Asked(call) | Vote::InLine(call) => {
                 env.members.cancel(&env.cx, at, *call, (lock, lease));
             }
-            Vote::Has(_) => env.members.release(&env.cx, at, None, lease),
+            Vote::Has(_) => env.members.give_back(&env.cx, at, lease),
             Vote::Open => {}
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => return,
         }

@@ -5,7 +5,7 @@ use super::handshakes::Standing;
 use super::votes::{Has, Vote};
 use crate::engine::front::{Contender, Locks, Next, Phase, lost};
 use crate::engine::io::{Acquired, CallId};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::HalfId;
 use crate::time::Timestamp;
@@ -121,6 +121,11 @@ impl Locks<Quorum> {
                     has.deadline = deadline.unwrap_or(has.deadline);
                     has.trouble = None;
                 }
+                (LeaseEvent::AtRisk { error, .. }, Some(has))
+                    if error.kind() == ErrorKind::Overheld =>
+                {
+                    has.is_overheld = true;
+                }
                 (LeaseEvent::AtRisk { error, .. }, Some(has)) => has.trouble = Some(error),
                 (LeaseEvent::Lost { reason: why, .. }, Some(_)) => {
                     votes.set(at, Vote::gone(&lost(why)));
@@ -171,6 +176,9 @@ impl Locks<Quorum> {
         for (turn, id) in self.those(&waits).into_iter().enumerate() {
             self.step(env, id, |contender, env| {
                 let Contender { lease, phase, .. } = &mut *contender;
+                if let Phase::Held(tenure) = phase {
+                    lease.limit(env.cx.now, tenure.began);
+                }
                 lease.standing_changed(env, at, matches!(phase, Phase::Held(_)));
                 if let Phase::Held(tenure) = phase {
                     tenure.kept.ask_in_turn(env.cx.now, (lease, at), turn);

@@ -195,7 +195,7 @@ impl Members {
         let (lease, of) = (of.1, Some(of));
         self.all[at].feed(cx.now, Input::Cancel { call, of });
         // The answer with the grant may be on its way, and nobody handles it any more.
-        self.all[at].feed(cx.now, Input::Release { call: None, lease });
+        self.give_back(cx, at, lease);
     }
 
     /// Renews a lease at one member, and raises the member's token counter to the floor.
@@ -214,17 +214,25 @@ impl Members {
         });
     }
 
-    /// Releases a lease at one member. With `asked`, somebody waits for the answer.
-    pub(super) fn release(&mut self, cx: &Ctx, at: usize, asked: Option<Asked>, lease: LeaseId) {
-        match asked {
-            Some(asked) => {
-                self.call(cx, at, asked, |call| Input::Release {
-                    call: Some(call),
-                    lease,
-                });
-            }
-            None => self.all[at].feed(cx.now, Input::Release { call: None, lease }),
-        }
+    /// Releases a lease at one member, for its holder. The lease began at the local time `began`.
+    pub(super) fn release(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        (asked, lease): (Asked, LeaseId),
+        began: Timestamp,
+    ) {
+        self.all[at].engine.locks.holds_since(lease, Some(began));
+        self.call(cx, at, asked, |call| Input::Release {
+            call: Some(call),
+            lease,
+        });
+    }
+
+    /// Frees at once what a member has of a lease.
+    pub(super) fn give_back(&mut self, cx: &Ctx, at: usize, lease: LeaseId) {
+        self.all[at].engine.locks.holds_since(lease, None);
+        self.all[at].feed(cx.now, Input::Release { call: None, lease });
     }
 
     /// Sends a member a request that is not about a lease.

@@ -217,7 +217,7 @@ impl Backend for Quorum {
         (lease, tenure): (Leased, Tenure<Support>),
         call: Option<CallId>,
     ) {
-        let release = QuorumRelease::new(self, lease, tenure.token, call);
+        let release = QuorumRelease::new(self, lease, &tenure, call);
         releases.start(self, handles, release);
     }
 }

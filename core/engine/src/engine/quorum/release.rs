@@ -3,8 +3,9 @@
 use super::Quorum;
 use super::calls::Asked;
 use super::leased::Leased;
+use super::support::Support;
 use super::votes::Vote;
-use crate::engine::front::{self, Handles, Who};
+use crate::engine::front::{self, Handles, Tenure, Who};
 use crate::engine::io::{Answer, CallId};
 use crate::engine::table::Table;
 use crate::error::Error;
@@ -103,7 +104,7 @@ impl QuorumRelease {
     pub(super) fn new(
         env: &mut Quorum,
         mut lease: Leased,
-        token: FencingToken,
+        tenure: &Tenure<Support>,
         call: Option<CallId>,
     ) -> Self {
         let (mut free, mut pending) = (0, 0);
@@ -111,7 +112,7 @@ impl QuorumRelease {
             match lease.votes.get(at) {
                 Vote::Has(_) => {
                     let (id, asked) = (lease.id_at(at), Asked::Release(lease.who.id()));
-                    env.members.release(&env.cx, at, Some(asked), id);
+                    env.members.release(&env.cx, at, (asked, id), tenure.began);
                     pending += 1;
                 }
                 Vote::Asked(_) | Vote::InLine(_) => lease.give_back(env, at),
@@ -120,7 +121,7 @@ impl QuorumRelease {
         }
         Self {
             who: lease.who,
-            token,
+            token: tenure.token,
             call,
             free,
             pending,

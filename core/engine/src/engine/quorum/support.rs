@@ -8,7 +8,7 @@ use super::calls::Asked;
 use super::leased::Leased;
 use super::members::too_few;
 use super::votes::{Late, Vote};
-use crate::engine::front::{self, Keeping, Renewal, Tenure, lead};
+use crate::engine::front::{self, Keeping, Renewal, Tenure, lead, overheld};
 use crate::engine::io::{Answer, CallId};
 use crate::engine::pace::{Pace, RETRY};
 use crate::error::Error;
@@ -39,6 +39,8 @@ pub(in crate::engine) struct Support {
     pace: Pace,
     rests_until: Timestamp,
     renewals: Vec<ManualRenewal>,
+    /// True once the holder knows that no renewal moves the deadline any more.
+    is_overheld: bool,
 }
 
 /// A renewal that the program waits for.
@@ -70,6 +72,7 @@ impl Tenure<Support> {
             pace: Pace::due_at(soon),
             rests_until: env.cx.now,
             renewals: Vec::new(),
+            is_overheld: false,
         };
         (ends_at > env.cx.now).then(|| Self::new(token, (began, deadline), kept))
     }
@@ -93,6 +96,7 @@ impl Tenure<Support> {
             self.kept
                 .pace
                 .back_off(env.cx.now, between, lease.who.lease);
+            lease.limit(env.cx.now, self.began);
             for at in 0..env.members.len() {
                 lease.ask_again(env, at);
             }
@@ -144,14 +148,29 @@ impl Tenure<Support> {
     /// Decides from the votes and the time whether the tenure goes on.
     pub(super) fn judge(&mut self, env: &mut Quorum, lease: &Leased, reason: LossReason) -> Next {
         let Some(deadline) = lease.votes.deadline(env.members.majority()) else {
-            return Next::Lose(reason);
+            return Next::Lose(match reason {
+                // Some members reached the longest time, and others were not renewed.
+                LossReason::Overheld if !self.kept.is_overheld => LossReason::Expired,
+                reason => reason,
+            });
         };
-        if self.ends_at(lease) <= env.cx.now {
+        let is_over = self.ends_at(lease) <= env.cx.now;
+        if is_over && self.kept.is_overheld {
+            return Next::Lose(LossReason::Overheld);
+        }
+        if is_over {
             return Next::Lose(LossReason::Expired);
         }
-        if deadline > self.deadline + self.kept.shortest_ttl(lease) / 8 {
+        let is_new = !self.kept.is_overheld && lease.votes.are_overheld(env.members.majority());
+        self.kept.is_overheld |= is_new;
+        let gained = deadline.since(self.deadline);
+        if gained > self.kept.shortest_ttl(lease) / 8 || is_new && gained > Duration::ZERO {
             self.deadline = deadline;
             self.emit_renewed(&mut env.cx, &lease.who);
+        }
+        if is_new {
+            let error = overheld(&lease.who.spec);
+            self.emit_at_risk(&mut env.cx, &lease.who, (error, None));
         }
         self.tell_risk(env, lease, deadline);
         Next::Stay
@@ -167,7 +186,7 @@ impl Tenure<Support> {
             lease.asked() > 0 || self.kept.proving > 0 || self.kept.prove_at != Timestamp::NEVER;
         let is_asked = is_asked || env.cx.now < self.kept.settles;
         let before = std::mem::replace(&mut self.kept.sound, sound);
-        let is_worse = sound <= majority && sound < before && !is_asked;
+        let is_worse = sound <= majority && sound < before && !is_asked && !self.kept.is_overheld;
         if is_asked && sound < before {
             // Pending answers decide.
             self.kept.sound = before;
@@ -247,7 +266,7 @@ impl Support {
             Vote::InLine(_) => self.pace.failures == 0,
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => true,
         };
-        if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
+        if lease.who.spec.fixed || self.is_overheld || lease.votes.count(lacks) == 0 {
             return Timestamp::NEVER;
         }
         self.pace.next

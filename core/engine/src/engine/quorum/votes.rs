@@ -53,6 +53,8 @@ pub(super) struct Has {
     raising_is_old: bool,
     /// Set if the member gave the lease after it began, and does not count yet.
     pub(super) late: Option<Late>,
+    /// True if the member may not extend the lease any more, because of its age.
+    pub(super) is_overheld: bool,
 }
 
 /// The state of a member that gave a lease to its holder only after the lease began: it does not count yet.
@@ -124,6 +126,7 @@ impl Has {
             raising: None,
             raising_is_old: false,
             late: None,
+            is_overheld: false,
         }
     }
 
@@ -277,6 +280,18 @@ impl Votes {
         deadlines.get(majority - 1).copied()
     }
 
+    /// True if no renewal can move the [`deadline`](Self::deadline), because the member that decides it may not
+    /// hold the lease for longer.
+    pub(super) fn are_overheld(&self, majority: usize) -> bool {
+        let mut all: Vec<_> = self
+            .has()
+            .map(|(_, has)| (has.deadline, has.is_overheld))
+            .collect();
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        all.get(majority - 1)
+            .is_some_and(|(_, is_overheld)| *is_overheld)
+    }
+
     /// Returns since when a majority has had the lease.
     pub(super) fn began(&self, majority: usize) -> Option<Timestamp> {
         let mut began: Vec<_> = self.has().map(|(_, has)| has.began).collect();
@@ -307,6 +322,7 @@ mod tests {
                     raising: None,
                     raising_is_old: false,
                     late: None,
+                    is_overheld: false,
                 }),
             );
         }

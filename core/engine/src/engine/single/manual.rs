@@ -142,6 +142,12 @@ impl Manual {
         }
     }
 
+    /// True if a floor waits for its confirmation.
+    pub(super) fn has_floor(&self) -> bool {
+        let state = self.0.as_ref();
+        state.is_some_and(|state| state.floor.is_some())
+    }
+
     /// Returns the floor for a renewal that leaves now.
     pub(super) fn carry_floor(&mut self) -> Option<FencingToken> {
         let state = self.0.as_mut()?;

@@ -41,6 +41,10 @@ struct Release {
     /// The call that waits for the release, and its timeout.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
+    /// Until when the name stays taken by a tenure that the store has ended.
+    keeps_until: Timestamp,
+    /// True if the last attempt keeps the name taken. It does not leave the line.
+    retires: bool,
     /// How long the store may keep the lock.
     ttl: Duration,
     /// Attempts to acquire that may take the lock again after its release.
@@ -132,6 +136,7 @@ impl Releases {
             completes: tenure.completes,
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
+            keeps_until: tenure.keeps_until(&who.spec),
             ttl: tenure.kept.manual.longest_ttl(&who.spec),
             doubt: tenure.kept.manual.doubt(),
             ..Release::new(&env.cx, who)
@@ -266,6 +271,8 @@ impl Release {
             proposed: None,
             call: None,
             until: cx.now,
+            keeps_until: cx.now,
+            retires: false,
             ttl: who.spec.ttl,
             doubt: None,
             unordered: false,
@@ -288,12 +295,28 @@ impl Release {
 
     fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
-        let command = Command::Release(protocol::Release {
-            key: spec.key.clone(),
-            claim: spec.claim(env.cx.settings.client, *lease),
-            token: self.tenure.or(self.proposed),
-            completes: self.completes,
-        });
+        let rest = self.keeps_until.since(env.cx.now);
+        let retires = self.tenure.filter(|_| !rest.is_zero());
+        self.retires = retires.is_some();
+        let command = match retires {
+            Some(token) => Command::Retire(protocol::Retire {
+                key: spec.key.clone(),
+                lease: *lease,
+                token,
+                counter: spec.counter,
+                // The name stays taken that long by this clock, too.
+                ttl: env
+                    .servers
+                    .margin(env.servers.of(&spec.key))
+                    .outlasting(rest),
+            }),
+            None => Command::Release(protocol::Release {
+                key: spec.key.clone(),
+                claim: spec.claim(env.cx.settings.client, *lease),
+                token: self.tenure.or(self.proposed),
+                completes: self.completes,
+            }),
+        };
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
         self.attempt.begin(env, whose, command, give_up);
@@ -345,6 +368,11 @@ impl Release {
                 return Next::Confirmed(None, flight.sent);
             }
             Ok((Reply::Gone | Reply::Taken, _)) if unordered => return self.ask_now(env),
+            // The lease does not have the lock. A late attempt to acquire may have joined the line for it.
+            Ok((Reply::Gone | Reply::Taken, _)) if self.retires => {
+                self.keeps_until = env.cx.now;
+                return self.ask_now(env);
+            }
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
             Ok((Reply::Taken | Reply::Completed, _)) => return lost_by(LossReason::Superseded),
             // Another client put another type of value in the lock's place.

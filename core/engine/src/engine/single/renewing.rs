@@ -7,7 +7,7 @@ use super::manual::Manual;
 use super::watched::Watched;
 use super::{Single, watch};
 use crate::engine::ctx::{Serial, Whose};
-use crate::engine::front::{Keeping, Next, Renewal, Tenure, Who, lead};
+use crate::engine::front::{Keeping, Next, Renewal, Tenure, Who, lead, overheld};
 use crate::engine::io::{Answer, CallId, LockSpec};
 use crate::engine::pace::{Pace, jitter_at};
 use crate::engine::servers::Flight;
@@ -16,6 +16,9 @@ use crate::event::LossReason;
 use crate::protocol::{Command, Durability, LeaseId, Renew, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
+
+/// How much longer a tenure's last renewal asks for, because the store counts whole milliseconds.
+const ROUNDED_OFF: Duration = Duration::from_millis(2);
 
 /// The state of a tenure's renewals.
 #[derive(Debug)]
@@ -46,7 +49,14 @@ impl Tenure<Renewing> {
             watched: Watched::new(),
             manual: Manual::default(),
         };
-        Self::new(token, times, kept)
+        let mut tenure = Self::new(token, times, kept);
+        tenure.deadline = tenure.deadline.min(tenure.ends(&who.spec));
+        tenure
+    }
+
+    /// True if no renewal can move the deadline: it has reached the end of the tenure.
+    pub(super) fn is_overheld(&self, spec: &LockSpec) -> bool {
+        self.deadline >= self.ends(spec)
     }
 
     /// Returns when `Lost` is emitted: before the deadline, by enough that a host which wakes a little late
@@ -66,7 +76,8 @@ impl Tenure<Renewing> {
     }
 
     pub(super) fn is_renewed(&self, spec: &LockSpec) -> bool {
-        !spec.fixed || self.kept.unconfirmed || self.kept.manual.is_asked()
+        let goes_on = !spec.fixed && !self.is_overheld(spec);
+        goes_on || self.kept.unconfirmed || self.kept.manual.is_asked()
     }
 
     /// Takes in the reply to an attempt that was in doubt.
@@ -89,7 +100,10 @@ impl Tenure<Renewing> {
         reason: LossReason,
     ) -> Option<(Option<Doubt>, Duration)> {
         // The store may keep it for a while, and waiters should not have to wait that long.
-        let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
+        let kept = matches!(
+            reason,
+            LossReason::Expired | LossReason::Shutdown | LossReason::Overheld
+        );
         let doubt = self.kept.manual.doubt();
         // A waiter that a push granted the lock may have asked to join the line again meanwhile.
         let remains = doubt.is_some() || kept || self.kept.unconfirmed;
@@ -155,7 +169,7 @@ impl Tenure<Renewing> {
     pub(super) fn time(&mut self, env: &mut Single, who: &Who) -> Next<Single> {
         let spec = &who.spec;
         if self.is_over(spec, env.cx.now) {
-            return Next::Lose(LossReason::Expired);
+            return Next::Lose(self.why_over(spec));
         }
         match self.kept.attempt.due(env.cx.now) {
             Due::Late(flight) => {
@@ -169,7 +183,20 @@ impl Tenure<Renewing> {
         Next::Stay
     }
 
+    /// Returns why the tenure ends at its deadline.
+    fn why_over(&self, spec: &LockSpec) -> LossReason {
+        if self.is_overheld(spec) {
+            LossReason::Overheld
+        } else {
+            LossReason::Expired
+        }
+    }
+
     pub(super) fn renew_by_hand(&mut self, env: &mut Single, who: &Who, renewal: Renewal) {
+        if self.is_overheld(&who.spec) && !self.kept.unconfirmed && renewal.floor.is_none() {
+            let refused = Answer::Renew(Err(overheld(&who.spec)));
+            return env.cx.answer(renewal.call, refused);
+        }
         let is_under_way = self.kept.attempt.is_under_way();
         let checks = who.spec.fixed && self.kept.checks;
         self.kept.manual.request(renewal, is_under_way, checks);
@@ -180,7 +207,15 @@ impl Tenure<Renewing> {
 
     /// Starts the renewal that waited for the one before it, which asked for less.
     fn renew_later(&mut self, env: &mut Single, who: &Who) {
-        if self.kept.manual.begin_later() {
+        if !self.kept.manual.begin_later() {
+            return;
+        }
+        if self.is_overheld(&who.spec) && !self.kept.manual.has_floor() {
+            for call in self.kept.manual.take_under_way() {
+                let refused = Answer::Renew(Err(overheld(&who.spec)));
+                env.cx.answer(call, refused);
+            }
+        } else {
             self.renew(env, who);
         }
     }
@@ -221,6 +256,13 @@ impl Tenure<Renewing> {
     fn renew_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
         let spec = &who.spec;
         let margin = env.servers.margin(env.servers.of(&spec.key));
+        // What is left of the longest time, with what the drift margin takes off it.
+        let left = self.ends(spec).since(env.cx.now);
+        let ttl = if ttl < left {
+            ttl
+        } else {
+            margin.outlasting(left) + ROUNDED_OFF
+        };
         // A shorter time to live or a wider margin must not cut short what the holder was promised: the store
         // may act on the shorter time while the holder still counts on the rest.
         let asked = margin.covering(self.deadline.since(env.cx.now), ttl);
@@ -317,7 +359,8 @@ impl Tenure<Renewing> {
         let deadline = env
             .servers
             .deadline(flight.server, flight.sent, time, expiry);
-        self.deadline = deadline.max(self.deadline);
+        let was_overheld = self.is_overheld(spec) && !self.kept.unconfirmed;
+        self.deadline = deadline.min(self.ends(spec)).max(self.deadline);
         self.kept.unconfirmed = false;
         self.kept.watched.renewed();
         let ttl = self.kept.manual.wanted_ttl(spec);
@@ -328,6 +371,9 @@ impl Tenure<Renewing> {
         self.emit_renewed(&mut env.cx, who);
         for call in self.kept.manual.take_under_way() {
             env.cx.answer(call, Answer::Renew(Ok(())));
+        }
+        if self.is_overheld(spec) && !was_overheld {
+            self.emit_at_risk(&mut env.cx, who, (overheld(spec), None));
         }
         self.renew_later(env, who);
     }

@@ -1,6 +1,7 @@
 //! The counters of a locker in one array, so that counting never allocates and a host in another language can
 //! read them all at once.
 
+use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
 use crate::time::Timestamp;
 
@@ -31,9 +32,9 @@ pub(super) mod at {
     pub(in super::super) const RELEASED: usize = 5;
     /// One number for each reason, in the order of [`LossReason`].
     pub(in super::super) const LOST: usize = 6;
-    pub(in super::super) const RENEWALS: usize = 11;
-    pub(in super::super) const RENEWAL_FAILURES: usize = 12;
-    pub(in super::super) const WAITING_TIMES: usize = 13;
+    pub(in super::super) const RENEWALS: usize = 12;
+    pub(in super::super) const RENEWAL_FAILURES: usize = 13;
+    pub(in super::super) const WAITING_TIMES: usize = 14;
     pub(in super::super) const HOLDING_TIMES: usize = WAITING_TIMES + 1 + BUCKETS;
     pub(in super::super) const SCRIPT_CALLS: usize = HOLDING_TIMES + 1 + BUCKETS;
     pub(in super::super) const OPERATIONS: usize = SCRIPT_CALLS + 1;
@@ -99,6 +100,8 @@ impl Counts {
                 at::ACQUIRED
             }
             LeaseEvent::Renewed { .. } => at::RENEWALS,
+            // A lease that reaches its age is at risk without a failure.
+            LeaseEvent::AtRisk { error, .. } if error.kind() == ErrorKind::Overheld => return,
             LeaseEvent::AtRisk { .. } => at::RENEWAL_FAILURES,
             LeaseEvent::Lost { reason, .. } => at::LOST + *reason as usize,
             LeaseEvent::Released { .. } => at::RELEASED,

@@ -19,7 +19,7 @@ impl Stats {
     /// |---|---|
     /// | `leasehold_held`, `leasehold_waiting` | gauges |
     /// | `leasehold_acquired_total`, `leasehold_busy_total`, `leasehold_failed_total`, `leasehold_released_total` | counters |
-    /// | `leasehold_lost_total` | counter, with the label `reason`: `expired`, `deleted`, `superseded`, `revoked`, `shutdown` |
+    /// | `leasehold_lost_total` | counter, with the label `reason`: `expired`, `deleted`, `superseded`, `revoked`, `shutdown`, `overheld` |
     /// | `leasehold_renewals_total`, `leasehold_renewal_failures_total` | counters |
     /// | `leasehold_script_calls_total`, `leasehold_operations_total`, `leasehold_timeouts_total`, `leasehold_pushes_total` | counters |
     /// | `leasehold_waiting_seconds`, `leasehold_holding_seconds`, `leasehold_round_trip_seconds` | histograms |

@@ -192,6 +192,11 @@ fn losses_are_counted_by_their_reasons() {
         (host.counted.lost.revoked, host.counted.pushes),
         (1, pushes + 1)
     );
+    host.at_most = Some(TTL);
+    host.hold(LOCK);
+    host.advance(TTL);
+    assert_eq!(host.counted.lost.overheld, 1);
+    host.at_most = None;
     host.hold(LOCK);
     host.shutdown();
     assert_eq!(host.counted.lost.shutdown, 1);

@@ -14,6 +14,7 @@ mod inspect;
 mod list;
 mod release;
 mod renew;
+mod retire;
 
 use std::time::Duration;
 
@@ -154,6 +155,7 @@ operations! {
     force_release::ForceRelease,
     inspect::Inspect,
     list::List,
+    retire::Retire,
 }
 
 fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {

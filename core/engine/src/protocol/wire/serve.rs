@@ -12,7 +12,7 @@ use crate::protocol::limits::{
 };
 use crate::protocol::ops::{
     Acquire, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release,
-    Renew, Terms,
+    Renew, Retire, Terms,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
@@ -83,6 +83,13 @@ fn read_command<'a>(
                 "" => None,
                 _ => Some(text.token()?),
             },
+            ttl,
+        }),
+        "T" => Command::Retire(Retire {
+            key,
+            counter: text.counter()?,
+            lease: text.lease()?,
+            token: text.token()?,
             ttl,
         }),
         "D" | "C" => {
@@ -393,7 +400,7 @@ mod tests {
             let claim = self.claim(name == "a");
             let name = Name::new(name).expect("a short name is valid");
             let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
-            let below = self.below(14);
+            let below = self.below(15);
             let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
             match below {
                 0..5 => Command::Acquire(Acquire {
@@ -427,6 +434,13 @@ mod tests {
                 }),
                 10 => Command::Inspect(Inspect { key }),
                 11 | 12 => Command::Enter(self.enter(&key)),
+                13 => Command::Retire(Retire {
+                    key,
+                    lease: claim.lease,
+                    token: token.unwrap_or(FencingToken::MAX),
+                    counter: claim.counter,
+                    ttl: claim.ttl,
+                }),
                 _ => {
                     let patterns = ["*", r"\**", "ö*c", r"*\**"];
                     let pattern = patterns[usize::try_from(self.below(4)).expect("below 4")];

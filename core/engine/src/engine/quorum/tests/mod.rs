@@ -3,8 +3,10 @@
 mod acquire;
 mod bounds;
 mod later;
+mod least;
 mod line;
 mod members;
+mod most;
 mod quarantine;
 mod queries;
 mod stats;
