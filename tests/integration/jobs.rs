@@ -306,6 +306,19 @@ async fn a_failing_tick_is_tried_once_by_each_runner_and_events_tell() {
     assert_eq!(told, expected);
 }
 
+/// Catches a runner that sleeps on until its next tick although the locker is shut down.
+#[tokio::test]
+async fn a_sleeping_runner_ends_with_its_locker() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let daily = job(&locker).every(Duration::from_secs(86_400));
+    let run = tokio::spawn(async move { daily.run(async |_| Ok::<_, std::io::Error>(())).await });
+    tokio::time::sleep(millis(200)).await;
+    locker.shutdown().await;
+    let ended = timeout(LIMIT, run).await.expect("in time");
+    assert_eq!(ended.expect("no panic"), Ok(()));
+}
+
 /// What holds after the store lost its data: the latest tick may run once more, with a greater token.
 #[tokio::test]
 async fn after_a_flush_the_tick_may_run_again_with_a_greater_token() {

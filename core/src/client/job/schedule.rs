@@ -11,10 +11,6 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 /// The longest wait for a tick that is due soon, in milliseconds.
 const SOON: u64 = 60_000;
 
-/// The most due times that are counted one by one.
-#[cfg(feature = "cron")]
-const MOST_COUNTED: u64 = 10_000;
-
 #[derive(Clone, Debug)]
 pub(super) enum Schedule {
     /// The multiples of a period, in milliseconds.
@@ -64,16 +60,16 @@ impl Schedule {
         Duration::from_millis(if is_soon { next - now } else { 0 })
     }
 
-    /// Returns the number of ticks after `from` and before `to`, at most 10,000 for a cron text.
-    pub(super) fn between(&self, from: u64, to: u64) -> u64 {
+    /// Returns the number of ticks after `from` and before `to`. A cron text's are counted up to `most`.
+    pub(super) fn between(&self, from: u64, to: u64, most: u32) -> u64 {
         match self {
             Self::Every(period) => (to.saturating_sub(1) / period).saturating_sub(from / period),
             #[cfg(feature = "cron")]
             Self::Cron(cron) => {
                 let ticks = std::iter::successors(cron.next(from), |tick| cron.next(*tick));
-                let most = usize::try_from(MOST_COUNTED).unwrap_or(usize::MAX);
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
                 let counted = ticks.take_while(|tick| *tick < to).take(most).count();
-                u64::try_from(counted).unwrap_or(MOST_COUNTED)
+                u64::try_from(counted).unwrap_or(u64::MAX)
             }
         }
     }

@@ -9,9 +9,11 @@ use futures::Stream;
 use futures::stream::{BoxStream, StreamExt, unfold};
 use leasehold_engine::engine::{Inspection, Wait};
 use leasehold_engine::{Error, ErrorKind};
+use tokio::time::timeout;
 
 use super::schedule::Schedule;
 use super::{Claimed, Job, Missed, Turn};
+use crate::client::{LeaseEvents, Lock};
 use crate::rt;
 
 /// The pause between attempts while the store cannot be reached.
@@ -19,6 +21,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest sleep. After it the runner asks for the server's clock again, which may have been set.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// The most missed ticks of a cron text that are counted.
+const MOST_COUNTED: u32 = 10_000;
 
 /// The most by which a runner wakes late, so that the same one does not win every tick.
 const MOST_SPREAD: Duration = Duration::from_millis(100);
@@ -64,6 +69,7 @@ impl Turns {
             job,
             after: None,
             last: None,
+            shutdown: None,
             is_over: false,
         };
         Self(unfold(runner, Runner::turn).boxed())
@@ -91,6 +97,8 @@ struct Runner {
     after: Option<u64>,
     /// The last turn's tick, and a flag that is set if it ended unfinished.
     last: Option<(u64, Arc<AtomicBool>)>,
+    /// A handle, and its events, which end when the locker is shut down.
+    shutdown: Option<(LeaseEvents, Lock)>,
     is_over: bool,
 }
 
@@ -114,7 +122,9 @@ impl Runner {
                         },
                         "cannot claim a tick of the job yet; retrying"
                     );
-                    tokio::time::sleep(PAUSE).await;
+                    if self.sleep(PAUSE).await.is_err() {
+                        return None;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Shutdown => return None,
                 Err(error) => {
@@ -140,11 +150,12 @@ impl Runner {
             };
             if next > seen.server_time {
                 let until = Duration::from_millis(next - seen.server_time);
-                tokio::time::sleep((until + Self::spread(until)?).min(LONGEST_SLEEP)).await;
+                self.sleep((until + Self::spread(until)?).min(LONGEST_SLEEP))
+                    .await?;
                 continue;
             }
             let tick = self.job.missed.choose(&schedule, (next, seen.server_time));
-            let missed = schedule.between(completed.unwrap_or(after), tick);
+            let missed = schedule.between(completed.unwrap_or(after), tick, MOST_COUNTED);
             match self.job.ask(tick, Wait::Forever).await? {
                 Claimed::Turn(turn) => {
                     self.after = Some(tick);
@@ -176,6 +187,23 @@ impl Runner {
         after
     }
 
+    /// Sleeps, except that a shutdown of the locker ends it.
+    async fn sleep(&mut self, time: Duration) -> Result<(), Error> {
+        let open = match self.shutdown.take() {
+            Some(open) => open,
+            None => {
+                // The events of a handle that acquires nothing end with the locker.
+                let handle = self.job.lock(1)?;
+                (handle.events(), handle)
+            }
+        };
+        let (events, _) = self.shutdown.insert(open);
+        match timeout(time, events.count()).await {
+            Ok(_) => Err(Error::new(ErrorKind::Shutdown, "the locker was shut down")),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Returns by how much this runner wakes late: up to a twentieth of its sleep.
     fn spread(sleep: Duration) -> Result<Duration, Error> {
         let most = (sleep / 20).min(MOST_SPREAD).as_micros();
@@ -202,7 +230,7 @@ impl Missed {
         let Self::All(most) = self else {
             return after;
         };
-        if schedule.between(after, now + 1) <= u64::from(most) {
+        if schedule.between(after, now + 1, most + 1) <= u64::from(most) {
             return after;
         }
         let earlier = |until: &u64| schedule.latest(*until).map(|tick| tick.saturating_sub(1));
