@@ -33,7 +33,7 @@ pub mod testing;
 pub mod time;
 mod token;
 
-pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
+pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo, WantedInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;

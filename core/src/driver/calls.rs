@@ -12,7 +12,7 @@ use leasehold_engine::engine::{
     Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait,
 };
 use leasehold_engine::protocol::{LeaseId, LockKey, Pattern};
-use leasehold_engine::{Error, ErrorKind, FencingToken};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Owner};
 
 use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
@@ -77,6 +77,21 @@ impl Driver {
         token: Option<FencingToken>,
     ) -> Pending<Option<HolderInfo>> {
         self.call(None, |call| Input::ForceRelease { call, key, token })
+    }
+
+    /// Asks a lock's holder to yield.
+    pub(crate) fn request_yield(
+        self: &Arc<Self>,
+        key: LockKey,
+        by: Owner,
+        within: Duration,
+    ) -> Pending<Option<HolderInfo>> {
+        self.call(None, |call| Input::RequestYield {
+            call,
+            key,
+            by,
+            within,
+        })
     }
 
     pub(crate) fn shutdown(self: &Arc<Self>) -> Pending<()> {
@@ -308,7 +323,8 @@ kinds! {
     Acquired(acquisitions): Option<Share>,
     Inspected(inspections): Inspection,
     Listed(walks): Listing,
-    ForceReleased(force_releases): Option<HolderInfo>,
+    // A forced release or a request to yield.
+    Found(holders): Option<HolderInfo>,
     // A renewal, a release or the shutdown.
     Done(others): (),
 }
@@ -329,7 +345,9 @@ impl Calls {
             Answer::Shutdown => self.deliver(call, dead, || Ok(())),
             Answer::Inspect(result) => self.deliver(call, dead, || result),
             Answer::List(result) => self.deliver(call, dead, || result),
-            Answer::ForceRelease(result) => self.deliver(call, dead, || result),
+            Answer::ForceRelease(result) | Answer::RequestYield(result) => {
+                self.deliver(call, dead, || result)
+            }
         }
     }
 

@@ -14,6 +14,7 @@ pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
         LeaseEvent::Waiting { .. }
         | LeaseEvent::Acquired { .. }
         | LeaseEvent::Renewed { .. }
+        | LeaseEvent::Wanted { .. }
         | LeaseEvent::Released { .. } => {
             tracing::enabled!(target: "leasehold", tracing::Level::DEBUG)
         }
@@ -51,6 +52,12 @@ pub(super) fn write(event: &LeaseEvent) {
             "exception.message" = %error,
             "lease at risk"
         ),
+        LeaseEvent::Wanted {
+            name,
+            token,
+            by,
+            within,
+        } => tracing::debug!(target: "leasehold", %name, %token, by, ?within, "lease wanted"),
         LeaseEvent::Lost {
             name,
             token,

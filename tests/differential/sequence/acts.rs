@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
-    Pattern, Reclaim, Release, Renew,
+    Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
+    LockKey, Op, Pattern, Reclaim, Release, Renew,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Owner};
@@ -55,6 +55,12 @@ enum Act {
     /// A forced release of the lock's present tenure or of an earlier one.
     ForceRelease {
         current: bool,
+    },
+    /// A request to yield to the lock's present tenure or to an earlier one.
+    AskYield {
+        current: bool,
+        within: Duration,
+        by: Owner,
     },
     Inspect,
     List(&'static str),
@@ -165,6 +171,16 @@ impl Planned {
             Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
                 token: token(*current),
                 key,
+            }),
+            Act::AskYield {
+                current,
+                within,
+                by,
+            } => Command::AskYield(AskYield {
+                token: token(*current),
+                key,
+                within: *within,
+                by: by.clone(),
             }),
             Act::Inspect => Command::Inspect(Inspect { key }),
             Act::List(pattern) => Command::List(List {
@@ -295,6 +311,18 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
+/// The holder is asked to yield, or renews.
+pub(super) fn wanting_on(name: NameIndex) -> BoxedStrategy<Planned> {
+    let renews = renewals(Just(Who::Holder), prop::option::weighted(0.2, floors()));
+    let act = prop_oneof![1 => requests(), 1 => renews];
+    let planned = act.prop_map(move |act| Planned {
+        name,
+        act,
+        not_after: NotAfter::Future,
+    });
+    planned.boxed()
+}
+
 /// The holder releases, or a client joins the line.
 pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     let release = Just(Act::Release {
@@ -311,7 +339,7 @@ pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 
 fn acts() -> impl Strategy<Value = Act> {
     let acquire = (who(), prop::bool::weighted(0.75), which());
-    prop_oneof![
+    let acts = prop_oneof![
         20 => acquire.prop_map(|(who, waits, reclaims)| Act::Acquire {
             who,
             waits,
@@ -322,9 +350,11 @@ fn acts() -> impl Strategy<Value = Act> {
         3 => any::<bool>().prop_map(|named| Act::Release { who: Who::Holder, named }),
         4 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
+        3 => requests(),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
-    ]
+    ];
+    acts.boxed()
 }
 
 fn renewals(
@@ -338,6 +368,17 @@ fn renewals(
         ttl,
         floor,
     })
+}
+
+fn requests() -> impl Strategy<Value = Act> {
+    let within = prop_oneof![1 => times(), 1 => (1..=20_u64).prop_map(Duration::from_millis)];
+    let request = (0..8_u8, within, owners()).prop_map(|(stale, within, by)| Act::AskYield {
+        current: stale > 0,
+        within,
+        by,
+    });
+    // Strategies of this size take up a test thread's stack.
+    request.boxed()
 }
 
 fn floors() -> impl Strategy<Value = Floor> {

@@ -83,7 +83,7 @@ mod timers;
 pub use hub::{Hub, ReaderId};
 pub use io::{
     Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockOptions,
-    LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo,
+    LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo, WantedInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

@@ -29,4 +29,5 @@ mod shutdown;
 mod stats;
 mod tenure;
 mod unreachable;
+mod wanted;
 mod watch;

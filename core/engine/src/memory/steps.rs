@@ -44,6 +44,7 @@ impl MemoryServer {
             token,
             owner: claim.owner.clone(),
             expires,
+            request: None,
         };
         self.names.entry(key.clone()).or_default().hash = Some(Hash {
             last: token.get(),

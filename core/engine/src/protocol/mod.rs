@@ -40,8 +40,8 @@ pub use durability::Durability;
 pub use incarnation::Incarnation;
 pub use key::LockKey;
 pub use ops::{
-    Acquire, Command, Enter, Entered, ForceRelease, Holder, Inspect, Inspected, List, Op, Reclaim,
-    Release, Renew, Terms, Waiter,
+    Acquire, AskYield, Command, Enter, Entered, ForceRelease, Holder, Inspect, Inspected, List, Op,
+    Reclaim, Release, Renew, Terms, Waiter, YieldRequest,
 };
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push, shard_channel};

@@ -74,6 +74,11 @@ pub enum News {
         /// The former holder's token.
         token: FencingToken,
     },
+    /// Somebody asked the holder to yield. Its next renewal says who did, and until when.
+    Wanted {
+        /// The holder's token.
+        token: FencingToken,
+    },
 }
 
 impl Push {
@@ -154,6 +159,7 @@ fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         }
         News::Revoked { token } => write!(f, "revoked:{half}:{token}"),
         News::Superseded { token } => write!(f, "superseded:{half}:{token}"),
+        News::Wanted { token } => write!(f, "wanted:{half}:{token}"),
     }
 }
 
@@ -171,6 +177,7 @@ fn read(message: &[u8]) -> Option<Push> {
         }
         "revoked" => News::Revoked { token },
         "superseded" => News::Superseded { token },
+        "wanted" => News::Wanted { token },
         _ => return None,
     };
     let seal = bytes(fields.next()?)?;
@@ -202,7 +209,7 @@ mod tests {
         FencingToken::new(number).expect("a valid token")
     }
 
-    fn news() -> [News; 3] {
+    fn news() -> [News; 4] {
         let grant = Grant {
             token: token(7),
             expires: ServerTime::from_millis(1_700_000_000_123),
@@ -212,6 +219,7 @@ mod tests {
             News::Granted { grant, time },
             News::Revoked { token: token(7) },
             News::Superseded { token: token(7) },
+            News::Wanted { token: token(7) },
         ]
     }
 

@@ -11,7 +11,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "9429d63f1be714974308cd4f84c934255a662970";
+pub const SCRIPT_SHA: &str = "a010afe527b158466dbdbebbf20189736f5781bb";
 
 /// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
 /// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "1f6cc4440ab0aeb0706e737ac0100ad022eacdaf";
+pub const NODE_SCRIPT_SHA: &str = "220d609ce3e4e0ff5b0bf323137ccef05685d457";
 
 /// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
 /// send [`SCRIPT`] itself.

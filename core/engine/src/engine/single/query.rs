@@ -1,14 +1,19 @@
-//! Queries to one store: inspecting and listing locks, and force-releasing those of others.
+//! Queries to one store: inspecting and listing locks, force-releasing those of others, and asking their
+//! holders to yield.
 
 use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
 use crate::engine::ctx::Whose;
 use crate::engine::front::{self, Queries, Question};
-use crate::engine::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo};
+use crate::engine::io::{
+    Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo, WantedInfo,
+};
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
 use crate::error::Error;
-use crate::protocol::{Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply};
+use crate::protocol::{
+    AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply,
+};
 use crate::time::{ServerTime, Timestamp};
 
 /// A query in progress.
@@ -16,8 +21,8 @@ use crate::time::{ServerTime, Timestamp};
 pub(in crate::engine) struct SingleQuery {
     call: CallId,
     question: Question,
-    /// The holder whose tenure is being ended.
-    freed: Option<HolderInfo>,
+    /// The holder whose tenure is being ended, or that is being asked to yield.
+    found: Option<HolderInfo>,
     until: Timestamp,
     attempt: Attempt,
     error: Option<Error>,
@@ -86,7 +91,7 @@ impl SingleQuery {
         let mut query = Self {
             call,
             question,
-            freed: None,
+            found: None,
             until: env.cx.now + env.cx.settings.patience,
             attempt: Attempt::due_at(env.cx.now),
             error: None,
@@ -105,7 +110,7 @@ impl SingleQuery {
 
     fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Option<Answer> {
         let flight = self.attempt.land(&outcome)?;
-        let answer = match (outcome.result, &self.question, &self.freed) {
+        let answer = match (outcome.result, &self.question, &self.found) {
             (Ok((Reply::Inspected(seen), time)), Question::Inspect(_), _) => {
                 Answer::Inspect(Ok(inspection(seen, time)))
             }
@@ -114,21 +119,25 @@ impl SingleQuery {
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
-            (Ok((Reply::Inspected(seen), time)), Question::ForceRelease(_, token), None) => {
+            (Ok((Reply::Inspected(seen), time)), question, None) => {
+                let token = match question {
+                    Question::ForceRelease(_, token) => *token,
+                    _ => None,
+                };
                 let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
                 match seen.holder.filter(is_meant) {
                     Some(holder) => {
-                        // The second step ends exactly this holder's tenure.
-                        self.freed = Some(holder_info(holder, time));
+                        // The second step concerns exactly this holder's tenure.
+                        self.found = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
                     }
-                    None => Answer::ForceRelease(Ok(None)),
+                    None => self.question.found(None),
                 }
             }
-            // If that holder is gone, an earlier attempt freed the lock, or the lock expired.
-            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), _, Some(holder)) => {
-                Answer::ForceRelease(Ok(Some(holder.clone())))
+            // If that holder is gone, an earlier attempt freed the lock, it yielded, or the lock expired.
+            (Ok((Reply::Released | Reply::Asked | Reply::Gone | Reply::Taken, _)), _, Some(_)) => {
+                self.question.found(self.found.clone())
             }
             (Ok((Reply::Late, _)), ..) => {
                 return self.failed(env, flight, Failure::late());
@@ -143,14 +152,25 @@ impl SingleQuery {
 
     /// Returns the command to send, and the server for a command without a key.
     fn command(&self, clustered: bool) -> (Command, ServerId) {
-        let command = match (&self.question, &self.freed) {
+        let command = match (&self.question, &self.found) {
             (Question::ForceRelease(key, _), Some(holder)) => Command::ForceRelease(ForceRelease {
                 key: key.clone(),
                 token: holder.token,
             }),
-            (Question::Inspect(key) | Question::ForceRelease(key, _), _) => {
-                Command::Inspect(Inspect { key: key.clone() })
+            (Question::RequestYield(key, by, within), Some(holder)) => {
+                Command::AskYield(AskYield {
+                    key: key.clone(),
+                    token: holder.token,
+                    within: *within,
+                    by: by.clone(),
+                })
             }
+            (
+                Question::Inspect(key)
+                | Question::ForceRelease(key, _)
+                | Question::RequestYield(key, ..),
+                _,
+            ) => Command::Inspect(Inspect { key: key.clone() }),
             (Question::List(pattern, cursor), _) => {
                 let (pattern, place) = (pattern.clone(), WalkCursor::of(*cursor, clustered));
                 let cursor = place.cursor;
@@ -200,11 +220,16 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
         owner: waiter.owner,
         waited: time.since(waiter.since),
     });
+    let wanted = seen.wanted.map(|request| WantedInfo {
+        by: request.by,
+        remaining: request.until.since(time),
+    });
     Inspection {
         holder: seen.holder.map(|holder| holder_info(holder, time)),
         last_token: seen.last_token,
         waiting: seen.waiting,
         line: line.collect(),
+        wanted,
     }
 }
 

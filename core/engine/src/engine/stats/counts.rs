@@ -103,6 +103,7 @@ impl Counts {
             LeaseEvent::Lost { reason, .. } => at::LOST + *reason as usize,
             LeaseEvent::Released { .. } => at::RELEASED,
             LeaseEvent::Waiting { .. }
+            | LeaseEvent::Wanted { .. }
             | LeaseEvent::ClockDrift { .. }
             | LeaseEvent::Quarantined { .. }
             | LeaseEvent::Readmitted { .. }

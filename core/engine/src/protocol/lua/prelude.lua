@@ -19,6 +19,8 @@
 --        (lease ID and token): the tenure that holds the lock, or held it until it expired. The value is its expiry, its
 --        client, its kind and its label. The kind is r if the label is an owner, who may reclaim the lock, and l if the
 --        label is only for people to read.
+--        y: a request to the holder to yield: the end of its time (ms) and the label of the asking client. Such a tenure
+--        has a y after its field, so that the common cases do not find it and leave the operation to the rest
 --        w and x: present if somebody may be waiting. There are two of them, so that the number of deleted fields tells
 --        them from a tenure
 -- line   a sorted set of waiting claims. Each claim's score is its arrival in microseconds. Each claim is also in the

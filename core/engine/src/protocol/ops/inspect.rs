@@ -1,6 +1,6 @@
 //! The `Inspect` operation.
 
-use super::{Form, Lua, Operation};
+use super::{Form, Lua, Operation, YieldRequest};
 use crate::error::Error;
 use crate::name::Owner;
 use crate::protocol::key::LockKey;
@@ -27,6 +27,8 @@ pub struct Inspected {
     pub waiting: u32,
     /// The live waiters among the first [`Inspect::MOST_NAMED`] places, in order.
     pub line: Vec<Waiter>,
+    /// The pending request to the holder to yield, if there is one.
+    pub wanted: Option<YieldRequest>,
 }
 
 /// The holder of a lock, as the store knows it.
@@ -98,11 +100,14 @@ impl Operation for Inspect {
         let line = (0..named)
             .map(|_| waiter(fields))
             .collect::<Result<_, _>>()?;
+        let is_wanted = holder.is_some() && !fields.is_empty();
+        let wanted = is_wanted.then(|| YieldRequest::read(fields)).transpose()?;
         Ok(Reply::Inspected(Inspected {
             holder,
             last_token,
             waiting,
             line,
+            wanted,
         }))
     }
 }

@@ -8,6 +8,7 @@
 //! not compile without it.
 
 mod acquire;
+mod ask_yield;
 mod enter;
 mod force_release;
 mod inspect;
@@ -24,6 +25,7 @@ use crate::error::Error;
 use crate::time::{MILLIS, ServerTime, in_parts};
 
 pub use acquire::Reclaim;
+pub use ask_yield::YieldRequest;
 pub use enter::{Entered, Terms};
 pub use inspect::{Holder, Inspected, Waiter};
 
@@ -152,6 +154,7 @@ operations! {
     release::Release,
     enter::Enter,
     force_release::ForceRelease,
+    ask_yield::AskYield,
     inspect::Inspect,
     list::List,
 }

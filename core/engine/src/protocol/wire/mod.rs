@@ -120,6 +120,7 @@ mod tests {
             last_token: Some(token),
             waiting: 0,
             line: Vec::new(),
+            wanted: None,
         });
         let time = ServerTime::from_micros(1_700_000_000_000_077);
         assert_eq!(
@@ -251,6 +252,7 @@ mod tests {
                 last_token,
                 waiting: 0,
                 line: Vec::new(),
+                wanted: None,
             }))
         );
     }
