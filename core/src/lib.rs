@@ -89,11 +89,13 @@ mod tls;
 mod url;
 
 #[cfg(feature = "native")]
-pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures};
+pub use client::{
+    Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures, YieldRequest,
+};
 #[doc(inline)]
 pub use leasehold_engine::{
     Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection, LeaseEvent,
-    LossReason, Losses, Name, Owner, Stats, WaiterInfo,
+    LossReason, Losses, Name, Owner, Stats, WaiterInfo, WantedInfo,
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;

@@ -31,9 +31,9 @@ use crate::driver::Share;
 /// ```
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
-    share: Share,
+    pub(super) share: Share,
     /// Keeps the lock's event streams open.
-    lock: Lock,
+    pub(super) lock: Lock,
 }
 
 impl Lease {
@@ -343,7 +343,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    fn of(name: &Name, share: &Share, reason: LossReason) -> Self {
+    pub(super) fn of(name: &Name, share: &Share, reason: LossReason) -> Self {
         Self {
             name: name.clone(),
             token: share.tenure.token,
