@@ -1,3 +1,5 @@
+mod wanted;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -31,9 +33,9 @@ use crate::driver::Share;
 /// ```
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
-    pub(super) share: Share,
+    share: Share,
     /// Keeps the lock's event streams open.
-    pub(super) lock: Lock,
+    lock: Lock,
 }
 
 impl Lease {
@@ -343,7 +345,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    pub(super) fn of(name: &Name, share: &Share, reason: LossReason) -> Self {
+    fn of(name: &Name, share: &Share, reason: LossReason) -> Self {
         Self {
             name: name.clone(),
             token: share.tenure.token,

@@ -66,9 +66,10 @@ pub(super) fn branches(
             "wanted: renewed"
         }),
         (Command::Acquire(acquire), Ok(Reply::Held(_))) => {
-            Some(match acquire.claim.lease == tenure.lease {
-                true => "wanted: retry",
-                false => "wanted: reclaimed",
+            Some(if acquire.claim.lease == tenure.lease {
+                "wanted: retry"
+            } else {
+                "wanted: reclaimed"
             })
         }
         (Command::Acquire(_), Ok(Reply::Busy { .. })) => Some("wanted: busy"),
@@ -87,9 +88,10 @@ pub(super) fn branches(
 impl Change<'_> {
     /// Returns whether the holder was told of the request.
     pub(super) fn asked(&self) -> &'static str {
-        match self.told(|news| matches!(news, News::Wanted { .. })) {
-            true => "ask-yield: holder told",
-            false => "ask-yield: holder not subscribed",
+        if self.told(|news| matches!(news, News::Wanted { .. })) {
+            "ask-yield: holder told"
+        } else {
+            "ask-yield: holder not subscribed"
         }
     }
 }

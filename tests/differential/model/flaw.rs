@@ -175,10 +175,8 @@ impl Model {
             _ => holder.is_some(),
         };
         match (&mut *command, self.flaw) {
-            (Command::ForceRelease(ForceRelease { key, token }), Flaw::ForceReleasesAnybody) => {
-                *token = former_token(&self.memory, now, key).unwrap_or(*token);
-            }
-            (Command::AskYield(AskYield { key, token, .. }), Flaw::AsksAnybody) => {
+            (Command::ForceRelease(ForceRelease { key, token }), Flaw::ForceReleasesAnybody)
+            | (Command::AskYield(AskYield { key, token, .. }), Flaw::AsksAnybody) => {
                 *token = former_token(&self.memory, now, key).unwrap_or(*token);
             }
             (Command::AskYield(ask), Flaw::KeepsPatientRequest) => {
