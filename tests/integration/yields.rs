@@ -75,12 +75,11 @@ async fn a_waiter_is_noticed_with_the_next_renewal() {
         let early = timeout(Duration::from_secs(15), lease.wanted()).await;
         assert!(early.is_err(), "nobody waits: {early:?}");
         let other = locker.lock("x").expect("valid");
-        let joins = async {
+        let waits = tokio::spawn(async {
             sleep(millis(100)).await;
-            tokio::spawn(acquired(other))
-        };
-        let noticed = timeout(Duration::from_secs(11), lease.wanted());
-        let (noticed, waits) = tokio::join!(noticed, joins);
+            acquired(other).await
+        });
+        let noticed = timeout(Duration::from_secs(11), lease.wanted()).await;
         assert_eq!(noticed, Ok(Ok(())), "fixed: {fixed}");
         drop(lease);
         drop(waits.await.expect("no panic"));

@@ -88,7 +88,7 @@ pub enum LeaseEvent {
         /// The tenure's fencing token.
         token: FencingToken,
         /// The owner or label of the locker that asked.
-        by: String,
+        by: Box<str>,
         /// The time that is left to release the lock. Zero if the request was heard too late.
         #[serde(serialize_with = "as_millis")]
         within: Duration,

@@ -343,7 +343,7 @@ impl Calls {
             Answer::Acquire(result) => self.deliver(call, dead, || Ok(result?.map(share))),
             Answer::Renew(result) | Answer::Release(result) => self.deliver(call, dead, || result),
             Answer::Shutdown => self.deliver(call, dead, || Ok(())),
-            Answer::Inspect(result) => self.deliver(call, dead, || result),
+            Answer::Inspect(result) => self.deliver(call, dead, || Ok(*result?)),
             Answer::List(result) => self.deliver(call, dead, || result),
             Answer::ForceRelease(result) | Answer::RequestYield(result) => {
                 self.deliver(call, dead, || result)

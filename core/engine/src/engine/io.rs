@@ -425,8 +425,8 @@ pub enum Answer {
     Renew(Result<(), Error>),
     /// The lease was given up, and the lock freed if it was the last.
     Release(Result<(), Error>),
-    /// The lock's holder and waiters.
-    Inspect(Result<Inspection, Error>),
+    /// The lock's holder and waiters. Boxed, so that the answers of acquisitions stay small.
+    Inspect(Result<Box<Inspection>, Error>),
     /// Some of the held locks.
     List(Result<Listing, Error>),
     /// The holder whose lock was freed; `None` if the lock was free.

@@ -86,7 +86,7 @@ impl<K> Tenure<K> {
         who.emit(cx, event, Some(self.deadline));
     }
 
-    pub(crate) fn emit_wanted(&self, cx: &mut Ctx, who: &Who, (by, within): (String, Duration)) {
+    pub(crate) fn emit_wanted(&self, cx: &mut Ctx, who: &Who, (by, within): (Box<str>, Duration)) {
         let event = LeaseEvent::Wanted {
             name: who.spec.name.clone(),
             token: self.token,

@@ -216,10 +216,10 @@ impl QuorumQuery {
             return self.question.found(holder(holders.collect(), majority));
         }
         let seen = answers.filter_map(|answer| match answer {
-            Answer::Inspect(Ok(seen)) => Some(seen),
+            Answer::Inspect(Ok(seen)) => Some(*seen),
             _ => None,
         });
-        Answer::Inspect(Ok(together(seen.collect(), majority)))
+        Answer::Inspect(Ok(Box::new(together(seen.collect(), majority))))
     }
 
     /// Ends one step of a listing. Skips a member that does not answer, if the others are a majority.

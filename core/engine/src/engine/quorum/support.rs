@@ -192,7 +192,7 @@ impl Tenure<Support> {
         &mut self,
         env: &mut Quorum,
         lease: &Leased,
-        (by, within): (String, Duration),
+        (by, within): (Box<str>, Duration),
     ) {
         let left = self.kept.wanted_until.map(|until| until.since(env.cx.now));
         let is_new = match left {

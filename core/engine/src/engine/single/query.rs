@@ -112,7 +112,7 @@ impl SingleQuery {
         let flight = self.attempt.land(&outcome)?;
         let answer = match (outcome.result, &self.question, &self.found) {
             (Ok((Reply::Inspected(seen), time)), Question::Inspect(_), _) => {
-                Answer::Inspect(Ok(inspection(seen, time)))
+                Answer::Inspect(Ok(Box::new(inspection(seen, time))))
             }
             (Ok((Reply::Listed { cursor, names }, _)), Question::List(_, from), _) => {
                 let place = WalkCursor::of(*from, env.cx.settings.clustered);

@@ -314,7 +314,7 @@ impl Tenure<Renewing> {
     fn wanted(&mut self, env: &mut Single, who: &Who, (request, time): (YieldRequest, ServerTime)) {
         if self.kept.manual.is_first(request.until) {
             let within = request.until.since(time);
-            self.emit_wanted(&mut env.cx, who, (request.by, within));
+            self.emit_wanted(&mut env.cx, who, (request.by.into(), within));
         }
     }
 

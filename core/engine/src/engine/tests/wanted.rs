@@ -15,7 +15,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// Returns by whom and within which times the locker's lease was wanted.
 fn wanted(host: &Host) -> Vec<(&str, Duration)> {
     let events = host.events.iter().filter_map(|told| match &told.event {
-        LeaseEvent::Wanted { by, within, .. } => Some((by.as_str(), *within)),
+        LeaseEvent::Wanted { by, within, .. } => Some((&**by, *within)),
         _ => None,
     });
     events.collect()

@@ -139,7 +139,7 @@ fn a_holder_is_told_once_that_it_is_wanted() {
     );
     world.advance(within * 2);
     let wanted = world.events.iter().filter_map(|told| match &told.event {
-        LeaseEvent::Wanted { token, by, .. } => Some((*token, by.as_str())),
+        LeaseEvent::Wanted { token, by, .. } => Some((*token, &**by)),
         _ => None,
     });
     assert_eq!(wanted.collect::<Vec<_>>(), [(lease.token, "deploy")]);
