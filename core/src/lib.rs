@@ -92,12 +92,12 @@ mod url;
 #[cfg(feature = "native")]
 pub use client::{
     Builder, Claimed, Job, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Missed, Run,
-    Tenures, Turn, Turns,
+    Tenures, Turn, Turns, YieldRequest,
 };
 #[doc(inline)]
 pub use leasehold_engine::{
     CompletedInfo, Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection,
-    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, Stats, WaiterInfo,
+    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, Stats, WaiterInfo, WantedInfo,
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;

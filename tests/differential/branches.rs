@@ -2,6 +2,7 @@
 
 mod line;
 mod raise;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +111,8 @@ struct Lock {
 
 fn every() -> impl Iterator<Item = &'static str> {
     let line = line::BRANCHES.into_iter().chain(line::LISTS);
-    BRANCHES.into_iter().chain(line).chain(raise::BRANCHES)
+    let rest = raise::BRANCHES.into_iter().chain(wanted::BRANCHES);
+    BRANCHES.into_iter().chain(line).chain(rest)
 }
 
 /// The state that an operation meets.
@@ -172,9 +174,12 @@ impl Coverage {
                 waiting: line.iter().any(|place| !place.is_dead(now)),
             };
             let usual = branches(&op.command, reply, &before);
+            let done = (&op.command, reply);
+            let wanted = wanted::branches(done, &before, model.tenure(now, key));
             for branch in usual
                 .into_iter()
                 .chain(raise::branches(&op.command, reply, &before))
+                .chain(wanted)
             {
                 self.hit(branch);
             }
@@ -269,6 +274,10 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         (Command::ForceRelease(_), Ok(Reply::Late)) => vec!["force-release: late"],
         (Command::Inspect(_), Ok(Reply::Late)) => vec!["inspect: late"],
         (Command::Acquire(acquire), reply) => acquired(acquire, reply, before),
+        (Command::AskYield(_), Ok(Reply::Late | Reply::Asked | Reply::Gone | Reply::Taken)) => {
+            Vec::new()
+        }
+        (Command::Renew(_), Ok(Reply::Wanted { .. })) => Vec::new(),
         (Command::Renew(Renew { ttl, .. }), Ok(Reply::Renewed { .. })) => {
             let former = before.lock.as_ref().map(|lock| lock.expires);
             let asked = (before.now + *ttl).millis();

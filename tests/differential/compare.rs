@@ -206,6 +206,8 @@ impl Run<'_> {
             ends.extend(line.iter().map(|place| place.live_until));
             let tenure = self.model.tenure(time, name);
             ends.extend(tenure.map(|tenure| tenure.expires.millis()));
+            let request = tenure.and_then(|tenure| tenure.request.as_ref());
+            ends.extend(request.map(|request| request.until.millis()));
         }
         let left = ends.iter().filter_map(|end| end.checked_sub(now)).min();
         if let Some(left) = left.filter(|left| *left <= SHORT) {

@@ -8,8 +8,8 @@ use leasehold_tests::{Admin, Monitor, RedisServer, Resp};
 
 use crate::real::Real;
 use crate::samples::{
-    FLOOR, acquire, batch, every_operation, force_release, inspect, key, list, raise, release,
-    renew, token, wait,
+    FLOOR, acquire, ask_yield, batch, every_operation, force_release, inspect, key, list, raise,
+    release, renew, token, wait,
 };
 
 /// Names that reveal a wrong hash tag or a missing escape.
@@ -81,6 +81,8 @@ async fn a_call_touches_its_declared_keys_only() {
     dense.claim.lease = protocol::LeaseId(3);
     commands.extend([
         Command::Acquire(dense),
+        renew(&key, 3),
+        ask_yield(&key),
         renew(&key, 3),
         raise(&key, 3, token(7)),
         release(&key, 2),

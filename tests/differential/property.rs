@@ -14,7 +14,7 @@ use crate::model::Flaw;
 use crate::sequence::{Sequence, plain_sequences, sequences};
 
 /// Enough sequences to reach every branch.
-const CASES: u32 = 600;
+const CASES: u32 = 700;
 /// A wrong model is found much earlier.
 const CONTROL_CASES: u32 = 200;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
-    LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
+    Acquire, AskYield, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Inspect,
+    LeaseId, List, LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Name, Owner};
@@ -119,6 +119,16 @@ pub(crate) fn force_release_of(key: &LockKey, token: FencingToken) -> Command {
     Command::ForceRelease(ForceRelease { key, token })
 }
 
+/// Returns a request to yield to the first tenure that a dense counter numbers.
+pub(crate) fn ask_yield(key: &LockKey) -> Command {
+    Command::AskYield(AskYield {
+        key: key.clone(),
+        token: first_token(),
+        within: Duration::from_secs(60),
+        by: Owner::labelled("asker").expect("a valid label"),
+    })
+}
+
 pub(crate) fn inspect(key: &LockKey) -> Command {
     Command::Inspect(Inspect { key: key.clone() })
 }
@@ -136,6 +146,7 @@ pub(crate) fn every_operation(key: &LockKey, lease: u32) -> Vec<Command> {
     vec![
         Command::Acquire(acquire(key, lease, FLOOR)),
         renew(key, lease),
+        ask_yield(key),
         release(key, lease),
         retire(key, lease),
         force_release(key),

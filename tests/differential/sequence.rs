@@ -16,7 +16,7 @@ use proptest::sample::subsequence;
 use crate::model::Model;
 use crate::samples;
 pub(crate) use acts::{Planned, claims, client, planned_on};
-use acts::{brief_on, common_claims, freeing_on, handing_on, planned, waiting_on};
+use acts::{brief_on, common_claims, freeing_on, handing_on, planned, waiting_on, wanting_on};
 
 /// Names that break code without the right escapes, quotes or byte counts.
 const NAMES: [&str; 10] = [
@@ -161,6 +161,7 @@ fn scenes() -> impl Strategy<Value = Vec<Step>> {
         2 => name().prop_flat_map(tokens_run_out).boxed(),
         4 => name().prop_flat_map(a_name_is_forgotten).boxed(),
         8 => name().prop_flat_map(a_line_is_served).boxed(),
+        4 => name().prop_flat_map(a_holder_ignores_a_request).boxed(),
     ]
 }
 
@@ -212,6 +213,15 @@ fn a_line_is_served(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     let lined_up = vec(waiting_on(name), 1..=5).prop_map(Step::Batch);
     let one = vec(handing_on(name), 1).prop_map(Step::Batch);
     (lined_up, vec(one, 1..=4)).prop_map(|(lined_up, served)| [vec![lined_up], served].concat())
+}
+
+/// A holder is asked to yield, and goes on past the time of the request.
+fn a_holder_ignores_a_request(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
+    let batch = vec(wanting_on(name), 2..=5).prop_map(Step::Batch);
+    (waiting_on(name), batch.clone(), batch).prop_map(|(taken, first, then)| {
+        let taken = Step::Batch(vec![taken]);
+        vec![taken, first, Step::OutliveNext, then]
+    })
 }
 
 /// The lock is deleted, and the waiters may die before another client comes.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::protocol::{
-    Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew, Retire,
+    AskYield, Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew, Retire,
+    YieldRequest,
 };
 use leasehold_engine::time::ServerTime;
 use proptest::collection::vec;
@@ -46,6 +47,11 @@ impl Run {
         Some(tenure.expires.millis())
     }
 
+    fn request(&self) -> Option<YieldRequest> {
+        let tenure = self.model.tenure(self.now, &self.key)?;
+        tenure.request.clone()
+    }
+
     fn execute(&mut self, op: &Op) {
         self.model.execute(self.now, std::slice::from_ref(op));
         self.last = self.last.max(self.model.token_of(self.now, &self.key));
@@ -67,7 +73,8 @@ impl Run {
                 Reclaim::From(token) => Some(token),
                 Reclaim::Ask | Reclaim::Never | Reclaim::Propose(_) => None,
             },
-            Command::ForceRelease(ForceRelease { token, .. }) => Some(*token),
+            Command::ForceRelease(ForceRelease { token, .. })
+            | Command::AskYield(AskYield { token, .. }) => Some(*token),
             _ => None,
         };
         Some(op).filter(|_| named.is_none_or(|token| Some(token) <= self.last))
@@ -84,6 +91,14 @@ fn asker(op: &Op) -> Option<LeaseId> {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
         Command::Release(Release { claim, .. }) => Some(claim.lease),
         Command::Renew(Renew { lease, .. }) | Command::Retire(Retire { lease, .. }) => Some(*lease),
+        _ => None,
+    }
+}
+
+/// Returns the tenure that an operation asks to yield, if any.
+fn asks(op: &Op) -> Option<FencingToken> {
+    match &op.command {
+        Command::AskYield(AskYield { token, .. }) => Some(*token),
         _ => None,
     }
 }
@@ -114,10 +129,19 @@ fn check(
         if let Some(earlier) = earlier.take_if(|_| *later) {
             let holder = once.0.filter(|(lease, _)| Some(*lease) != asker(&earlier));
             let (tenure, until) = (once.0, run.expires());
+            let request = run.request();
             run.execute(&earlier);
             let after = run.state().0;
             let stays = holder.is_none() || after == holder;
             prop_assert!(stays, "{:?} became {:?} by {:?}", holder, after, earlier);
+            let is_meant = tenure.is_some_and(|(_, token)| asks(&earlier) == Some(token));
+            let is_asked = after == tenure && run.request() != request && !is_meant;
+            prop_assert!(
+                !is_asked,
+                "{:?} was asked to yield by {:?}",
+                tenure,
+                earlier
+            );
             let shortened = after == tenure && run.expires() < until;
             prop_assert!(!shortened, "{:?} was cut short by {:?}", tenure, earlier);
         }
@@ -152,6 +176,7 @@ fn a_second_delivery_has_no_effect() {
 fn a_second_delivery_that_affects_the_next_holder_is_found() {
     for flaw in [
         Flaw::ForceReleasesAnybody,
+        Flaw::AsksAnybody,
         Flaw::ReclaimsAnyTenure,
         Flaw::ReleasesForOthers,
         Flaw::RetryTakesNewToken,

@@ -32,6 +32,7 @@ mod tls;
 mod tokens;
 mod tracking;
 mod wakes;
+mod yields;
 
 use std::time::Duration;
 

@@ -155,6 +155,27 @@ async fn cancellation_leaves_nothing_behind() {
     }
 }
 
+/// Catches a leader that hears of the request at its next renewal, ten seconds later, or not at all.
+#[tokio::test]
+async fn rolling_deploy_hands_over_long_before_a_lock_expires() {
+    let server = RedisServer::start().await;
+    for url in [&server.url(), "memory://rolling"] {
+        let mut child = start("rolling_deploy", url);
+        let mut tokens = Vec::new();
+        for version in 1..=4 {
+            let leads = format!("version {version} leads with token ");
+            tokens.push(token_behind(&mut child, &leads).await);
+            if version > 1 {
+                child.wait_line("yielded: true, ", LIMIT).await;
+            }
+        }
+        assert!(tokens.is_sorted(), "{tokens:?}");
+        let expired = child.wait_line("expired: ", LIMIT).await;
+        assert!(!expired.ends_with("ms"), "it took seconds: {expired}");
+        assert!(child.wait_exit(LIMIT).await);
+    }
+}
+
 #[tokio::test]
 async fn fenced_sql_refuses_the_late_write() {
     let server = RedisServer::start().await;
@@ -242,6 +263,7 @@ fn a_missing_server_is_named() {
         "leader",
         "lock",
         "quorum",
+        "rolling_deploy",
     ] {
         fails(example, &format!("redis://:s3cret@{address}"), &address);
         fails(example, "http://:s3cret@127.0.0.1", "redis://");

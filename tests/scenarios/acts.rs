@@ -27,10 +27,13 @@ impl World {
             | Act::Lease { .. }
             | Act::Lost { .. }
             | Act::Run { .. }
+            | Act::Wanted { .. }
             | Act::Tokens { .. } => self.have(act).await,
             Act::Inspect { .. }
             | Act::List { .. }
             | Act::ForceRelease { .. }
+            | Act::RequestYield { .. }
+            | Act::Yielded { .. }
             | Act::Stats { .. }
             | Act::Shutdown { .. } => self.manage(act).await,
             Act::Events { .. } | Act::Told { .. } | Act::Hold { .. } | Act::Next { .. } => {
@@ -115,6 +118,7 @@ impl World {
                 Ok(expect("whether it is held", &is_held, held)?)
             }
             Act::Lost { lease, reason } => self.lost(lease, reason).await,
+            Act::Wanted { lease } => Ok(self.lease(lease)?.wanted().await?),
             Act::Run { lease, reason } => self.run(lease, reason.as_deref()).await,
             Act::Tokens { rising, equal, are } => {
                 self.ordered(rising, "less than", |one, next| one < next)?;

@@ -90,7 +90,7 @@ impl TryFrom<Map<String, Value>> for Step {
 
     fn try_from(mut step: Map<String, Value>) -> Result<Self, Self::Error> {
         // Acts that cannot fail do not have these fields, and refuse them.
-        const MAY_FAIL: [&str; 11] = [
+        const MAY_FAIL: [&str; 13] = [
             "tryAcquire",
             "acquireWithin",
             "acquire",
@@ -100,6 +100,8 @@ impl TryFrom<Map<String, Value>> for Step {
             "inspect",
             "list",
             "forceRelease",
+            "yielded",
+            "wanted",
             "badLocker",
             "badLock",
         ];
@@ -200,6 +202,8 @@ pub(crate) enum Act {
         last_token: Given<String>,
         waiting: Option<u32>,
         line: Option<Vec<String>>,
+        #[serde(default)]
+        wanted: Given<String>,
     },
     List {
         locker: String,
@@ -212,6 +216,21 @@ pub(crate) enum Act {
         name: String,
         #[serde(default)]
         holder: Given<HolderSpec>,
+    },
+    RequestYield {
+        locker: String,
+        name: String,
+        within: u64,
+        #[serde(default)]
+        force: bool,
+        r#as: String,
+    },
+    Yielded {
+        request: String,
+        is: bool,
+    },
+    Wanted {
+        lease: String,
     },
     Stats {
         locker: String,
@@ -304,6 +323,7 @@ pub(crate) struct EventSpec {
     pub(crate) token: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) position: Option<u32>,
+    pub(crate) by: Option<String>,
     pub(crate) code: Option<String>,
 }
 

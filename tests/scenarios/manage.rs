@@ -1,8 +1,12 @@
 //! Steps that inspect, list, force a release and shut down.
 
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
 use futures::TryStreamExt;
 use leasehold::{FencingToken, HolderInfo, Name};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::acts::{Met, within};
 use crate::format::{Act, Given, HolderSpec};
@@ -50,6 +54,25 @@ impl World {
                 let freed = self.lockers.get(locker)?.force_release(name).await?;
                 Ok(self.holder(freed.as_ref(), holder)?)
             }
+            Act::RequestYield {
+                locker,
+                name,
+                within,
+                force,
+                r#as,
+            } => {
+                let locker = self.lockers.get(locker)?;
+                let request = locker.request_yield(name, Duration::from_millis(*within));
+                let request = if *force { request.force() } else { request };
+                self.requests.add(r#as, tokio::spawn(request.into_future()));
+                Ok(())
+            }
+            Act::Yielded { request, is } => {
+                let waiting = timeout(self.limit, self.requests.take(request)?).await;
+                let over = waiting.map_err(|_| format!("{request} goes on"))?;
+                let yielded = over.map_err(|error| error.to_string())??;
+                Ok(expect("whether it yielded", &yielded, is)?)
+            }
             Act::Stats { locker, is } => {
                 let until = self.waiting();
                 loop {
@@ -77,6 +100,7 @@ impl World {
             last_token,
             waiting,
             line,
+            wanted,
         } = act
         else {
             unreachable!("the act is an inspection");
@@ -93,6 +117,12 @@ impl World {
                     Given::Is(lease) => {
                         expect("the last token", &last, &Some(self.kept.token(lease)?))?;
                     }
+                }
+                let by = seen.wanted.as_ref().map(|wanted| &wanted.by);
+                match wanted {
+                    Given::LeftOut => {}
+                    Given::Nothing => expect("who wants it", &by, &None)?,
+                    Given::Is(label) => expect("who wants it", &by, &Some(label))?,
                 }
                 if let Some(waiting) = waiting {
                     expect("how many wait", &seen.waiting, waiting)?;

@@ -95,6 +95,7 @@ impl World {
             ("/token", token.map(Value::from)),
             ("/reason", expected.reason.as_deref().map(Value::from)),
             ("/position", expected.position.map(Value::from)),
+            ("/by", expected.by.as_deref().map(Value::from)),
             ("/error/code", expected.code.as_deref().map(Value::from)),
         ];
         for (field, value) in fields {

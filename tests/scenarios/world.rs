@@ -51,6 +51,7 @@ pub(crate) struct World {
     /// `None` for a released lease.
     pub(crate) leases: Named<Option<Lease>>,
     pub(crate) calls: Named<JoinHandle<Result<Option<Lease>, Error>>>,
+    pub(crate) requests: Named<JoinHandle<Result<bool, Error>>>,
     pub(crate) readers: Named<LeaseEvents>,
     pub(crate) tenures: Named<Tenures>,
     pub(crate) kept: Kept,
@@ -96,6 +97,7 @@ impl World {
             locks: Named::new("lock"),
             leases: Named::new("lease"),
             calls: Named::new("call"),
+            requests: Named::new("request"),
             readers: Named::new("reader"),
             tenures: Named::new("tenures"),
             kept: Kept::default(),

@@ -15,7 +15,11 @@ impl Plan {
         match &mut reply {
             Ok(Reply::Held(held)) => self.boast(&mut held.expires),
             Ok(Reply::HandedOver { grant, .. }) => self.boast(&mut grant.expires),
-            Ok(Reply::Renewed { expires } | Reply::Busy { expires, .. }) => self.boast(expires),
+            Ok(
+                Reply::Renewed { expires }
+                | Reply::Wanted { expires, .. }
+                | Reply::Busy { expires, .. },
+            ) => self.boast(expires),
             _ => {}
         }
         reply

@@ -68,6 +68,8 @@ pub(crate) struct Checks {
     pub(crate) slewed: bool,
     /// True if the clock still gets faster.
     pub(crate) slews_faster: bool,
+    /// How many requests to yield each tenure has had that its holder was not told of.
+    requests: BTreeMap<(LockKey, Option<FencingToken>), u32>,
     /// When each waiter asked.
     pub(crate) asked: BTreeMap<LeaseId, Moment>,
     pub(crate) lingering: Vec<Lingering>,
@@ -93,6 +95,33 @@ impl Checks {
                 message,
             });
         }
+    }
+
+    /// Notes that the server has a request to the tenure with this token to yield. Servers of a quorum know a
+    /// lease by tokens of their own.
+    pub(crate) fn requested(&mut self, key: &LockKey, token: Option<FencingToken>) {
+        *self.requests.entry((key.clone(), token)).or_default() += 1;
+    }
+
+    /// Checks that a holder is told only of requests to itself, and no more often than there were any.
+    pub(crate) fn told_of_request(&mut self, key: &LockKey, token: FencingToken) {
+        let mut is_told_once = false;
+        for of in [Some(token), None] {
+            if let Some(left) = self.requests.get_mut(&(key.clone(), of))
+                && *left > 0
+                && !is_told_once
+            {
+                *left -= 1;
+                is_told_once = true;
+            }
+        }
+        // A server with old data has an earlier request again.
+        let excused = self.stats.count("failed over") > 0;
+        self.ensure("yield", is_told_once || excused, || {
+            format!(
+                "the holder of {key:?} with token {token} is told of a request that nobody made"
+            )
+        });
     }
 
     pub(crate) fn saw(&mut self, what: &'static str) {
@@ -377,7 +406,11 @@ impl World {
         if probes && self.is_cluster() && matches!(command, Command::Inspect(_)) {
             return self.checks.saw("a server's clock was asked for");
         }
-        if let Command::ForceRelease(_) | Command::Inspect(_) | Command::List(_) = command {
+        if let Command::ForceRelease(_)
+        | Command::AskYield(_)
+        | Command::Inspect(_)
+        | Command::List(_) = command
+        {
             // Slow members of a quorum are still asked after the others have answered.
             let mut calls = self.hosts[host].book.calls.values();
             let wanted = self.plan.is_quorum() || calls.any(|pending| pending.call == Call::Query);

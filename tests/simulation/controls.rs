@@ -37,6 +37,7 @@ controls! {
     waiters_that_are_silent_and_told_nothing_starve: HeartbeatsForgotten breaks "liveness",
     a_subscription_that_is_reported_too_early_is_caught: EarlyBarrier breaks "I7",
     a_forced_release_that_names_no_tenure_is_caught: ForceReleasesAnybody breaks "I1",
+    a_request_to_yield_that_names_no_tenure_is_caught: AsksAnybody breaks "yield",
     an_owner_that_names_no_tenure_is_caught: ReclaimsAnyTenure breaks "I1",
     a_server_that_forgets_completed_ticks_is_caught: CompletionsForgotten breaks "I9",
 }

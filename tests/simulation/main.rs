@@ -56,7 +56,7 @@ use sabotage::Sabotage;
 use world::World;
 
 /// Events that must happen in some run of each kind; otherwise the simulation misses what it should see.
-const SEEN: [&str; 22] = [
+const SEEN: [&str; 24] = [
     "acquired",
     "renewed",
     "at risk",
@@ -79,6 +79,8 @@ const SEEN: [&str; 22] = [
     "subscription broke",
     "crashed",
     "a line was served to its end",
+    "asked to yield",
+    "told that it is wanted",
 ];
 
 /// Events that must happen in some run of a lone server or a cluster.

@@ -316,12 +316,17 @@ impl World {
         let new_place = asker.and_then(|lease| self.arrival(server, key, lease));
         let joined = new_place.is_some() && new_place != place;
         let acts = match (&op.command, &reply) {
-            (_, Ok(Reply::Held(_) | Reply::Renewed { .. })) => true,
+            (_, Ok(Reply::Held(_) | Reply::Renewed { .. } | Reply::Wanted { .. })) => true,
             (Command::Acquire(acquire), _) => self.plan.is_quorum() && acquire.waits,
             _ => false,
         };
         if joined || before != after || acts {
             self.check_in_time(sent, op, bound);
+        }
+        if let (Command::AskYield(ask), Ok(Reply::Asked)) = (&op.command, &reply) {
+            let token = Some(ask.token).filter(|_| !self.plan.is_quorum());
+            self.checks.requested(key, token);
+            self.checks.saw("asked to yield");
         }
         let tenure = self.servers[server].store.tenure(time, key);
         let step = Step {
@@ -364,7 +369,7 @@ impl World {
 
     /// Checks I5: a renewed lease is one that the host holds.
     fn check_renewed(&mut self, host: usize, step: &Step) {
-        let (Command::Renew(Renew { lease, .. }), Ok(Reply::Renewed { .. })) =
+        let (Command::Renew(Renew { lease, .. }), Ok(Reply::Renewed { .. } | Reply::Wanted { .. })) =
             (step.command, step.reply)
         else {
             return;

@@ -20,7 +20,7 @@ impl World {
         if self.hosts[host].paused {
             return;
         }
-        match self.random.below(200) {
+        match self.random.below(206) {
             0..80 => self.acquire(host),
             80..100 => self.cancel(host),
             100..108 => self.renew(host),
@@ -31,6 +31,7 @@ impl World {
                 self.query(host, true);
             }
             190..198 => self.close(host),
+            200.. => self.request_yield(host),
             198.. if self.random.chance(25) => self.shut_down(host),
             _ => {}
         }
@@ -223,6 +224,18 @@ impl World {
             }
         } else {
             Input::Inspect { call, key }
+        };
+        self.input(host, input);
+    }
+
+    fn request_yield(&mut self, host: usize) {
+        let spec = self.plan.spec(&mut self.random, host, self.now);
+        let call = self.new_call(host, Call::Query);
+        let input = Input::RequestYield {
+            call,
+            key: spec.key.clone(),
+            by: spec.owner.clone(),
+            within: Duration::from_millis(self.random.below(2_000)),
         };
         self.input(host, input);
     }

@@ -51,6 +51,8 @@ pub(crate) enum Sabotage {
     EarlyBarrier,
     /// A forced release frees the lock whoever holds it by then.
     ForceReleasesAnybody,
+    /// A request to yield goes to whoever holds the lock by then.
+    AsksAnybody,
     /// An owner takes over any tenure that its owner has by then; at a quorum's members, any holder's.
     ReclaimsAnyTenure,
     /// The answers of each server of a cluster are attributed to another server.
@@ -179,6 +181,10 @@ impl World {
             (Sabotage::ForceReleasesAnybody, Command::ForceRelease(force)) => {
                 let holder = self.stored_at(server, &force.key);
                 force.token = holder.map_or(force.token, |(_, token)| token);
+            }
+            (Sabotage::AsksAnybody, Command::AskYield(ask)) => {
+                let holder = self.stored_at(server, &ask.key);
+                ask.token = holder.map_or(ask.token, |(_, token)| token);
             }
             (Sabotage::ReclaimsAnyTenure, Command::Acquire(acquire)) => {
                 self.reclaims_any(server, acquire);

@@ -48,7 +48,10 @@ impl Book {
             (Call::Release, Answer::Release(Ok(())))
             | (
                 Call::Query,
-                Answer::Inspect(Ok(_)) | Answer::ForceRelease(Ok(_)) | Answer::List(Ok(_)),
+                Answer::Inspect(Ok(_))
+                | Answer::ForceRelease(Ok(_))
+                | Answer::RequestYield(Ok(_))
+                | Answer::List(Ok(_)),
             )
             | (Call::Shutdown, Answer::Shutdown) => true,
             (Call::Acquire { .. }, Answer::Acquire(Err(error)))
@@ -58,6 +61,7 @@ impl Book {
                 Call::Query,
                 Answer::Inspect(Err(error))
                 | Answer::ForceRelease(Err(error))
+                | Answer::RequestYield(Err(error))
                 | Answer::List(Err(error)),
             ) => match error.kind() {
                 ErrorKind::Shutdown => self.shutdown,
@@ -145,6 +149,13 @@ impl Book {
                 checks.ensure("calls", idle, || {
                     format!("host {host}: held, and {event:?}")
                 });
+            }
+            LeaseEvent::Wanted { token, .. } => {
+                checks.saw("told that it is wanted");
+                checks.ensure("yield", held.is_some(), || {
+                    format!("host {host}: not held, and {event:?}")
+                });
+                checks.told_of_request(&lock.spec.key, *token);
             }
             LeaseEvent::Lost { reason, .. } => self.lost(checks, at, id, event, *reason),
             LeaseEvent::Released { .. } => {
@@ -363,7 +374,7 @@ fn has_failed(answer: &Answer) -> bool {
         Answer::Renew(result) | Answer::Release(result) => result.is_err(),
         Answer::Inspect(result) => result.is_err(),
         Answer::List(result) => result.is_err(),
-        Answer::ForceRelease(result) => result.is_err(),
+        Answer::ForceRelease(result) | Answer::RequestYield(result) => result.is_err(),
         Answer::Shutdown => false,
     }
 }

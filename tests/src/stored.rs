@@ -80,7 +80,7 @@ impl Admin {
         for pair in texts.chunks(2) {
             match &*pair[0] {
                 "t" => last = pair[1].trim_end_matches('+').parse().ok(),
-                "d" | "w" | "x" => {}
+                "d" | "w" | "x" | "y" => {}
                 field => {
                     let parsed = Tenure::parse(field, &pair[1]);
                     tenure = Some(parsed.unwrap_or_else(|| panic!("{pair:?} in {key}")));

@@ -100,6 +100,17 @@ Examples:
     /// out at its next renewal. Until then it may go on: its writes are refused wherever its token is checked.
     /// On a terminal this asks first, and ends with 1 unless the answer is yes.
     Release(ReleaseArgs),
+    /// Ask the holder of a lock to release it, and wait until it has
+    ///
+    /// The holder is notified at once if it is connected, and otherwise at its next renewal: with a `wanted` event,
+    /// which COMMAND of `leasehold run` and `hold` can read. Ends with 0 once that holder is gone, and at once if the
+    /// lock is free. Ends with 75 if it still holds the lock when the time is over; with --force the lock is then freed
+    /// by force.
+    #[command(after_help = with_codes("\
+Examples:
+  leasehold yield scheduler --within 30s            the leader hands over at a good point
+  leasehold yield scheduler --within 30s --force    at the latest after 30 seconds"))]
+    Yield(YieldArgs),
     /// Show changes of locks as they happen
     ///
     /// Prints `held` for a new holder, `free` when a lock becomes free, and `line` when its waiters change. It
@@ -338,6 +349,27 @@ pub(crate) struct ReleaseArgs {
     pub(crate) yes: bool,
 
     /// Print one JSON object with the former holder
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct YieldArgs {
+    /// The name of the lock
+    pub(crate) name: String,
+
+    /// How long the holder has, such as 500ms, 1.5s or 1m30s
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    pub(crate) within: Duration,
+
+    /// Free the lock by force if it is still held after that time
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -17,7 +17,7 @@ pub(crate) const STORE_AWAY: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
 /// A file could not be read or written.
 pub(crate) const FILE: u8 = 74;
-/// Somebody else held the lock the whole time.
+/// Somebody else held the lock the whole time, or its holder did not yield.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 /// The tick was completed before.
 pub(crate) const DONE_BEFORE: u8 = 76;
@@ -44,7 +44,7 @@ Exit codes:
   69          the store cannot be reached, or does not reply in time
   70          an internal error
   74          a file cannot be read or written
-  75          not acquired: somebody else holds the lock
+  75          not acquired: somebody else holds the lock; yield: it is still held
   76          run --once, --every: the tick was completed before
   77          the user, a command or a certificate was refused
   78          the store cannot keep locks: too old, or something else at the key

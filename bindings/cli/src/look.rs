@@ -123,6 +123,10 @@ fn told(name: &Name, found: &Inspection) -> String {
                 .map(|token| format!("  last token {token}")),
         );
     }
+    if let Some(wanted) = &found.wanted {
+        let (by, left) = (escaped(&wanted.by), show(wanted.remaining));
+        lines.push(format!("  wanted   by {by}, within {left}"));
+    }
     if found.waiting > 0 {
         lines.push(format!("  waiting  {}", found.waiting));
     }

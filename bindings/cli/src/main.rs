@@ -21,6 +21,7 @@ mod serve;
 mod times;
 mod watch;
 mod work;
+mod yields;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -95,6 +96,7 @@ impl Task {
             Self::List(args) => args.json,
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
+            Self::Yield(args) => args.json,
             Self::Watch(args) => args.json,
             #[cfg(feature = "serve")]
             Self::Serve(args) => args.json,
@@ -112,6 +114,7 @@ impl Task {
             Self::List(args) => look::list(args, voice),
             Self::Inspect(args) => look::inspect(args, voice),
             Self::Release(args) => look::release(args, voice),
+            Self::Yield(args) => yields::main(args, voice),
             Self::Watch(args) => watch::main(args, voice),
             #[cfg(feature = "serve")]
             Self::Serve(args) => serve::main(args, voice),

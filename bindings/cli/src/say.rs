@@ -85,6 +85,12 @@ impl Voice {
                 error,
                 ..
             } => self.note(&format!("{name} is at risk, {} left: {error}", show(*remaining))),
+            LeaseEvent::Wanted {
+                name, by, within, ..
+            } => {
+                let (by, within) = (leasehold_observe::escaped(by), show(*within));
+                self.note(&format!("{name} is wanted by {by}, within {within}"));
+            }
             LeaseEvent::ClockDrift { drift_margin } => self.note(&format!(
                 "the store's clock and this machine's run at different rates: leases end earlier, by {drift_margin} ppm"
             )),

@@ -17,6 +17,7 @@ export type {
   LockerOptions,
   LockOptions,
   RenewOptions,
+  YieldOptions,
 } from "./api/options.js";
 export type { Histogram, Losses, Stats } from "./api/stats.js";
 export type { Tenures } from "./api/tenures.js";
@@ -32,5 +33,6 @@ export type {
   LeaseEvent,
   Owner,
   WaiterInfo,
+  WantedInfo,
 } from "./common/types.js";
 export { init, Locker, MemoryStore } from "./main.js";

@@ -25,6 +25,9 @@ pub(crate) struct Row<'a> {
     last_token: Option<FencingToken>,
     waiting: u32,
     line: Vec<Waiter<'a>>,
+    /// The pending request to the holder to yield, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wanted: Option<Wanted<'a>>,
     /// How long ago it was inspected, if it was.
     age: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,6 +52,12 @@ struct Holder<'a> {
 struct Waiter<'a> {
     owner: &'a Owner,
     waited: u64,
+}
+
+#[derive(Serialize)]
+struct Wanted<'a> {
+    by: &'a str,
+    remaining: u64,
 }
 
 impl<'a> Row<'a> {
@@ -78,12 +87,19 @@ impl<'a> Row<'a> {
             owner: &waiter.owner,
             waited: millis(waiter.waited + ago),
         });
+        let wanted = seen.and_then(|seen| {
+            let wanted = seen.inspection.wanted.as_ref()?;
+            let left = wanted.remaining.checked_sub(ago)?;
+            let (by, remaining) = (wanted.by.as_str(), millis(left));
+            Some(Wanted { by, remaining })
+        });
         Self {
             name,
             holder,
             last_token: seen.and_then(|seen| seen.inspection.last_token),
             waiting: seen.map_or(0, |seen| seen.inspection.waiting),
             line: line.collect(),
+            wanted,
             age: since.map(millis),
             trouble,
         }

@@ -349,6 +349,31 @@ impl Engine {
         Ok(())
     }
 
+    /// A call asks the holder of a lock to yield within some milliseconds, for the owner `by`.
+    #[wasm_bindgen(js_name = requestYield)]
+    pub fn request_yield(
+        &mut self,
+        now: f64,
+        call: u32,
+        name: &str,
+        by: &str,
+        within: f64,
+    ) -> Result<(), Thrown> {
+        let key = self.key(name)?;
+        let by = Owner::labelled(by).map_err(|error| thrown(&error))?;
+        let within = duration("the time to yield within", within);
+        let within = within.map_err(|error| thrown(&error))?;
+        let call = CallId(call.into());
+        let request = Input::RequestYield {
+            call,
+            key,
+            by,
+            within,
+        };
+        self.handle(now, request);
+        Ok(())
+    }
+
     /// A call makes one step of a scan of the held locks. The first cursor is `0`.
     pub fn list(&mut self, now: f64, call: u32, pattern: &str, cursor: &str) -> Result<(), Thrown> {
         let pattern = Pattern::new(&self.namespace, pattern).map_err(|error| thrown(&error))?;

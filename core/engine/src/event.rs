@@ -103,6 +103,21 @@ pub enum LeaseEvent {
         #[serde(serialize_with = "Error::in_event")]
         error: Error,
     },
+    /// Somebody asked the holder to release the lock soon: `Locker::request_yield`.
+    ///
+    /// Emitted once for each request: at once if this locker hears pushes, otherwise at its next renewal. The
+    /// lease goes on; whether it ends early is up to the holder.
+    Wanted {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The owner or label of the locker that asked.
+        by: Box<str>,
+        /// The time that is left to release the lock. Zero if the request was heard too late.
+        #[serde(serialize_with = "as_millis")]
+        within: Duration,
+    },
     /// The lease ended without a confirmed release. The holder must not act under it any more.
     ///
     /// It was lost, or the store did not confirm its release before the deadline.
@@ -172,6 +187,7 @@ impl LeaseEvent {
             | Self::Acquired { name, .. }
             | Self::Renewed { name, .. }
             | Self::AtRisk { name, .. }
+            | Self::Wanted { name, .. }
             | Self::Lost { name, .. }
             | Self::Begun { name, .. }
             | Self::Completed { name, .. }
@@ -189,6 +205,7 @@ impl LeaseEvent {
             Self::Acquired { token, .. }
             | Self::Renewed { token, .. }
             | Self::AtRisk { token, .. }
+            | Self::Wanted { token, .. }
             | Self::Lost { token, .. }
             | Self::Begun { token, .. }
             | Self::Completed { token, .. }
@@ -238,6 +255,9 @@ impl std::fmt::Display for LeaseEvent {
             } => {
                 let remaining = rounded(remaining);
                 write!(f, "is at risk, with {remaining:?} remaining: {error}")
+            }
+            Self::Wanted { by, within, .. } => {
+                write!(f, "is wanted by {by:?} within {:?}", rounded(within))
             }
             Self::Lost { reason, .. } => write!(f, "was lost: {reason}"),
             Self::Begun { tick, .. } => write!(f, "has begun tick {tick}"),
@@ -428,6 +448,16 @@ mod tests {
                 },
                 r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"config","message":"patience is short"}}"#,
                 "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: patience is short",
+            ),
+            (
+                LeaseEvent::Wanted {
+                    name: name(),
+                    token,
+                    by: "deploy".into(),
+                    within: remaining,
+                },
+                r#"{"type":"wanted","name":"a/b","token":34,"by":"deploy","within":29940}"#,
+                "lock \"a/b\": the lease with token 34 is wanted by \"deploy\" within 29.94s",
             ),
             (
                 LeaseEvent::Lost {

@@ -36,6 +36,7 @@ mod token;
 
 pub use engine::{
     CompletedInfo, Histogram, HolderInfo, Inspection, JobInfo, Losses, Stats, WaiterInfo,
+    WantedInfo,
 };
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};

@@ -487,6 +487,17 @@ impl Host {
         self.force_release_token(lock, None)
     }
 
+    pub fn request_yield(&mut self, lock: LockId, by: &str, within: Duration) -> CallId {
+        let key = self.spec(lock).key.clone();
+        let by = Owner::labelled(by).expect("a valid label");
+        self.call(|call| Input::RequestYield {
+            call,
+            key,
+            by,
+            within,
+        })
+    }
+
     pub fn force_release_token(&mut self, lock: LockId, token: Option<FencingToken>) -> CallId {
         let key = key(lock);
         self.call(|call| Input::ForceRelease { call, key, token })

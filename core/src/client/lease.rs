@@ -1,3 +1,5 @@
+mod wanted;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

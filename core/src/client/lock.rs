@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_engine::engine::{LockId, LockOptions, LockSpec, Wait};
+use leasehold_engine::engine::{Inspection, LockId, LockOptions, LockSpec, Wait};
 use leasehold_engine::limits;
 use leasehold_engine::protocol::{Counter, LockKey};
 use leasehold_engine::{Error, Name, Owner};
@@ -60,6 +60,20 @@ impl Lock {
     pub(super) fn new(core: Arc<Core>, name: Name, key: LockKey) -> Self {
         let options = core.options.clone();
         Self::of(core, Arc::new(LockSpec { name, key, options }), None)
+    }
+
+    pub(super) async fn inspect(&self) -> Result<Inspection, Error> {
+        let Handle { core, spec, .. } = &*self.handle;
+        core.driver.inspect(spec.key.clone()).await
+    }
+
+    /// Sleeps for a third of the time to live if leases are fixed, and otherwise forever.
+    pub(super) async fn sleep_if_fixed(&self) {
+        let Handle { core, spec, .. } = &*self.handle;
+        if !spec.fixed {
+            return std::future::pending().await;
+        }
+        core.driver.sleep(spec.ttl / 3).await;
     }
 
     /// Returns the options of locks with default options.

@@ -1,12 +1,13 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use leasehold_engine::engine::{HolderInfo, Inspection, Listing, Stats};
 use leasehold_engine::protocol::{LockKey, Pattern};
 use leasehold_engine::{Error, FencingToken, Finding, Name};
 
-use super::{Builder, Core, Job, LeaseEvents, Lock};
+use super::{Builder, Core, Job, LeaseEvents, Lock, YieldRequest};
 use crate::adapter::Adapter;
 
 /// A client of the lock service: its identity, its connections, and the background task that renews its
@@ -473,6 +474,47 @@ impl Locker {
     ) -> Result<Option<HolderInfo>, Error> {
         let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
         self.core.driver.force_release(key, Some(token)).await
+    }
+
+    /// Asks the holder of a name to release it within this time, and waits until it has.
+    ///
+    /// The holder gets [`Wanted`](crate::LeaseEvent::Wanted): at once if it is connected, otherwise with its next
+    /// renewal. It shows this locker's [owner](Builder::owner), and can stop at a good point. Resolves to true once
+    /// that tenure is over in any way, at once if the name is free. Resolves to false if the holder still has the
+    /// name when the time is over. With [`force`](YieldRequest::force) the name is then freed by force.
+    ///
+    /// A request names the tenure that it finds at first, so no later holder is asked, however often it is retried.
+    /// It stays with that tenure until its time is over, even if the future is dropped. While one is pending,
+    /// another only counts if it ends sooner.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`inspect`](Self::inspect), and [`Config`](crate::ErrorKind::Config) if the time is longer than a
+    /// year. After an error the holder may or may not have been asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the waiting, and nothing is freed by force. The holder may have been asked.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("leader")?.acquire().await?;
+    /// let leader = tokio::spawn(async move {
+    ///     lease.wanted().await?;
+    ///     lease.release().await
+    /// });
+    /// assert!(locker.request_yield("leader", Duration::from_secs(10)).await?);
+    /// leader.await.unwrap()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn request_yield(&self, name: impl AsRef<str>, within: Duration) -> YieldRequest {
+        let key = Name::new(name).and_then(|name| LockKey::new(&self.core.namespace, &name));
+        YieldRequest::new(self.core.clone(), key, within)
     }
 
     /// Shuts the locker down. Its leases are lost with [`LossReason::Shutdown`](crate::LossReason) and freed

@@ -10,6 +10,7 @@ mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod tenures;
+mod yields;
 
 pub use builder::Builder;
 pub use events::LeaseEvents;
@@ -19,6 +20,7 @@ pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryStore;
 pub use tenures::Tenures;
+pub use yields::YieldRequest;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

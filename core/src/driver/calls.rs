@@ -12,7 +12,7 @@ use leasehold_engine::engine::{
     Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait,
 };
 use leasehold_engine::protocol::{LeaseId, LockKey, Pattern};
-use leasehold_engine::{Error, ErrorKind, FencingToken};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Owner};
 
 use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
@@ -82,6 +82,21 @@ impl Driver {
         token: Option<FencingToken>,
     ) -> Pending<Option<HolderInfo>> {
         self.call(None, |call| Input::ForceRelease { call, key, token })
+    }
+
+    /// Asks a lock's holder to yield.
+    pub(crate) fn request_yield(
+        self: &Arc<Self>,
+        key: LockKey,
+        by: Owner,
+        within: Duration,
+    ) -> Pending<Option<HolderInfo>> {
+        self.call(None, |call| Input::RequestYield {
+            call,
+            key,
+            by,
+            within,
+        })
     }
 
     pub(crate) fn shutdown(self: &Arc<Self>) -> Pending<()> {
@@ -320,7 +335,8 @@ kinds! {
     Acquired(acquisitions): Option<Share>,
     Inspected(inspections): Inspection,
     Listed(walks): Listing,
-    ForceReleased(force_releases): Option<HolderInfo>,
+    // A forced release or a request to yield.
+    Found(holders): Option<HolderInfo>,
     // A renewal, a release or the shutdown.
     Done(others): (),
 }
@@ -339,9 +355,11 @@ impl Calls {
             Answer::Acquire(result) => self.deliver(call, dead, || Ok(result?.map(share))),
             Answer::Renew(result) | Answer::Release(result) => self.deliver(call, dead, || result),
             Answer::Shutdown => self.deliver(call, dead, || Ok(())),
-            Answer::Inspect(result) => self.deliver(call, dead, || result),
+            Answer::Inspect(result) => self.deliver(call, dead, || Ok(*result?)),
             Answer::List(result) => self.deliver(call, dead, || result),
-            Answer::ForceRelease(result) => self.deliver(call, dead, || result),
+            Answer::ForceRelease(result) | Answer::RequestYield(result) => {
+                self.deliver(call, dead, || result)
+            }
         }
     }
 

@@ -203,6 +203,10 @@ impl Driver {
     }
 
     /// Returns the time by this locker's clock.
+    pub(crate) async fn sleep(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

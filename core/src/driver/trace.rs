@@ -16,6 +16,7 @@ pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
         | LeaseEvent::Renewed { .. }
         | LeaseEvent::Begun { .. }
         | LeaseEvent::Completed { .. }
+        | LeaseEvent::Wanted { .. }
         | LeaseEvent::Released { .. } => {
             tracing::enabled!(target: "leasehold", tracing::Level::DEBUG)
         }
@@ -59,6 +60,12 @@ pub(super) fn write(event: &LeaseEvent) {
             "exception.message" = %error,
             "lease at risk"
         ),
+        LeaseEvent::Wanted {
+            name,
+            token,
+            by,
+            within,
+        } => tracing::debug!(target: "leasehold", %name, %token, by, ?within, "lease wanted"),
         LeaseEvent::Lost {
             name,
             token,

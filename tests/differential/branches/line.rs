@@ -114,6 +114,7 @@ impl Change<'_> {
             (Command::Acquire(acquire), Ok(Reply::Busy { .. })) => vec![self.tries(&acquire.claim)],
             (Command::Release(Release { claim, .. }), Ok(_)) => self.released(claim),
             (Command::ForceRelease(_), Ok(_)) => self.force_released(),
+            (Command::AskYield(_), Ok(Reply::Asked)) => vec![self.asked()],
             (Command::Inspect(_), Ok(Reply::Inspected(seen))) => self.inspected(seen),
             _ => Vec::new(),
         };
@@ -143,7 +144,7 @@ impl Change<'_> {
         self.line.iter().position(|place| place.member == own)
     }
 
-    fn told(&self, what: impl Fn(&News) -> bool) -> bool {
+    pub(super) fn told(&self, what: impl Fn(&News) -> bool) -> bool {
         self.pushes.iter().any(|(_, push)| what(&push.news))
     }
 

@@ -64,7 +64,7 @@ fn raises(
     match reply {
         Ok(Reply::Gone) => return vec!["raise: gone"],
         Ok(Reply::Taken) => return vec!["raise: taken"],
-        Ok(Reply::Renewed { .. }) => {}
+        Ok(Reply::Renewed { .. } | Reply::Wanted { .. }) => {}
         _ => return Vec::new(),
     }
     if floor.get() <= last {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect, LeaseId, List,
-    LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply, Retire,
+    Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect, LeaseId,
+    List, LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, FencingToken, MemoryServer, Owner};
@@ -63,6 +63,14 @@ pub(crate) enum Flaw {
     ForceReleasesAnybody,
     /// A forced release is not pushed to the holder.
     SilentRevocation,
+    /// A request to yield goes to whoever holds the lock by then.
+    AsksAnybody,
+    /// A request to yield is not pushed to the holder.
+    SilentRequest,
+    /// A renewal does not report the request to yield.
+    HidesRequests,
+    /// A request to yield that ends sooner does not replace a pending one.
+    KeepsPatientRequest,
     /// A reclaim is not pushed to the earlier incarnation.
     SilentReclaim,
     /// Clients that are not subscribed get pushes, too.
@@ -80,7 +88,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 30] = [
+    pub(crate) const ALL: [Flaw; 34] = [
         Flaw::RenewalTakesGone,
         Flaw::RaisesForStrangers,
         Flaw::NoClockFloor,
@@ -104,6 +112,10 @@ impl Flaw {
         Flaw::RetiresAgain,
         Flaw::ForceReleasesAnybody,
         Flaw::SilentRevocation,
+        Flaw::AsksAnybody,
+        Flaw::SilentRequest,
+        Flaw::HidesRequests,
+        Flaw::KeepsPatientRequest,
         Flaw::SilentReclaim,
         Flaw::TellsEverybody,
         Flaw::SealsWithHalf,
@@ -117,6 +129,7 @@ impl Flaw {
     pub(crate) fn shows(self) -> &'static str {
         match self {
             Self::SilentRevocation
+            | Self::SilentRequest
             | Self::SilentReclaim
             | Self::TellsEverybody
             | Self::SealsWithHalf
@@ -129,6 +142,7 @@ impl Flaw {
     pub(super) fn lets_through(self, push: &mut Push, is_listening: bool) -> bool {
         match (self, &mut push.news) {
             (Self::SilentRevocation, News::Revoked { .. })
+            | (Self::SilentRequest, News::Wanted { .. })
             | (Self::SilentReclaim, News::Superseded { .. }) => false,
             (Self::UnheardKeepsWindow, _) => is_listening,
             (Self::GrantKeepsToken, News::Granted { grant, .. }) => {
@@ -170,12 +184,21 @@ impl Model {
             _ => holder.is_some(),
         };
         match (&mut *command, self.flaw) {
-            (Command::ForceRelease(ForceRelease { key, token }), Flaw::ForceReleasesAnybody) => {
+            (Command::ForceRelease(ForceRelease { key, token }), Flaw::ForceReleasesAnybody)
+            | (Command::AskYield(AskYield { key, token, .. }), Flaw::AsksAnybody) => {
                 *token = former_token(&self.memory, now, key).unwrap_or(*token);
             }
             (Command::Retire(retire), Flaw::RetiresAnybody) => {
                 if let Some(tenure) = self.memory.tenure(now, &retire.key) {
                     (retire.lease, retire.token) = (tenure.lease, tenure.token);
+                }
+            }
+            (Command::AskYield(ask), Flaw::KeepsPatientRequest) => {
+                let tenure = self.memory.tenure(now, &ask.key);
+                let request = tenure.and_then(|tenure| tenure.request.as_ref());
+                if let Some(request) = request.filter(|request| request.until > now) {
+                    let left = request.until.since(now) + Duration::from_millis(1);
+                    ask.within = ask.within.max(left);
                 }
             }
             (Command::Acquire(acquire), Flaw::NoClockFloor) => {
@@ -288,6 +311,9 @@ impl Model {
                 let token = token.expect("the lock was handed over");
                 let expires = now + acquire.claim.ttl;
                 Ok(Reply::Held(Grant { token, expires }))
+            }
+            (Flaw::HidesRequests, _, Reply::Wanted { expires, .. }) => {
+                Ok(Reply::Renewed { expires: *expires })
             }
             (Flaw::HidesHandovers, _, Reply::HandedOver { .. }) => Ok(Reply::Released),
             (Flaw::CountsPlacesFromNone, _, Reply::Busy { expires, place }) => Ok(Reply::Busy {

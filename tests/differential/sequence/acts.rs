@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
-    Pattern, Reclaim, Release, Renew, Retire,
+    Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
+    LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Owner};
@@ -61,6 +61,12 @@ enum Act {
     /// A forced release of the lock's present tenure or of an earlier one.
     ForceRelease {
         current: bool,
+    },
+    /// A request to yield to the lock's present tenure or to an earlier one.
+    AskYield {
+        current: bool,
+        within: Duration,
+        by: Owner,
     },
     Inspect,
     List(&'static str),
@@ -179,6 +185,16 @@ impl Planned {
             Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
                 token: token(*current),
                 key,
+            }),
+            Act::AskYield {
+                current,
+                within,
+                by,
+            } => Command::AskYield(AskYield {
+                token: token(*current),
+                key,
+                within: *within,
+                by: by.clone(),
             }),
             Act::Inspect => Command::Inspect(Inspect { key }),
             Act::List(pattern) => Command::List(List {
@@ -309,6 +325,18 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
+/// The holder is asked to yield, or renews.
+pub(super) fn wanting_on(name: NameIndex) -> BoxedStrategy<Planned> {
+    let renews = renewals(Just(Who::Holder), prop::option::weighted(0.2, floors()));
+    let act = prop_oneof![1 => requests(), 1 => renews];
+    let planned = act.prop_map(move |act| Planned {
+        name,
+        act,
+        not_after: NotAfter::Future,
+    });
+    planned.boxed()
+}
+
 /// The holder releases, or a client joins the line.
 pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     let release = Just(Act::Release {
@@ -326,7 +354,7 @@ pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 /// Boxed, because the values of all acts together would be too large for a test's stack.
 fn acts() -> BoxedStrategy<Act> {
     let acquire = (who(), prop::bool::weighted(0.75), which());
-    prop_oneof![
+    let acts = prop_oneof![
         20 => acquire.prop_map(|(who, waits, reclaims)| Act::Acquire {
             who,
             waits,
@@ -338,10 +366,11 @@ fn acts() -> BoxedStrategy<Act> {
         4 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
         3 => retirements(),
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
+        3 => requests(),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
-    ]
-    .boxed()
+    ];
+    acts.boxed()
 }
 
 fn renewals(
@@ -364,6 +393,17 @@ fn retirements() -> impl Strategy<Value = Act> {
         current: stale > 0,
         ttl,
     })
+}
+
+fn requests() -> impl Strategy<Value = Act> {
+    let within = prop_oneof![1 => times(), 1 => (1..=20_u64).prop_map(Duration::from_millis)];
+    let request = (0..8_u8, within, owners()).prop_map(|(stale, within, by)| Act::AskYield {
+        current: stale > 0,
+        within,
+        by,
+    });
+    // Strategies of this size take up a test thread's stack.
+    request.boxed()
 }
 
 fn floors() -> impl Strategy<Value = Floor> {

@@ -222,3 +222,33 @@ async fn a_user_without_the_right_to_list_is_told() {
         "{ran:?}"
     );
 }
+
+/// Catches a request that the holder does not hear, or that takes the lock without `--force`.
+#[tokio::test]
+async fn a_holder_is_asked_to_yield() {
+    let server = RedisServer::start().await;
+    let free = ok(output(on(&server, ["yield", "a", "--within", "10s"])));
+    assert_eq!(free, "the holder of a is gone\n");
+
+    let (mut holder, _) = hold(&server, "a");
+    let kept = output(on(&server, ["yield", "a", "--within", "300ms", "--json"]));
+    assert_eq!(kept.code, Some(75), "{kept:?}");
+    assert_eq!(kept.stdout, "{\"name\":\"a\",\"yielded\":false}\n");
+    holder.error_line(r#"{"type":"wanted","name":"a","#);
+    assert!(is_held(&server, "a").await);
+
+    let asked = on(&server, ["yield", "a", "--within", "20s"]);
+    let asking = tokio::task::spawn_blocking(move || output(asked));
+    eventually(LIMIT, "the request", async || {
+        ok(output(on(&server, ["inspect", "a"]))).contains("  wanted   by ")
+    })
+    .await;
+    holder.close_stdin();
+    let asked = asking.await.expect("it is not cancelled");
+    assert_eq!(ok(asked), "the holder of a is gone\n");
+
+    let (stuck, _) = hold(&server, "a");
+    let args = ["yield", "a", "--within", "100ms", "--force"];
+    assert_eq!(ok(output(on(&server, args))), "the holder of a is gone\n");
+    stuck.error_line(r#"{"type":"lost","name":"a","#);
+}

@@ -8,7 +8,7 @@ use leasehold_tests::{Admin, RedisServer};
 
 use crate::browser::{Page, turn};
 use crate::look::{hold, wait_in_line};
-use crate::program::{Program, leasehold, on};
+use crate::program::{Program, leasehold, on, output};
 
 const WIDE: (u32, u32) = (1280, 900);
 const NARROW: (u32, u32) = (400, 860);
@@ -69,10 +69,15 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
         "document.querySelector('#oneToken').textContent === '{one}'"
     ));
 
+    let asked = on(&server, ["yield", "orders/42", "--within", "60s"]);
+    let asking = std::thread::spawn(move || output(asked).code);
+    page.wait("document.querySelector('#oneWanted').textContent.startsWith('wanted by ')");
     first.close_stdin();
     page.wait(&format!(
         "document.querySelector('#oneToken').textContent !== '{one}'"
     ));
+    assert_eq!(asking.join().expect("it does not panic"), Some(0));
+    page.wait("document.querySelector('#oneWanted').textContent.trim() === ''");
     page.wait("document.querySelector('#events').textContent.includes('has it, waited')");
     page.wait("document.querySelectorAll('#timeline .into').length === 1");
     page.wait("document.querySelectorAll('#timeline rect').length === 2");

@@ -1,4 +1,4 @@
-import { checkAttached, checkFunction, MADE, readOptions } from "../common/check.js";
+import { checkAttached, checkFunction, MADE, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError, WHY } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
@@ -7,6 +7,7 @@ import type { LockHost } from "../host/lock-host.js";
 import type { Tenure } from "../host/tenure.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import { untilWanted } from "./yields.js";
 
 /**
  * The right to hold a lock for a limited time, with a fencing token.
@@ -133,6 +134,34 @@ export class Lease {
     const { ttl } = readOptions("the options of renew", options, RENEW_OPTIONS);
     this.#checkReleased();
     await this.#host.renew(this.#tenure, ttl).catch((error: unknown) => this.#rethrow(error));
+  }
+
+  /**
+   * Resolves once somebody wants the lock: a waiter stands in line, or a request to yield is pending
+   * (`Locker.requestYield`). So a leader can go on for as long as nobody waits, and then stop at a good point.
+   *
+   * The store is asked at once and after each renewal, every third of the time to live. A request resolves it as soon
+   * as the event `wanted` comes. Attempts that do not wait, such as `tryAcquire`, do not count. While the store cannot be
+   * reached, it keeps waiting.
+   *
+   * @throws LeaseLostError if the lease is lost, or was lost before the call
+   * @throws LeaseholdError `notHeld` if the lease was released
+   * @throws the reason of the `signal`, if that is aborted
+   * @throws LeaseholdError as `Locker.inspect`, if the store refuses
+   * @example
+   * ```ts
+   * await lease.wanted();
+   * await lease.release();
+   * ```
+   */
+  async wanted(options?: { readonly signal?: AbortSignal | undefined }): Promise<void> {
+    checkAttached(this, Lease, "lease.wanted");
+    const { signal } = readOptions("the options of wanted", options, SIGNAL_OPTION);
+    this.#checkReleased();
+    this.#checkLost();
+    await untilWanted(this.#host, this.#tenure, signal);
+    this.#checkReleased();
+    this.#checkLost();
   }
 
   /**

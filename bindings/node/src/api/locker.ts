@@ -29,11 +29,14 @@ import {
   LOCKER_OPTIONS,
   type LockerOptions,
   type LockOptions,
+  YIELD_OPTIONS,
+  type YieldOptions,
 } from "./options.js";
 import { scheduleOf } from "./schedule.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { COUNTS, type Stats, statsOf } from "./stats.js";
 import { hostInThread, OF_CLIENT, OF_MEMORY, refuseThread } from "./thread.js";
+import { requestYield } from "./yields.js";
 
 /**
  * A client of the lock service: an identity, connections, and the background work that renews its leases. One
@@ -415,6 +418,33 @@ export class Locker {
   /** Frees a lock if its tenure has this token. 0 stands for any token. */
   async #forceRelease(name: string, token: number): Promise<HolderInfo | undefined> {
     return (await this.#host.forceRelease(name, token)) ?? undefined;
+  }
+
+  /**
+   * Asks the holder of a lock to release it within some time, and resolves when it has: to true once that tenure is
+   * over in any way, or at once if the lock is free. Resolves to false if the holder still has the lock after that
+   * time. With `force` the lock is then freed by force.
+   *
+   * The holder gets the event `wanted`: at once if it is connected, otherwise with its next renewal. So it can stop at
+   * a good point. The request names the tenure that it finds at first, so no later holder is asked, however often it is
+   * retried. It stays with that tenure until its time is over, even after an abort. While a request is pending, another
+   * only counts if it ends sooner.
+   *
+   * @throws the reason of the `signal`, if that is aborted; the holder may have been asked
+   * @throws LeaseholdError as `inspect`; `config` for a bad option; and `readOnly` if the server is a replica
+   * @example
+   * ```ts
+   * if (!(await locker.requestYield("leader", { within: 10_000 }))) console.log("it goes on");
+   * ```
+   */
+  async requestYield(name: string, options: YieldOptions): Promise<boolean> {
+    checkAttached(this, Locker, "locker.requestYield");
+    checkText("a lock's name", name);
+    const read = readOptions("the options of requestYield", options, YIELD_OPTIONS);
+    if (read.within === undefined) {
+      throw config("the options of requestYield: within is missing: give the milliseconds that the holder has");
+    }
+    return requestYield(this.#host, name, this.#options.owner ?? defaultLabel(), read);
   }
 
   /**

@@ -261,6 +261,16 @@ export interface RenewOptions {
   readonly ttl?: number | undefined;
 }
 
+/** Options of a request to yield. */
+export interface YieldOptions {
+  /** How long the holder has, in milliseconds, up to 366 days. */
+  readonly within: number;
+  /** True to free the lock by force if the holder still has it after that. */
+  readonly force?: boolean | undefined;
+  /** A signal that ends the waiting when it is aborted. The call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 export const LOCKER_DEFAULTS = {
   namespace: "leasehold",
   connectTimeout,
@@ -316,4 +326,10 @@ export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, OptionKind>>
 
 export const RENEW_OPTIONS: Readonly<Record<keyof RenewOptions, OptionKind>> = {
   ttl: "number",
+};
+
+export const YIELD_OPTIONS: Readonly<Record<keyof YieldOptions, OptionKind>> = {
+  within: "number",
+  force: "boolean",
+  signal: "signal",
 };

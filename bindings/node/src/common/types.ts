@@ -46,6 +46,19 @@ export type LeaseEvent =
       readonly remaining: number;
       readonly error: { readonly code: ErrorCode; readonly message: string };
     }
+  /**
+   * Somebody asked the holder to release the lock soon, by `Locker.requestYield`. It comes once for each request: at
+   * once, or with the next renewal if this locker hears no pushes. The lease goes on.
+   */
+  | {
+      readonly type: "wanted";
+      readonly name: string;
+      readonly token: number;
+      /** The `owner` of the locker that asked, or its machine and process. */
+      readonly by: string;
+      /** Milliseconds that are left to release the lock; 0 if the request was heard too late. */
+      readonly within: number;
+    }
   /** The lease ended without a confirmed release. The holder must no longer act under it. */
   | {
       readonly type: "lost";
@@ -127,6 +140,8 @@ export interface Inspection {
   readonly waiting: number;
   /** The waiters among the first 100 places, in order. */
   readonly line: readonly WaiterInfo[];
+  /** The pending request to the holder to yield, if there is one. */
+  readonly wanted?: WantedInfo;
   /** The server's clock, in milliseconds since 1970. */
   readonly serverTime: number;
 }
@@ -152,4 +167,12 @@ export interface CompletedInfo {
   readonly ago: number;
   /** The label of its runner. */
   readonly by: string;
+}
+
+/** A request to the holder of a lock to release it soon. */
+export interface WantedInfo {
+  /** The `owner` of the locker that asked, or its machine and process. */
+  readonly by: string;
+  /** Milliseconds that are left to the holder. */
+  readonly remaining: number;
 }

@@ -112,6 +112,10 @@ export class Host extends StoreHost implements LockHost {
     return this.#ask((engine, at, id) => engine.forceRelease(at, id, name, token));
   }
 
+  requestYield(name: string, by: string, within: number): Promise<HolderInfo | null> {
+    return this.#ask((engine, at, id) => engine.requestYield(at, id, name, by, within));
+  }
+
   acquire<Result>(
     lock: LockState,
     wait: number,

@@ -20,6 +20,8 @@ export interface LockHost {
   list(pattern: string, from: string): Promise<Listed>;
   /** Frees a lock if its tenure has this token; 0 stands for any token. Resolves to the former holder. */
   forceRelease(name: string, token: number): Promise<HolderInfo | null>;
+  /** Asks the holder of a lock to yield. Resolves to the holder; `null` if the lock is free. */
+  requestYield(name: string, by: string, within: number): Promise<HolderInfo | null>;
   /**
    * Acquires a lock, and resolves to what `finish` makes of the call. The call has no answer if another
    * client holds the lock for all of `wait` milliseconds. Throws the reason of a `signal` that is already

@@ -108,6 +108,10 @@ export class ThreadHost implements LockHost {
     return this.#ask(Ask.ForceRelease, name, token);
   }
 
+  requestYield(name: string, by: string, within: number): Promise<HolderInfo | null> {
+    return this.#ask(Ask.RequestYield, name, by, within);
+  }
+
   acquire<Result>(
     lock: LockState,
     wait: number,

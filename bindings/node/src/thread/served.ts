@@ -152,6 +152,11 @@ export class Served {
         this.#answer(call, () => host.forceRelease(name, token));
         break;
       }
+      case Ask.RequestYield: {
+        const [name, by, within] = [read.next<string>(), read.next<string>(), read.next()];
+        this.#answer(call, () => host.requestYield(name, by, within));
+        break;
+      }
       default:
         this.#done(call, () => this.shutdown());
     }

@@ -28,6 +28,8 @@ export const enum Ask {
   List,
   /** [call, name, token or 0] */
   ForceRelease,
+  /** [call, name, owner, within] */
+  RequestYield,
   /** [reader, lock or 0] */
   AddReader,
   /** [reader] Asks for one event. */

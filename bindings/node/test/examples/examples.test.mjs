@@ -111,6 +111,14 @@ test("fenced_sql: the late write is refused", async (t) => {
 
 const outlived = /"acquired"[^]*"atRisk".*(2 of 5|1 of 3) servers[^]*"renewed"[^]*"released"/;
 
+test("rolling_deploy: each leader hands over when it is asked", async (t) => {
+  const { url } = await open(t);
+  const version = (number) => `version ${number} leads with token \\d+\n(yielded: true, .*\n)?`;
+  const steps = new RegExp(`^${[1, 2, 3, 4].map(version).join("")}expired: (19|20)\\d\\d`);
+  assert.match(await run("rolling_deploy.mjs", url), steps);
+  assert.match(await run("rolling_deploy.mjs"), steps);
+});
+
 test("quorum: two stores of five are cut off", async () => {
   const printed = await run("quorum.mjs");
   assert.match(printed, outlived);
@@ -173,7 +181,7 @@ test("a server that cannot be used is named, without the password", async (t) =>
     assert.doesNotMatch(program.output(), /s3cret|wr0ng/);
   };
   const away = `redis://:s3cret@127.0.0.1:${port}`;
-  for (const file of ["cancellation", "demos/oversell", "events", "leader", "lock", "metrics"]) {
+  for (const file of ["cancellation", "demos/oversell", "events", "leader", "lock", "metrics", "rolling_deploy"]) {
     await fails(/127\.0\.0\.1:\d+: .*WRONGPASS/, `${file}.mjs`, `redis://:wr0ng@127.0.0.1:${server.port}`);
     await fails(/127\.0\.0\.1:\d+: .*ECONNREFUSED/, `${file}.mjs`, away);
     await fails(/redis:\/\//, `${file}.mjs`, "http://:s3cret@127.0.0.1");

@@ -97,6 +97,7 @@ const EVENT = {
   "token?": string,
   "reason?": string,
   "position?": count,
+  "by?": string,
   "code?": string,
 };
 
@@ -123,10 +124,14 @@ export const STEPS = {
     "lastToken?": nullable(string),
     "waiting?": count,
     "line?": list(string),
+    "wanted?": nullable(string),
     ...FAILURE,
   },
   list: { locker: string, pattern: string, "names?": list(string), ...FAILURE },
   forceRelease: { locker: string, name: string, ...HOLDER, ...FAILURE },
+  requestYield: { locker: string, name: string, within: count, "force?": boolean, as: string },
+  yielded: { request: string, is: boolean, ...FAILURE },
+  wanted: { lease: string, ...FAILURE },
   stats: { locker: string, is: map(numbers) },
   shutdown: { locker: string },
   events: { "lock?": string, "locker?": string, as: string },

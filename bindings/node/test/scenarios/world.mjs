@@ -35,6 +35,7 @@ class World {
   locks = new Named("lock");
   leases = new Named("lease");
   calls = new Named("call");
+  requests = new Named("request");
   readers = new Named("reader");
   holds = new Named("tenures");
   kept = new Kept();
@@ -68,7 +69,7 @@ class World {
   }
 
   async close() {
-    for (const call of this.calls) {
+    for (const call of [...this.calls, ...this.requests]) {
       call.giveUp();
     }
     // Leftovers of a scenario must not keep the process alive.
@@ -190,6 +191,23 @@ class World {
     this.#isHolder(freed ?? null, holder);
   }
 
+  async requestYield({ locker, name, within: time, force, as }) {
+    const controller = new AbortController();
+    const { signal } = controller;
+    const answer = this.lockers.get(locker).requestYield(name, { within: time, force, signal });
+    answer.catch(() => {});
+    this.requests.add(as, { answer, giveUp: () => controller.abort(GIVEN_UP) });
+  }
+
+  async yielded({ request, is }) {
+    const { answer } = this.requests.take(request);
+    assert.equal(await this.within(answer, `the end of ${request}`), is, "whether it yielded");
+  }
+
+  async wanted({ lease }) {
+    await this.leases.get(lease).wanted();
+  }
+
   async stats({ locker, is }) {
     await this.#until(async () => {
       const stats = this.lockers.get(locker).stats();
@@ -211,8 +229,8 @@ class World {
     for (const expected of expect) {
       const event = await this.#nextEvent(events, expected.type);
       assert.ok(event, `no ${expected.type} came: it ended`);
-      const { type, name, token, reason, position, error } = event;
-      const told = { type, name, token, reason, position, code: error?.code };
+      const { type, name, token, reason, position, by, error } = event;
+      const told = { type, name, token, reason, position, by, code: error?.code };
       for (const [field, value] of Object.entries(expected)) {
         const wanted = field === "token" ? this.kept.token(value) : value;
         assert.equal(told[field], wanted, `${field} of ${JSON.stringify(event)}`);
@@ -312,13 +330,16 @@ class World {
     });
   }
 
-  #isInspection(seen, { holder, lastToken, waiting, line }) {
+  #isInspection(seen, { holder, lastToken, waiting, line, wanted }) {
     this.#isHolder(seen.holder, holder);
     if (lastToken !== undefined) {
       assert.equal(seen.lastToken, lastToken && this.kept.token(lastToken), "the last token");
     }
     if (line !== undefined) {
       assert.deepEqual(seen.line.map(({ owner }) => owner.label), line);
+    }
+    if (wanted !== undefined) {
+      assert.equal(seen.wanted?.by ?? null, wanted, "who wants it");
     }
     assert.equal(seen.waiting, waiting ?? seen.waiting, "how many wait");
   }

@@ -155,7 +155,7 @@ export async function isHeld(server, key) {
   const hash = await server.command("HGETALL", key);
   const [seconds, micros] = await server.command("TIME");
   const now = seconds * 1_000 + Math.floor(micros / 1_000);
-  return hash.some((field, at) => at % 2 === 0 && /^[0-9a-f]{48}$/.test(field) && hash[at + 1].slice(0, 13) >= now);
+  return hash.some((field, at) => at % 2 === 0 && /^[0-9a-f]{48}y?$/.test(field) && hash[at + 1].slice(0, 13) >= now);
 }
 
 /** Returns a growing list of a reader's events. */

@@ -25,6 +25,7 @@ function showLock(name) {
   say(byId("oneRenewed"), renewed);
   say(byId("oneLeft"), left);
   say(byId("oneWaiting"), known ? number(lock.waiting) : "–");
+  say(byId("oneWanted"), (known && request(lock)) || "\u00a0");
   const ask = byId("ask");
   ask.hidden = !model.about?.release;
   ask.disabled = !holder;

@@ -51,11 +51,12 @@ function takeRow(row) {
     renewed: row.holder.renewed === null ? undefined : at - row.holder.renewed,
   };
   const line = row.line.map((waiter) => ({ owner: plain(waiter.owner.label), since: at - waiter.waited }));
+  const wanted = row.wanted && { by: plain(row.wanted.by), until: at + row.wanted.remaining };
   const key = row.name.toLowerCase();
   const shown = before?.shown ?? plain(row.name);
   const looked = row.age === null ? undefined : at - row.age;
   const { name, waiting, lastToken, trouble } = row;
-  model.rows.set(name, { name, shown, key, holder, waiting, line, lastToken, looked, trouble });
+  model.rows.set(name, { name, shown, key, holder, waiting, line, wanted, lastToken, looked, trouble });
   if (looked === undefined) return;
   const { history } = model;
   if (history?.name === name) noteRow(history, model.rows.get(name), at);

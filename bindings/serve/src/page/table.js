@@ -140,7 +140,13 @@ function fill(row, lock) {
   say(row.renewed, renewed);
   say(row.left, left);
   say(row.waiting, lock.waiting > 0 ? number(lock.waiting) : "");
-  say(row.first, lock.waiting > 0 ? waiters(lock) : "");
+  say(row.first, request(lock) ?? (lock.waiting > 0 ? waiters(lock) : ""));
+}
+
+/** Returns who asks the holder to yield, and within which time; `undefined` if nobody does. */
+function request({ wanted }) {
+  const left = wanted === undefined ? 0 : wanted.until - now();
+  return left > 0 ? `wanted by ${wanted.by} within ${span(left)}` : undefined;
 }
 
 /** Shows texts that are cut off whole while their row has the pointer or the focus. */

@@ -274,7 +274,7 @@ impl Engine {
             }
             Answer::Renew(Err(error)) | Answer::Release(Err(error)) => return Err(error),
             Answer::Inspect(result) => json(&result?),
-            Answer::ForceRelease(result) => json(&result?),
+            Answer::ForceRelease(result) | Answer::RequestYield(result) => json(&result?),
             Answer::List(result) => {
                 let listing = result?;
                 json(&(

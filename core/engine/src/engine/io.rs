@@ -285,6 +285,18 @@ pub enum Input {
         /// lock was free.
         token: Option<FencingToken>,
     },
+    /// The program asks the holder of a lock to release it. Answered by [`Answer::RequestYield`]. Retries ask
+    /// only the tenure that the store reported first.
+    RequestYield {
+        /// The call to answer.
+        call: CallId,
+        /// The lock's keys.
+        key: LockKey,
+        /// The locker that asks, as the holder sees it.
+        by: Owner,
+        /// How long the holder has; at most a year.
+        within: Duration,
+    },
     /// The program dropped the handle. [`Output::Closed`] follows when its last tenure is over.
     Close {
         /// The handle.
@@ -447,12 +459,14 @@ pub enum Answer {
     Renew(Result<(), Error>),
     /// The lease was given up, and the lock freed if it was the last.
     Release(Result<(), Error>),
-    /// The lock's holder and waiters.
-    Inspect(Result<Inspection, Error>),
+    /// The lock's holder and waiters. Boxed, so that the answers of acquisitions stay small.
+    Inspect(Result<Box<Inspection>, Error>),
     /// Some of the held locks.
     List(Result<Listing, Error>),
     /// The holder whose lock was freed; `None` if the lock was free.
     ForceRelease(Result<Option<HolderInfo>, Error>),
+    /// The holder that was asked to yield; `None` if the lock was free.
+    RequestYield(Result<Option<HolderInfo>, Error>),
     /// All tenures are over.
     Shutdown,
 }
@@ -465,7 +479,7 @@ impl Answer {
             Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
             Self::Inspect(result) => result.as_ref().err(),
             Self::List(result) => result.as_ref().err(),
-            Self::ForceRelease(result) => result.as_ref().err(),
+            Self::ForceRelease(result) | Self::RequestYield(result) => result.as_ref().err(),
             Self::Shutdown => None,
         }
     }
@@ -523,6 +537,9 @@ pub struct Inspection {
     pub waiting: u32,
     /// The waiters among the first 100 places of the line, in order.
     pub line: Vec<WaiterInfo>,
+    /// The pending request to the holder to yield, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<WantedInfo>,
     /// The server's clock, in milliseconds since 1970.
     pub server_time: u64,
 }
@@ -553,6 +570,18 @@ pub struct CompletedInfo {
     pub ago: Duration,
     /// The label of its runner.
     pub by: String,
+}
+
+/// A request to the holder of a lock to release it soon.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WantedInfo {
+    /// The owner or label of the locker that asked.
+    pub by: String,
+    /// The time that is left to the holder.
+    #[serde(serialize_with = "as_millis")]
+    pub remaining: Duration,
 }
 
 /// A waiter in a lock's line.

@@ -86,6 +86,7 @@ pub use hub::{Hub, ReaderId};
 pub use io::{
     Acquired, Answer, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo, Listing,
     LockId, LockOptions, LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo,
+    WantedInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

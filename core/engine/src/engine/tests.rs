@@ -31,4 +31,5 @@ mod shutdown;
 mod stats;
 mod tenure;
 mod unreachable;
+mod wanted;
 mod watch;

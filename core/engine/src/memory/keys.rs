@@ -6,7 +6,7 @@ use super::MemoryServer;
 use super::line::Line;
 use crate::name::Owner;
 use crate::protocol::limits::{EXPIRY_LENGTH, TICK_LENGTH, TOKEN_LENGTH};
-use crate::protocol::{Claim, ClientId, CompletedTick, Holder, LeaseId, LockKey};
+use crate::protocol::{Claim, ClientId, CompletedTick, Holder, LeaseId, LockKey, YieldRequest};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -48,6 +48,8 @@ pub struct StoredTenure {
     pub owner: Owner,
     /// When the tenure expires.
     pub expires: ServerTime,
+    /// The last request to its holder to yield. Its time may have passed.
+    pub request: Option<YieldRequest>,
 }
 
 /// Lookups and removals.
@@ -138,11 +140,13 @@ impl Hash {
                 token,
                 owner,
                 expires,
+                request,
             } = &**tenure;
             let (expires, kind, label) = (expires.millis(), owner.kind(), owner.stored());
             let token = token.get();
+            let asked = if request.is_some() { "y" } else { "" };
             (
-                format!("{lease}{token:016}"),
+                format!("{lease}{token:016}{asked}"),
                 format!("{expires:013}{client}{kind}{label}"),
             )
         });
@@ -151,7 +155,11 @@ impl Hash {
             .job
             .iter()
             .map(|done| ("d".to_owned(), stored(done.as_ref())));
-        tenure.chain([last]).chain(done).collect()
+        let request = self.tenure.iter().filter_map(|tenure| {
+            let YieldRequest { until, by } = tenure.request.as_ref()?;
+            Some(("y".to_owned(), format!("{:013}{}", until.millis(), by)))
+        });
+        tenure.chain([last]).chain(done).chain(request).collect()
     }
 }
 
@@ -171,6 +179,12 @@ fn stored(done: Option<&CompletedTick>) -> String {
 impl StoredTenure {
     pub(super) fn is_held(&self, now: ServerTime) -> bool {
         !expired(now, self.expires)
+    }
+
+    /// Returns the request to the holder to yield, unless its time has passed.
+    pub(super) fn wanted(&self, now: ServerTime) -> Option<&YieldRequest> {
+        let request = self.request.as_ref();
+        request.filter(|request| !expired(now, request.until))
     }
 
     pub(super) fn yields_to(&self, claim: &Claim) -> bool {

@@ -7,8 +7,8 @@ use super::keys::{StoredTenure, expiry};
 use super::line::First;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Acquire, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant, Inspect, Inspected,
-    JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire,
+    Acquire, AskYield, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant, Inspect,
+    Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire, YieldRequest,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -23,6 +23,7 @@ impl MemoryServer {
             Command::Renew(renew) => Ok(self.renew(now, renew)),
             Command::Release(release) => Ok(self.release(now, release)),
             Command::ForceRelease(force_release) => Ok(self.force_release(now, force_release)),
+            Command::AskYield(ask_yield) => Ok(self.ask_yield(now, ask_yield)),
             Command::Inspect(inspect) => Ok(self.inspect(now, inspect)),
             Command::Enter(enter) => Ok(self.enter(now, enter)),
             Command::List(list) => Ok(self.list(now, list)),
@@ -102,14 +103,21 @@ impl MemoryServer {
             Some(tenure) if tenure.lease != renew.lease || tenure.token != renew.token => {
                 Reply::Taken
             }
-            Some(_) => {
+            Some(tenure) => {
                 let Renew { key, floor, .. } = renew;
+                let request = tenure.request.clone();
                 if let Some(floor) = floor {
                     self.raise(key, *floor);
                 }
-                let (kept, is_common) = ((renew.counter, renew.ttl), floor.is_none());
+                let (kept, is_common) = (
+                    (renew.counter, renew.ttl),
+                    floor.is_none() && request.is_none(),
+                );
                 let expires = self.extend(now, key, kept, is_common);
-                Reply::Renewed { expires }
+                match request {
+                    Some(request) => Reply::Wanted { expires, request },
+                    None => Reply::Renewed { expires },
+                }
             }
         }
     }
@@ -189,8 +197,35 @@ impl MemoryServer {
         holder.map_or(Reply::Gone, |_| Reply::Released)
     }
 
+    fn ask_yield(&mut self, now: ServerTime, ask_yield: &AskYield) -> Reply {
+        let AskYield {
+            key,
+            token,
+            within,
+            by,
+        } = ask_yield;
+        let Some(tenure) = self.tenure(now, key) else {
+            return Reply::Gone;
+        };
+        if tenure.token != *token {
+            return Reply::Taken;
+        }
+        let (client, lease, until) = (tenure.client, tenure.lease, expiry(now, *within));
+        let pending = tenure.wanted(now);
+        if pending.is_none_or(|pending| until < pending.until) {
+            let by = by.label().to_owned();
+            if let Some(tenure) = self.hash_mut(key).and_then(|hash| hash.tenure.as_mut()) {
+                tenure.request = Some(YieldRequest { until, by });
+            }
+            self.publish(client, lease, News::Wanted { token: *token });
+        }
+        Reply::Asked
+    }
+
     fn inspect(&self, now: ServerTime, Inspect { key }: &Inspect) -> Reply {
-        let holder = self.tenure(now, key).map(StoredTenure::holder);
+        let tenure = self.tenure(now, key);
+        let wanted = tenure.and_then(|tenure| tenure.wanted(now)).cloned();
+        let holder = tenure.map(StoredTenure::holder);
         let last_token = match &holder {
             Some(holder) => Some(holder.token),
             None => self
@@ -210,6 +245,7 @@ impl MemoryServer {
             job,
             waiting,
             line,
+            wanted,
         })
     }
 

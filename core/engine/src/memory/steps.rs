@@ -46,6 +46,7 @@ impl MemoryServer {
             token,
             owner: claim.owner.clone(),
             expires,
+            request: None,
         };
         let job = hash.and_then(|hash| hash.job.clone());
         self.names.entry(key.clone()).or_default().hash = Some(Hash {

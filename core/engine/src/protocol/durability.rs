@@ -110,7 +110,7 @@ impl Durability {
         };
         let error = Error::new(kind, format!("the lock is not durable: {what}"));
         for reply in &mut reply.replies {
-            if let Ok(Reply::Held(_) | Reply::Renewed { .. }) = reply {
+            if let Ok(Reply::Held(_) | Reply::Renewed { .. } | Reply::Wanted { .. }) = reply {
                 *reply = Ok(Reply::NotDurable(error.clone()));
             }
         }

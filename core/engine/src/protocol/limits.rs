@@ -97,6 +97,10 @@ limits! {
     RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
     RELEASE_OWNER: usize = RELEASE_CLIENT + CLIENT_LENGTH;
+    /// The rest of an `AskYield`: the token of the tenure, and the label of the asking client.
+    YIELD_LABEL: usize = OP_REST + TOKEN_LENGTH;
+    /// Where the label begins in a stored request to yield. The end of the request's time comes first.
+    REQUEST_LABEL: usize = 1 + EXPIRY_LENGTH;
     /// The rest of an `Enter`: the incarnation, then the incarnations to remember, watch or forget.
     ENTER_KNOWN: usize = OP_REST + LEASE_LENGTH;
     /// The most incarnations that a server remembers. They must outnumber the servers of a quorum: a server

@@ -79,6 +79,11 @@ pub enum News {
         /// The former holder's token.
         token: FencingToken,
     },
+    /// Somebody asked the holder to yield. Its next renewal says who did, and until when.
+    Wanted {
+        /// The holder's token.
+        token: FencingToken,
+    },
 }
 
 impl Push {
@@ -160,6 +165,7 @@ fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         News::Revoked { token } => write!(f, "revoked:{half}:{token}"),
         News::Completed { token } => write!(f, "completed:{half}:{token}"),
         News::Superseded { token } => write!(f, "superseded:{half}:{token}"),
+        News::Wanted { token } => write!(f, "wanted:{half}:{token}"),
     }
 }
 
@@ -178,6 +184,7 @@ fn read(message: &[u8]) -> Option<Push> {
         "revoked" => News::Revoked { token },
         "completed" => News::Completed { token },
         "superseded" => News::Superseded { token },
+        "wanted" => News::Wanted { token },
         _ => return None,
     };
     let seal = bytes(fields.next()?)?;
@@ -209,7 +216,7 @@ mod tests {
         FencingToken::new(number).expect("a valid token")
     }
 
-    fn news() -> [News; 4] {
+    fn news() -> [News; 5] {
         let grant = Grant {
             token: token(7),
             expires: ServerTime::from_millis(1_700_000_000_123),
@@ -220,6 +227,7 @@ mod tests {
             News::Revoked { token: token(7) },
             News::Superseded { token: token(7) },
             News::Completed { token: token(7) },
+            News::Wanted { token: token(7) },
         ]
     }
 

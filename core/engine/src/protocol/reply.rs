@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::claim::LeaseId;
-use super::ops::{Entered, Inspected};
+use super::ops::{Entered, Inspected, YieldRequest};
 use crate::error::Error;
 use crate::name::Name;
 use crate::time::ServerTime;
@@ -55,13 +55,22 @@ pub enum Reply {
         /// The new expiry of the lock.
         expires: ServerTime,
     },
+    /// Renew: the lease was extended, and its holder has been asked to yield.
+    Wanted {
+        /// The new expiry of the lock.
+        expires: ServerTime,
+        /// The request. Its time may have passed.
+        request: YieldRequest,
+    },
     /// Acquire, renew: done, but the lock has too few copies and so does not count. No store sends this:
     /// [`Durability::weigh`](super::Durability::weigh) makes it of a reply.
     NotDurable(Error),
-    /// Renew, release, retire, force-release: nobody has the lock.
+    /// Renew, release, retire, force-release, ask-yield: nobody has the lock.
     Gone,
-    /// Renew, release, retire, force-release: somebody else has the lock.
+    /// Renew, release, retire, force-release, ask-yield: somebody else has the lock.
     Taken,
+    /// Ask-yield: the holder's lock has this request, or one that ends no later.
+    Asked,
     /// Release, force-release: the lock was freed. Retire: the tenure has ended, and the name stays taken.
     Released,
     /// Release: the lock was freed and handed to the next waiter, another lease of the same client. That

@@ -20,7 +20,7 @@ use super::timers::Timed;
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::protocol::{LeaseId, Reclaim};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 pub(super) use backend::{Acquisition, Backend, Keeping, Lease, Next, Phase, Releases};
 pub(super) use callers::{Caller, Callers};
@@ -219,6 +219,18 @@ impl<B: ServerSide> Front<B> {
             Input::ForceRelease { call, key, token } => {
                 env.ask(queries, call, Question::ForceRelease(key, token));
             }
+            Input::RequestYield {
+                call,
+                key,
+                by,
+                within,
+            } => {
+                let what = "the time to yield within";
+                match Error::check_range(what, within, Duration::ZERO, YEAR) {
+                    Ok(()) => env.ask(queries, call, Question::RequestYield(key, by, within)),
+                    Err(error) => env.cx().answer(call, Answer::RequestYield(Err(error))),
+                }
+            }
             Input::List {
                 call,
                 pattern,
@@ -333,6 +345,7 @@ impl Input {
             Self::Inspect { call, .. } => Some((*call, Answer::Inspect(Err(error())))),
             Self::List { call, .. } => Some((*call, Answer::List(Err(error())))),
             Self::ForceRelease { call, .. } => Some((*call, Answer::ForceRelease(Err(error())))),
+            Self::RequestYield { call, .. } => Some((*call, Answer::RequestYield(Err(error())))),
             _ => None,
         }
     }

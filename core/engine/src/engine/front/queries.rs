@@ -1,14 +1,16 @@
-//! Queries that concern no lease of this locker: inspecting and listing locks, and force-releasing those of
-//! others.
+//! Queries that concern no lease of this locker: inspecting and listing locks, force-releasing those of
+//! others, and asking their holders to yield.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use super::backend::Backend;
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{Answer, CallId};
+use crate::engine::io::{Answer, CallId, HolderInfo};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::Error;
+use crate::name::Owner;
 use crate::protocol::{LockKey, Pattern};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
@@ -21,6 +23,8 @@ pub(crate) enum Question {
     List(Pattern, u64),
     /// Frees the lock, whoever holds it. With a token, only if the tenure with that token holds it.
     ForceRelease(LockKey, Option<FencingToken>),
+    /// Asks the holder to release the lock, for this owner and within this time.
+    RequestYield(LockKey, Owner, Duration),
 }
 
 impl Question {
@@ -29,6 +33,17 @@ impl Question {
             Self::Inspect(_) => Answer::Inspect(Err(error)),
             Self::List(..) => Answer::List(Err(error)),
             Self::ForceRelease(..) => Answer::ForceRelease(Err(error)),
+            Self::RequestYield(..) => Answer::RequestYield(Err(error)),
+        }
+    }
+}
+
+impl Question {
+    /// Returns the answer to a question about one holder.
+    pub(crate) fn found(&self, holder: Option<HolderInfo>) -> Answer {
+        match self {
+            Self::RequestYield(..) => Answer::RequestYield(Ok(holder)),
+            _ => Answer::ForceRelease(Ok(holder)),
         }
     }
 }

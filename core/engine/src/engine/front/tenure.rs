@@ -104,6 +104,16 @@ impl<K> Tenure<K> {
         who.emit(cx, event, Some(self.deadline));
     }
 
+    pub(crate) fn emit_wanted(&self, cx: &mut Ctx, who: &Who, (by, within): (Box<str>, Duration)) {
+        let event = LeaseEvent::Wanted {
+            name: who.spec.name.clone(),
+            token: self.token,
+            by,
+            within,
+        };
+        who.emit(cx, event, None);
+    }
+
     /// Emits `AtRisk`, with the new deadline if that is sooner than the one that the holder last received.
     pub(crate) fn emit_at_risk(
         &self,

@@ -134,6 +134,12 @@ impl Locks<Quorum> {
                         tenure.kept.rest(env.cx.now, &contender.lease);
                     }
                 }
+                (LeaseEvent::Wanted { by, within, .. }, Some(_)) => {
+                    if let Some((lease, tenure)) = contender.tenure() {
+                        tenure.wanted(env, lease, (by, within));
+                    }
+                    return Next::Stay;
+                }
                 (waiting @ LeaseEvent::Waiting { .. }, _) => {
                     if let Phase::Acquiring(acquiring) = &contender.phase
                         && acquiring.is_place(env, &contender.lease, at)

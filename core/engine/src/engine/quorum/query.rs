@@ -40,6 +40,12 @@ impl Question {
         match self {
             Self::Inspect(key) => Input::Inspect { call, key },
             Self::ForceRelease(key, token) => Input::ForceRelease { call, key, token },
+            Self::RequestYield(key, by, within) => Input::RequestYield {
+                call,
+                key,
+                by,
+                within,
+            },
             Self::List(pattern, cursor) => Input::List {
                 call,
                 pattern,
@@ -202,18 +208,18 @@ impl QuorumQuery {
         }
         let answers = mem::take(&mut self.answers).into_iter();
         let answers = answers.map(|(_, answer)| answer);
-        if let Question::ForceRelease(..) = self.question {
+        if let Question::ForceRelease(..) | Question::RequestYield(..) = self.question {
             let holders = answers.filter_map(|answer| match answer {
-                Answer::ForceRelease(Ok(holder)) => holder,
+                Answer::ForceRelease(Ok(holder)) | Answer::RequestYield(Ok(holder)) => holder,
                 _ => None,
             });
-            return Answer::ForceRelease(Ok(holder(holders.collect(), majority)));
+            return self.question.found(holder(holders.collect(), majority));
         }
         let seen = answers.filter_map(|answer| match answer {
-            Answer::Inspect(Ok(seen)) => Some(seen),
+            Answer::Inspect(Ok(seen)) => Some(*seen),
             _ => None,
         });
-        Answer::Inspect(Ok(together(seen.collect(), majority)))
+        Answer::Inspect(Ok(Box::new(together(seen.collect(), majority))))
     }
 
     /// Ends one step of a listing. Skips a member that does not answer, if the others are a majority.
@@ -266,15 +272,18 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     let holder = holder(holders.collect(), majority);
     let last_token = seen.iter().filter_map(|seen| seen.last_token).max();
     let server_time = seen.iter().map(|seen| seen.server_time).max().unwrap_or(0);
+    let requests = seen.iter().filter_map(|seen| seen.wanted.clone());
+    let wanted = requests.min_by_key(|request| request.remaining);
     // A waiter stands in line at several members, but maybe not at all members that answered.
     let longest = seen.into_iter().max_by_key(|seen| seen.waiting);
     let (waiting, line) = longest.map_or_else(Default::default, |seen| (seen.waiting, seen.line));
     Inspection {
-        holder,
         last_token,
         job: None,
         waiting,
         line,
         server_time,
+        wanted: wanted.filter(|_| holder.is_some()),
+        holder,
     }
 }

@@ -41,6 +41,8 @@ pub(in crate::engine) struct Support {
     renewals: Vec<ManualRenewal>,
     /// True once the holder knows that no renewal moves the deadline any more.
     is_overheld: bool,
+    /// The end of the last request to yield that was emitted.
+    wanted_until: Option<Timestamp>,
 }
 
 /// A renewal that the program waits for.
@@ -73,6 +75,7 @@ impl Tenure<Support> {
             rests_until: env.cx.now,
             renewals: Vec::new(),
             is_overheld: false,
+            wanted_until: None,
         };
         (ends_at > env.cx.now).then(|| Self::new(token, (began, deadline), kept))
     }
@@ -199,6 +202,28 @@ impl Tenure<Support> {
         let error = too_few((majority, of), lease.votes.missing());
         let sooner = sooner.then_some(deadline);
         self.emit_at_risk(&mut env.cx, &lease.who, (error, sooner));
+    }
+
+    /// Handles that a member reports a request to yield. The other members report the same request, and each
+    /// at its own time. So while a request is pending, only one that leaves less than half as much time is
+    /// new.
+    pub(super) fn wanted(
+        &mut self,
+        env: &mut Quorum,
+        lease: &Leased,
+        (by, within): (Box<str>, Duration),
+    ) {
+        let left = self.kept.wanted_until.map(|until| until.since(env.cx.now));
+        let is_new = match left {
+            None => true,
+            // A member that heard so late reports the request that is over.
+            Some(Duration::ZERO) => !within.is_zero(),
+            Some(left) => within < left / 2,
+        };
+        if is_new {
+            self.kept.wanted_until = Some(env.cx.now + within);
+            self.emit_wanted(&mut env.cx, &lease.who, (by, within));
+        }
     }
 
     /// Handles a member's reply to a renewal that the program asked for.

@@ -107,6 +107,16 @@ impl Locks<Single> {
             Some(News::Superseded { token }) => {
                 self.taken_away(env, id, (token, LossReason::Superseded));
             }
+            Some(News::Wanted { token }) => {
+                self.step(env, id, |contender, env| {
+                    if let Some((who, tenure)) = contender.tenure()
+                        && tenure.token == token
+                    {
+                        tenure.check_again(env, who);
+                    }
+                    Next::Stay
+                });
+            }
             None => {}
         }
     }

@@ -1,14 +1,16 @@
-//! Renewals that the program asks for: their times to live, their floors, and the calls that wait for them.
+//! What few tenures have: renewals that the program asks for, with their times to live, their floors and the
+//! calls that wait for them; a doubt; and a request to yield.
 
 use std::time::Duration;
 
 use super::attempt::Doubt;
 use crate::engine::front::Renewal;
 use crate::engine::io::{CallId, LockSpec};
+use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// The program's requests for one tenure, and the doubt about its acquisition. Few tenures have either, so
-/// they share a box.
+/// The program's requests for one tenure, the doubt about its acquisition, and a request to yield. Few tenures
+/// have any of them, so they share a box.
 #[derive(Debug, Default)]
 pub(super) struct Manual(Option<Box<ManualState>>);
 
@@ -31,6 +33,9 @@ struct ManualState {
     /// Earlier attempts of the acquisition that may take the lock again after it was freed, until this time.
     /// Whatever ends the tenure handles them. Stored here because few tenures have a doubt.
     doubt: Option<Doubt>,
+    /// The end of the last request to yield that a renewal reported, by the server's clock. It tells one
+    /// request from another, because a later one of the tenure ends at another time.
+    wanted_until: Option<ServerTime>,
 }
 
 impl Manual {
@@ -101,6 +106,15 @@ impl Manual {
     pub(super) fn is_asked(&self) -> bool {
         let state = self.0.as_ref();
         state.is_some_and(|state| !state.renewals.is_empty() || !state.later.is_empty())
+    }
+}
+
+/// Requests to yield.
+impl Manual {
+    /// Returns true if no renewal has reported the request that ends at this time, and remembers it.
+    pub(super) fn is_first(&mut self, until: ServerTime) -> bool {
+        let state = self.0.get_or_insert_default();
+        state.wanted_until.replace(until) != Some(until)
     }
 }
 

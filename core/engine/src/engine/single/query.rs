@@ -1,4 +1,5 @@
-//! Queries to one store: inspecting and listing locks, and force-releasing those of others.
+//! Queries to one store: inspecting and listing locks, force-releasing those of others, and asking their
+//! holders to yield.
 
 use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
@@ -6,11 +7,14 @@ use crate::engine::ctx::Whose;
 use crate::engine::front::{self, Queries, Question};
 use crate::engine::io::{
     Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, ServerId, WaiterInfo,
+    WantedInfo,
 };
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
 use crate::error::Error;
-use crate::protocol::{Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply};
+use crate::protocol::{
+    AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply,
+};
 use crate::tick::Tick;
 use crate::time::{ServerTime, Timestamp};
 
@@ -19,8 +23,8 @@ use crate::time::{ServerTime, Timestamp};
 pub(in crate::engine) struct SingleQuery {
     call: CallId,
     question: Question,
-    /// The holder whose tenure is being ended.
-    freed: Option<HolderInfo>,
+    /// The holder whose tenure is being ended, or that is being asked to yield.
+    found: Option<HolderInfo>,
     until: Timestamp,
     attempt: Attempt,
     error: Option<Error>,
@@ -89,7 +93,7 @@ impl SingleQuery {
         let mut query = Self {
             call,
             question,
-            freed: None,
+            found: None,
             until: env.cx.now + env.cx.settings.patience,
             attempt: Attempt::due_at(env.cx.now),
             error: None,
@@ -108,30 +112,34 @@ impl SingleQuery {
 
     fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Option<Answer> {
         let flight = self.attempt.land(&outcome)?;
-        let answer = match (outcome.result, &self.question, &self.freed) {
+        let answer = match (outcome.result, &self.question, &self.found) {
             (Ok((Reply::Inspected(seen), time)), Question::Inspect(_), _) => {
-                Answer::Inspect(Ok(inspection(seen, time)))
+                Answer::Inspect(Ok(Box::new(inspection(seen, time))))
             }
             (Ok((Reply::Listed { cursor, names }, _)), Question::List(_, from), _) => {
                 let place = WalkCursor::of(*from, env.cx.settings.clustered);
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
-            (Ok((Reply::Inspected(seen), time)), Question::ForceRelease(_, token), None) => {
+            (Ok((Reply::Inspected(seen), time)), question, None) => {
+                let token = match question {
+                    Question::ForceRelease(_, token) => *token,
+                    _ => None,
+                };
                 let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
                 match seen.holder.filter(is_meant) {
                     Some(holder) => {
-                        // The second step ends exactly this holder's tenure.
-                        self.freed = Some(holder_info(holder, time));
+                        // The second step concerns exactly this holder's tenure.
+                        self.found = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
                     }
-                    None => Answer::ForceRelease(Ok(None)),
+                    None => self.question.found(None),
                 }
             }
-            // If that holder is gone, an earlier attempt freed the lock, or the lock expired.
-            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), _, Some(holder)) => {
-                Answer::ForceRelease(Ok(Some(holder.clone())))
+            // If that holder is gone, an earlier attempt freed the lock, it yielded, or the lock expired.
+            (Ok((Reply::Released | Reply::Asked | Reply::Gone | Reply::Taken, _)), _, Some(_)) => {
+                self.question.found(self.found.clone())
             }
             (Ok((Reply::Late, _)), ..) => {
                 return self.failed(env, flight, Failure::late());
@@ -146,14 +154,25 @@ impl SingleQuery {
 
     /// Returns the command to send, and the server for a command without a key.
     fn command(&self, clustered: bool) -> (Command, ServerId) {
-        let command = match (&self.question, &self.freed) {
+        let command = match (&self.question, &self.found) {
             (Question::ForceRelease(key, _), Some(holder)) => Command::ForceRelease(ForceRelease {
                 key: key.clone(),
                 token: holder.token,
             }),
-            (Question::Inspect(key) | Question::ForceRelease(key, _), _) => {
-                Command::Inspect(Inspect { key: key.clone() })
+            (Question::RequestYield(key, by, within), Some(holder)) => {
+                Command::AskYield(AskYield {
+                    key: key.clone(),
+                    token: holder.token,
+                    within: *within,
+                    by: by.clone(),
+                })
             }
+            (
+                Question::Inspect(key)
+                | Question::ForceRelease(key, _)
+                | Question::RequestYield(key, ..),
+                _,
+            ) => Command::Inspect(Inspect { key: key.clone() }),
             (Question::List(pattern, cursor), _) => {
                 let (pattern, place) = (pattern.clone(), WalkCursor::of(*cursor, clustered));
                 let cursor = place.cursor;
@@ -203,6 +222,10 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
         owner: waiter.owner,
         waited: time.since(waiter.since),
     });
+    let wanted = seen.wanted.map(|request| WantedInfo {
+        by: request.by,
+        remaining: request.until.since(time),
+    });
     Inspection {
         holder: seen.holder.map(|holder| holder_info(holder, time)),
         last_token: seen.last_token,
@@ -218,6 +241,7 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
         waiting: seen.waiting,
         line: line.collect(),
         server_time: time.millis(),
+        wanted,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::engine::pace::{Pace, jitter_at};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
-use crate::protocol::{Command, Durability, LeaseId, Renew, Reply};
+use crate::protocol::{Command, Durability, LeaseId, Renew, Reply, YieldRequest};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -231,7 +231,7 @@ impl Tenure<Renewing> {
 
     /// Checks the lock as [`check`](Self::check) does, and also checks fixed leases, for which it asks for no
     /// extra time.
-    fn check_again(&mut self, env: &mut Single, who: &Who) {
+    pub(super) fn check_again(&mut self, env: &mut Single, who: &Who) {
         let wanted = if who.spec.fixed {
             Duration::ZERO
         } else {
@@ -291,13 +291,18 @@ impl Tenure<Renewing> {
         let Some(flight) = self.kept.attempt.land(&outcome) else {
             return Next::Stay;
         };
+        let answered = Flight {
+            server: outcome.server,
+            ..flight
+        };
         let error = match outcome.result {
             Ok((Reply::Renewed { expires }, time)) => {
-                let flight = Flight {
-                    server: outcome.server,
-                    ..flight
-                };
-                self.renewed(env, who, flight, (expires, time));
+                self.renewed(env, who, answered, (expires, time));
+                return Next::Stay;
+            }
+            Ok((Reply::Wanted { expires, request }, time)) => {
+                self.renewed(env, who, answered, (expires, time));
+                self.wanted(env, who, (request, time));
                 return Next::Stay;
             }
             Ok((Reply::Gone, _)) => return Next::Lose(LossReason::Deleted),
@@ -345,6 +350,14 @@ impl Tenure<Renewing> {
             self.check_again(env, who);
         }
         self.watch_on(env, who, checked);
+    }
+
+    /// Emits a request to yield, unless an earlier renewal reported it.
+    fn wanted(&mut self, env: &mut Single, who: &Who, (request, time): (YieldRequest, ServerTime)) {
+        if self.kept.manual.is_first(request.until) {
+            let within = request.until.since(time);
+            self.emit_wanted(&mut env.cx, who, (request.by.into(), within));
+        }
     }
 
     fn extended(

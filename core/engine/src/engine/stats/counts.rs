@@ -108,6 +108,7 @@ impl Counts {
             LeaseEvent::Waiting { .. }
             | LeaseEvent::Begun { .. }
             | LeaseEvent::Completed { .. }
+            | LeaseEvent::Wanted { .. }
             | LeaseEvent::ClockDrift { .. }
             | LeaseEvent::Quarantined { .. }
             | LeaseEvent::Readmitted { .. }

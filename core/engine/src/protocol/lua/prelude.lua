@@ -21,6 +21,8 @@
 --        label is only for people to read, and j for a runner of a job, whose tick comes before the label.
 --        d: present if the name is a job's. The last completed tick: the token of its turn, the tick, the time in
 --        milliseconds and the label of its runner; all 0 and no label if none was completed
+--        y: a request to the holder to yield: the end of its time (ms) and the label of the asking client. Such a tenure
+--        has a y after its field, so that the common cases do not find it and leave the operation to the rest
 --        w and x: present if somebody may be waiting. There are two of them, so that the number of deleted fields tells
 --        them from a tenure
 -- line   a sorted set of waiting claims. Each claim's score is its arrival in microseconds. Each claim is also in the

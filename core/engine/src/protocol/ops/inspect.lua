@@ -6,7 +6,8 @@
 --        free, last token (0 if none is remembered), waiting…
 --        job, the last completed tick with its token, its time (ms) and its runner's label (or 0 alone), the tick of the
 --          last turn unless it was completed or given back (or 0), and then as before
---        where waiting… is the number of live waiters, the number of waiters that are named, and for each named
+--        Of a lock whose holder is asked to yield, these follow: the end of the request's time (ms), label.
+--        waiting… is the number of live waiters, the number of waiters that are named, and for each named
 --        waiter, in order: kind, label, arrival (microseconds)
 local function inspect(k, op)
   local queue, places = KEYS[k + 1], tonumber(sub(op, OP_REST))
@@ -48,5 +49,9 @@ local function inspect(k, op)
     end
   end
   fields[count] = tostring(fields[count])
+  if state.is_held and lock.wanted_until(state) then
+    fields[#fields + 1] = sub(state.request, 1, EXPIRY_LENGTH)
+    fields[#fields + 1] = sub(state.request, REQUEST_LABEL)
+  end
   return fields
 end

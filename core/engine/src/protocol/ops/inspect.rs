@@ -1,6 +1,6 @@
 //! The `Inspect` operation.
 
-use super::{Form, Lua, Operation};
+use super::{Form, Lua, Operation, YieldRequest};
 use crate::error::Error;
 use crate::name::Owner;
 use crate::protocol::key::LockKey;
@@ -30,6 +30,8 @@ pub struct Inspected {
     pub waiting: u32,
     /// The live waiters among the first [`Inspect::MOST_NAMED`] places, in order.
     pub line: Vec<Waiter>,
+    /// The pending request to the holder to yield, if there is one.
+    pub wanted: Option<YieldRequest>,
 }
 
 /// The ticks of a job, as the store knows them.
@@ -129,12 +131,15 @@ impl Operation for Inspect {
         let line = (0..named)
             .map(|_| waiter(fields))
             .collect::<Result<_, _>>()?;
+        let is_wanted = holder.is_some() && !fields.is_empty();
+        let wanted = is_wanted.then(|| YieldRequest::read(fields)).transpose()?;
         Ok(Reply::Inspected(Inspected {
             holder,
             last_token,
             job,
             waiting,
             line,
+            wanted,
         }))
     }
 }

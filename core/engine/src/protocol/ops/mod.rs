@@ -8,6 +8,7 @@
 //! not compile without it.
 
 mod acquire;
+mod ask_yield;
 mod enter;
 mod force_release;
 mod inspect;
@@ -25,6 +26,7 @@ use crate::error::Error;
 use crate::time::{MILLIS, ServerTime, in_parts};
 
 pub use acquire::Reclaim;
+pub use ask_yield::YieldRequest;
 pub use enter::{Entered, Terms};
 pub use inspect::{CompletedTick, Holder, Inspected, JobState, Waiter};
 
@@ -153,6 +155,7 @@ operations! {
     release::Release,
     enter::Enter,
     force_release::ForceRelease,
+    ask_yield::AskYield,
     inspect::Inspect,
     list::List,
     retire::Retire,

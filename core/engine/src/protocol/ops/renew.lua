@@ -5,6 +5,7 @@
 -- text   retention, lease, token; a floor for later tokens, if there is one
 -- common the lease lasts for its time to live, and there is no floor
 -- reply  renewed, expiry (ms)
+--        wanted, expiry (ms), and of a request to yield: the end of its time (ms), label
 --        gone
 --        taken
 --> the expiry

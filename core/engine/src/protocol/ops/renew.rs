@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Form, Lua, Operation, expiry};
+use super::{Form, Lua, Operation, YieldRequest, expiry};
 use crate::error::Error;
 use crate::protocol::claim::{Counter, LeaseId};
 use crate::protocol::key::LockKey;
@@ -76,6 +76,10 @@ impl Operation for Renew {
         Ok(match status {
             "renewed" => Reply::Renewed {
                 expires: fields.millis()?,
+            },
+            "wanted" => Reply::Wanted {
+                expires: fields.millis()?,
+                request: YieldRequest::read(fields)?,
             },
             "gone" => Reply::Gone,
             "taken" => Reply::Taken,

@@ -1,5 +1,5 @@
 -- The cases of a renewal that renew.lua does not cover: the tenure has ended or already lasts longer, its key
--- needs another expiry, or there is a floor.
+-- needs another expiry, there is a floor, or the holder was asked to yield.
 local function renew(k, op, seen)
   local key = KEYS[k]
   checked(seen, key)
@@ -17,5 +17,9 @@ local function renew(k, op, seen)
     call('HSET', key, 't', floor .. '+')
   end
   local retention = tonumber(sub(op, OP_REST, RENEW_FIELD - 1))
-  return { 'renewed', lock.extend(key, state, tonumber(sub(op, OP_TTL, OP_REST - 1)), retention) }
+  local expires = lock.extend(key, state, tonumber(sub(op, OP_TTL, OP_REST - 1)), retention)
+  if state.request then
+    return { 'wanted', expires, sub(state.request, 1, EXPIRY_LENGTH), sub(state.request, REQUEST_LABEL) }
+  end
+  return { 'renewed', expires }
 end

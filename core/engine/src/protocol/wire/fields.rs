@@ -132,6 +132,11 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
             .filter_map(|field| std::str::from_utf8(field.as_ref()).ok())
     }
 
+    /// Returns true if no field is left.
+    pub(in crate::protocol) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub(super) fn split(&mut self, count: usize) -> Result<Fields<'a, F>, Error> {
         let (own, rest) = self.rest.split_at_checked(count).ok_or_else(unexpected)?;
         self.rest = rest;

@@ -121,6 +121,7 @@ mod tests {
             job: None,
             waiting: 0,
             line: Vec::new(),
+            wanted: None,
         });
         let time = ServerTime::from_micros(1_700_000_000_000_077);
         assert_eq!(
@@ -253,6 +254,7 @@ mod tests {
                 job: None,
                 waiting: 0,
                 line: Vec::new(),
+                wanted: None,
             }))
         );
     }

@@ -11,8 +11,8 @@ use crate::protocol::limits::{
     CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
 use crate::protocol::ops::{
-    Acquire, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release,
-    Renew, Retire, Terms,
+    Acquire, AskYield, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
+    Reclaim, Release, Renew, Retire, Terms, YieldRequest,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
@@ -118,6 +118,12 @@ fn read_command<'a>(
         "F" => Command::ForceRelease(ForceRelease {
             key,
             token: text.token()?,
+        }),
+        "Y" => Command::AskYield(AskYield {
+            key,
+            token: text.token()?,
+            within: ttl,
+            by: Owner::labelled(text.0).ok()?,
         }),
         "I" => Command::Inspect(Inspect { key }),
         _ => return None,
@@ -266,6 +272,12 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(&"renewed");
             push(&expires.millis());
         }
+        Reply::Wanted { expires, request } => {
+            push(&"wanted");
+            push(&expires.millis());
+            write_request(request, &mut push);
+        }
+        Reply::Asked => push(&"asked"),
         Reply::Gone => push(&"gone"),
         Reply::Taken => push(&"taken"),
         Reply::Released => push(&"released"),
@@ -334,6 +346,14 @@ fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) 
         push(&waiter.owner.stored());
         push(&waiter.since.as_micros());
     }
+    if let Some(request) = &inspected.wanted {
+        write_request(request, push);
+    }
+}
+
+fn write_request(YieldRequest { until, by }: &YieldRequest, push: &mut impl FnMut(&dyn ToString)) {
+    push(&until.millis());
+    push(by);
 }
 
 #[cfg(test)]
@@ -400,7 +420,7 @@ mod tests {
             let claim = self.claim(name == "a");
             let name = Name::new(name).expect("a short name is valid");
             let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
-            let below = self.below(15);
+            let below = self.below(17);
             let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
             match below {
                 0..5 => Command::Acquire(Acquire {
@@ -433,6 +453,12 @@ mod tests {
                     token: token.unwrap_or(FencingToken::MAX),
                 }),
                 10 => Command::Inspect(Inspect { key }),
+                14 | 15 => Command::AskYield(AskYield {
+                    key,
+                    token: token.unwrap_or(FencingToken::MAX),
+                    within: Duration::from_millis(self.below(60)),
+                    by: claim.owner,
+                }),
                 11 | 12 => Command::Enter(self.enter(&key)),
                 13 => Command::Retire(Retire {
                     key,
@@ -451,6 +477,19 @@ mod tests {
         }
     }
 
+    /// Makes requests to yield and renewals name the lock's tenure.
+    fn aim(server: &MemoryServer, now: ServerTime, command: &mut Command) {
+        let tenure = command.key().and_then(|key| server.tenure(now, key));
+        let Some(tenure) = tenure.cloned() else {
+            return;
+        };
+        match command {
+            Command::AskYield(ask) => ask.token = tenure.token,
+            Command::Renew(renew) => (renew.lease, renew.token) = (tenure.lease, tenure.token),
+            _ => {}
+        }
+    }
+
     /// Catches a part of a call or reply that is read at the wrong place or as something else.
     #[test]
     fn a_call_does_what_its_batch_does() {
@@ -463,9 +502,10 @@ mod tests {
             } else {
                 now + Duration::from_secs(1)
             };
-            let op = |random: &mut Random| Op {
-                command: random.command(),
-                not_after,
+            let op = |random: &mut Random| {
+                let mut command = random.command();
+                aim(&server, now, &mut command);
+                Op { command, not_after }
             };
             let batch: Vec<_> = (0..random.below(4)).map(|_| op(&mut random)).collect();
             let mut by_call = server.clone();
@@ -493,6 +533,8 @@ mod tests {
             "reclaimable",
             "entered",
             "forgot",
+            "asked",
+            "wanted",
         ] {
             assert!(seen.contains(status), "no reply was {status}");
         }

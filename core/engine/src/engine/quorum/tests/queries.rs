@@ -3,6 +3,7 @@
 use super::world::{Host, LOCK, Net, SOON, key, quorum};
 use crate::engine::{Answer, Input, Wait};
 use crate::error::ErrorKind;
+use crate::event::LeaseEvent;
 use crate::token::FencingToken;
 
 #[test]
@@ -118,4 +119,35 @@ fn an_error_names_the_missing_servers() {
         error.to_string().contains("2 of 3 servers are missing"),
         "{error}"
     );
+}
+
+/// Catches a request that the holder hears once for each server, and one that a majority cannot hear.
+#[test]
+fn a_holder_is_told_once_that_it_is_wanted() {
+    let mut world = quorum(2, 5);
+    let lease = world.hold(LOCK);
+    world.deafen(0);
+    world.set(1, Net::LoseRequests);
+    let within = SOON * 20;
+    let call = world.at(1).request_yield(LOCK, "deploy", within);
+    world.advance(SOON);
+    world.set(1, Net::Up);
+    assert!(
+        matches!(world.outcome(call), Answer::RequestYield(Ok(Some(_)))),
+        "{:?}",
+        world.outcome(call)
+    );
+    world.advance(within * 2);
+    let wanted = world.events.iter().filter_map(|told| match &told.event {
+        LeaseEvent::Wanted { token, by, .. } => Some((*token, &**by)),
+        _ => None,
+    });
+    assert_eq!(wanted.collect::<Vec<_>>(), [(lease.token, "deploy")]);
+    let call = world.at(1).request_yield(LOCK, "again", within);
+    let call = (call, world.at(1).inspect(LOCK));
+    world.advance(SOON);
+    let Answer::Inspect(Ok(seen)) = world.outcome(call.1) else {
+        panic!("{:?}", world.outcome(call.1));
+    };
+    assert_eq!(seen.wanted.as_ref().map(|seen| &*seen.by), Some("again"));
 }

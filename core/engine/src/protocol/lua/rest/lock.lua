@@ -41,9 +41,16 @@ function lock.read(key, seen)
         fail('WRONGTYPE the key holds a value that is not a completed tick', key)
       end
       state.done, state.done_tick = value, sub(value, DONE_TICK, DONE_TIME - 1)
-    elseif state.field or not lock.is_tenure(field, value) then
-      fail('WRONGTYPE the key holds a value that is not a lock', key)
+    elseif field == 'y' and string.find(value, '^%d%d%d%d%d%d%d%d%d%d%d%d%d.') then
+      state.request = value
     else
+      state.stored = field
+      if #field > FIELD_LENGTH then
+        field = string.match(field, '^(.*)y$') or field
+      end
+      if state.field or not lock.is_tenure(field, value) then
+        fail('WRONGTYPE the key holds a value that is not a lock', key)
+      end
       state.field, state.value, state.expires = field, value, tonumber(sub(value, 1, EXPIRY_LENGTH))
       -- The tenure is held through the millisecond of its expiry, as a key exists through its own.
       state.is_held = state.expires >= now_ms
@@ -56,6 +63,12 @@ end
 -- Returns the lease ID of the tenure, if there is one.
 function lock.lease(state)
   return state.field and sub(state.field, 1, FIELD_TOKEN - 1)
+end
+
+-- Returns until when the holder is asked to yield (ms). Returns false or nil if no request is pending.
+function lock.wanted_until(state)
+  local ends = state.request and tonumber(sub(state.request, 1, EXPIRY_LENGTH))
+  return ends and ends >= now_ms and ends
 end
 
 function lock.client(state)
@@ -73,8 +86,12 @@ end
 -- Deletes the current or expired tenure, if there is one. After a deletion, Redis lets the script write even
 -- when memory is full.
 function lock.clear(key, state)
-  call('HDEL', key, state.field or '')
-  state.field, state.is_held, state.tick = nil, nil, nil
+  if state.request then
+    call('HDEL', key, state.stored or '', 'y')
+  else
+    call('HDEL', key, state.stored or '')
+  end
+  state.field, state.stored, state.request, state.is_held, state.tick = nil, nil, nil, nil, nil
 end
 
 -- Sets the expiry of a key whose tenure lasts this many milliseconds, so that the key outlives the tenure by
@@ -131,7 +148,8 @@ function lock.take(key, state, member, milliseconds, waiting, proposed)
     or last < clock - clock % (KEPT_STEP_MS * 1000) then
     lock.keep(key, retention, milliseconds, state.is_new)
   end
-  state.is_new, state.field, state.value, state.expires = false, field, value, now_ms + milliseconds
+  state.is_new, state.field, state.stored = false, field, field
+  state.value, state.expires = value, now_ms + milliseconds
   return token, expires
 end
 
@@ -141,7 +159,7 @@ function lock.extend(key, state, milliseconds, retention)
   if now_ms + milliseconds > state.expires then
     state.expires = now_ms + milliseconds
     call('HDEL', key, '')
-    call('HSET', key, state.field, tostring(state.expires) .. sub(state.value, VALUE_CLIENT))
+    call('HSET', key, state.stored, tostring(state.expires) .. sub(state.value, VALUE_CLIENT))
     if retention ~= 0 then
       lock.keep(key, retention, milliseconds)
     end
