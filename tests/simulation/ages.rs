@@ -44,6 +44,7 @@ impl Plan {
     fn with_ages(self) -> Self {
         Self {
             ages: true,
+            jobs: false,
             drains: false,
             ..self
         }
@@ -140,6 +141,13 @@ impl World {
             let early = kept.until.since(now);
             format!("{lease} got {key:?} {early:?} before the name was free")
         });
+    }
+
+    /// Notes that somebody freed a name by force, which may have stayed taken.
+    pub(crate) fn forget_kept(&mut self, step: &Step) {
+        if let (Command::ForceRelease(force), Ok(Reply::Released)) = (step.command, step.reply) {
+            self.checks.released.remove(&force.key);
+        }
     }
 
     fn keep(&mut self, host: usize, retire: &Retire) {

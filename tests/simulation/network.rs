@@ -339,6 +339,7 @@ impl World {
             reply: &reply,
             kept_place: place.is_some() && place == new_place,
         };
+        self.forget_kept(&step);
         if let Some(former) = former {
             self.follow_vote(host, &step, former);
         } else {

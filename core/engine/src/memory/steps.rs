@@ -103,7 +103,7 @@ impl MemoryServer {
         if let Some(tenure) = hash.tenure.as_deref_mut() {
             (tenure.lease, tenure.client) = (Retire::NO_LEASE, Retire::NO_CLIENT);
             tenure.owner = tenure.owner.as_label();
-            tenure.expires = expiry(now, time);
+            (tenure.expires, tenure.request) = (expiry(now, time), None);
         }
     }
 

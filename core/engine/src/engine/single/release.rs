@@ -296,7 +296,8 @@ impl Release {
     fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
         let rest = self.keeps_until.since(env.cx.now);
-        let retires = self.tenure.filter(|_| !rest.is_zero());
+        // A completed tick keeps others away by itself.
+        let retires = self.tenure.filter(|_| !rest.is_zero() && !self.completes);
         self.retires = retires.is_some();
         let command = match retires {
             Some(token) => Command::Retire(protocol::Retire {
