@@ -306,6 +306,24 @@ async fn a_failing_tick_is_tried_once_by_each_runner_and_events_tell() {
     assert_eq!(told, expected);
 }
 
+#[tokio::test]
+async fn a_turn_that_lasts_too_long_ends_and_its_tick_goes_on() {
+    let server = RedisServer::start().await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let short = job(&one).ttl(millis(300)).at_most(millis(600));
+    let first = turn(&short, 5).await;
+    let lost = timeout(LIMIT, first.lease().lost()).await.expect("in time");
+    assert_eq!(lost.reason, leasehold::LossReason::Overheld);
+    assert!(first.done().await.is_err_and(|error| error.is_not_held()));
+    turn(&job(&other), 5).await.done().await.expect("confirmed");
+    let error = job(&one)
+        .at_most(millis(1))
+        .claim(6)
+        .await
+        .expect_err("below the TTL");
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
 /// Catches a runner that sleeps on until its next tick although the locker is shut down.
 #[tokio::test]
 async fn a_sleeping_runner_ends_with_its_locker() {

@@ -156,7 +156,15 @@ fn job(locker: &Locker, name: &str, args: &LeaseArgs) -> Result<Job, Failure> {
         let what = "--owner does not go with a job, whose ticks are not taken over";
         return Err(Failure::usage(what));
     }
-    Ok(locker.job(name)?.ttl(args.ttl))
+    if args.at_least.is_some() {
+        let what = "--at-least does not go with a job: a completed tick is not run again anyway";
+        return Err(Failure::usage(what));
+    }
+    let job = locker.job(name)?.ttl(args.ttl);
+    Ok(match args.at_most {
+        Some(age) => job.at_most(age),
+        None => job,
+    })
 }
 
 /// Adds the schedule of the command line: a cron text, or `@every` and a time.

@@ -185,6 +185,14 @@ impl Job {
         self
     }
 
+    /// Limits how long a turn may last, however often its lease is renewed: see [`Lock::at_most`]. The same tick
+    /// then goes to the next runner.
+    #[must_use]
+    pub fn at_most(mut self, age: Duration) -> Self {
+        self.options.at_most = Some(age);
+        self
+    }
+
     /// Returns the name of the job.
     pub fn name(&self) -> &Name {
         &self.name

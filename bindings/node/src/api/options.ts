@@ -226,6 +226,11 @@ export interface JobOptions {
    * crash the tick goes to the next runner when this time is over.
    */
   readonly ttl?: number | undefined;
+  /**
+   * The longest time in milliseconds that a turn may last, however often its lease is renewed: see
+   * {@link LockOptions.atMost}. The same tick then goes to the next runner.
+   */
+  readonly atMost?: number | undefined;
 }
 
 /** Options of a claim, read as {@link LockerOptions} are. */
@@ -317,6 +322,7 @@ export const JOB_OPTIONS: Readonly<Record<keyof JobOptions, OptionKind>> = {
   timeZone: "string",
   missed: "any",
   ttl: "number",
+  atMost: "number",
 };
 
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, OptionKind>> = {

@@ -189,13 +189,12 @@ impl Runner {
 
     /// Sleeps, except that a shutdown of the locker ends it.
     async fn sleep(&mut self, time: Duration) -> Result<(), Error> {
-        let open = match self.shutdown.take() {
-            Some(open) => open,
-            None => {
-                // The events of a handle that acquires nothing end with the locker.
-                let handle = self.job.lock(1)?;
-                (handle.events(), handle)
-            }
+        let open = if let Some(open) = self.shutdown.take() {
+            open
+        } else {
+            // The events of a handle that acquires nothing end with the locker.
+            let handle = self.job.lock(1)?;
+            (handle.events(), handle)
         };
         let (events, _) = self.shutdown.insert(open);
         match timeout(time, events.count()).await {
