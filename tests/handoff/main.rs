@@ -5,6 +5,7 @@
 mod bursts;
 mod cancel;
 mod dead;
+mod jobs;
 mod list;
 mod order;
 mod processes;

@@ -28,20 +28,29 @@ pub struct Child {
 /// Starts contenders for one lock, half of them in Rust and half in JavaScript, and waits until each is
 /// ready. Without the npm package all are in Rust.
 pub async fn contenders(rust: &Path, args: &[&str], count: usize, limit: Duration) -> Vec<Child> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/contender.mjs");
-    let has_node = script
-        .with_file_name("../../bindings/node/dist/index.js")
-        .exists();
+    spawn_mixed((rust, Some("topologies/contender.mjs")), args, count, limit).await
+}
+
+/// Starts processes, every second one by a script in JavaScript if there is one, and waits until each is ready.
+/// Without the npm package all are in Rust.
+pub async fn spawn_mixed(
+    (rust, script): (&Path, Option<&str>),
+    args: &[&str],
+    count: usize,
+    limit: Duration,
+) -> Vec<Child> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let has_node = tests.join("../bindings/node/dist/index.js").exists();
     if !has_node {
-        println!("the npm package is not built: all contenders are in Rust");
+        println!("the npm package is not built: all processes are in Rust");
     }
-    let children = (0..count).map(|at| {
-        if has_node && at % 2 == 1 {
+    let script = script.filter(|_| has_node).map(|script| tests.join(script));
+    let children = (0..count).map(|at| match &script {
+        Some(script) if at % 2 == 1 => {
             let args = std::iter::once(script.clone()).chain(args.iter().map(PathBuf::from));
             Child::spawn(Path::new("node"), args)
-        } else {
-            Child::spawn(rust, args)
         }
+        _ => Child::spawn(rust, args),
     });
     let mut children: Vec<_> = children.collect();
     for child in &mut children {

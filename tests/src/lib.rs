@@ -35,7 +35,7 @@ mod stored;
 mod wait;
 
 pub use certificates::{Authority, Pair};
-pub use child::{Child, contenders};
+pub use child::{Child, contenders, spawn_mixed};
 pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
 pub use random::{Random, mix};
