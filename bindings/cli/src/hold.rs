@@ -8,9 +8,9 @@ use tokio::time::sleep;
 use crate::args::HoldArgs;
 use crate::child::{self, EventsPipe, Ran, Signals};
 use crate::exit::{Failure, INTERNAL, NOT_FOUND, NOT_RUN};
-use crate::run::{by, heard, leave, lock, pipe, policy, unless_asked, with_time};
+use crate::run::{by, heard, leave, lock, pipe, policy, unless_asked};
 use crate::say::Voice;
-use crate::work::{Ended, Held, Policy, Work};
+use crate::work::{Ended, Held, Policy, Work, with_time};
 
 pub(crate) fn main(args: &HoldArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, true)?;

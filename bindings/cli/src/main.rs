@@ -4,6 +4,7 @@
 mod args;
 mod child;
 mod connect;
+mod cron;
 #[cfg(test)]
 mod docs_tests;
 mod doctor;
@@ -110,7 +111,7 @@ impl Task {
         match self {
             Self::Run(args) => run::main(args, voice),
             Self::Hold(args) => hold::main(args, voice),
-            Self::Cron(args) => job::main(args, voice),
+            Self::Cron(args) => cron::main(args, voice),
             Self::List(args) => look::list(args, voice),
             Self::Inspect(args) => look::inspect(args, voice),
             Self::Release(args) => look::release(args, voice),

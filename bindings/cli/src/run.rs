@@ -13,7 +13,7 @@ use crate::exit::{BY_SIGNAL, Failure, INTERNAL, NOT_ACQUIRED};
 use crate::job;
 use crate::say::Voice;
 use crate::times::show;
-use crate::work::{Ended, Held, Policy, Work};
+use crate::work::{Ended, Held, Policy, Work, with_time};
 
 /// The shortest time to live. Starting and ending processes needs this much time.
 const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -228,14 +228,6 @@ async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, F
     };
     with_time(&lease, args.lease.ttl).await?;
     Ok(lease)
-}
-
-/// Renews a lease with little time left, as one has that was handed over, so that the command starts with its full time.
-pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failure> {
-    if lease.remaining() < ttl / 2 {
-        lease.renew().await?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -177,6 +177,14 @@ impl Work<'_> {
     }
 }
 
+/// Renews a lease with little time left, as one has that was handed over, so that the command starts with its full time.
+pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failure> {
+    if lease.remaining() < ttl / 2 {
+        lease.renew().await?;
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     Loss,
