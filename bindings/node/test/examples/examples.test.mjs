@@ -113,10 +113,15 @@ const outlived = /"acquired"[^]*"atRisk".*(2 of 5|1 of 3) servers[^]*"renewed"[^
 
 test("rolling_deploy: each leader hands over when it is asked", async (t) => {
   const { url } = await open(t);
-  const version = (number) => `version ${number} leads with token \\d+\n(yielded: true, .*\n)?`;
-  const steps = new RegExp(`^${[1, 2, 3, 4].map(version).join("")}expired: (19|20)\\d\\d`);
-  assert.match(await run("rolling_deploy.mjs", url), steps);
-  assert.match(await run("rolling_deploy.mjs"), steps);
+  for (const printed of [await run("rolling_deploy.mjs", url), await run("rolling_deploy.mjs")]) {
+    const lines = printed.trim().split("\n");
+    // A leader may lead before the former one's process has told that it yielded.
+    const yielded = lines.filter((line) => line.startsWith("yielded: true, "));
+    assert.equal(yielded.length, 3, printed);
+    const others = lines.filter((line) => !yielded.includes(line)).join("\n");
+    const versions = [1, 2, 3, 4].map((number) => `version ${number} leads with token \\d+\n`);
+    assert.match(others, new RegExp(`^${versions.join("")}expired: \\d+`), printed);
+  }
 });
 
 test("quorum: two stores of five are cut off", async () => {
@@ -197,9 +202,8 @@ test("the lock file of the examples knows what the package asks for", async () =
   const { dependencies, devDependencies, peerDependencies, peerDependenciesMeta, engines, license, version } = await read(
     "../../bindings/node/package.json",
   );
-  const asked = { devDependencies, engines, license, peerDependencies, peerDependenciesMeta, version };
+  const asked = { dependencies, devDependencies, engines, license, peerDependencies, peerDependenciesMeta, version };
   const { packages } = await read("package-lock.json");
   const { name: _, ...locked } = packages["../../bindings/node"];
-  assert.equal(dependencies, undefined);
   assert.deepEqual(locked, asked);
 });
