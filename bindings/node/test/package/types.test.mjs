@@ -72,6 +72,8 @@ function told(event: LeaseEvent): string {
     case "begun":
     case "completed":
       return \`\${event.name} \${event.token} \${event.tick}\`;
+    case "wanted":
+      return event.by;
     case "waiting":
       // @ts-expect-error nobody has a token who waits
       return event.token;
@@ -122,6 +124,7 @@ const lease: Lease = {
   signal: new AbortController().signal,
   run: async (work) => work(lease.signal),
   renew: async () => {},
+  wanted: async () => {},
   release: async () => {},
   toJSON: () => ({ name: "orders/42", token: 34, valid: true, remaining: 30_000 }),
   [Symbol.asyncDispose]: async () => {},
@@ -217,6 +220,7 @@ export function stubbed(inspection: Inspection, stats: Stats): Locker {
     },
     forceRelease: async () => undefined,
     forceReleaseToken: async () => undefined,
+    requestYield: async () => true,
     shutdown: async () => {},
     toJSON: () => ({}),
     [Symbol.asyncDispose]: async () => {},
