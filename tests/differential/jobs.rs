@@ -17,7 +17,7 @@ use crate::real::{Listener, Real};
 use crate::samples::{batch, inspect, key};
 use crate::sequence::client;
 
-const SEQUENCES: u64 = 150;
+const SEQUENCES: u64 = 80;
 const STEPS: usize = 60;
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);

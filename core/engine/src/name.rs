@@ -191,6 +191,13 @@ impl Owner {
     }
 
     /// Returns the tick that the owner runs, if it is a runner of a job.
+    ///
+    /// ```
+    /// # use leasehold_engine as leasehold;
+    /// # use leasehold::Owner;
+    /// assert_eq!(Owner::labelled("web-1")?.tick(), None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn tick(&self) -> Option<u64> {
         self.running().map(Tick::get)
     }

@@ -138,6 +138,17 @@ impl Job {
     ///
     /// 10 ms to a year (366 days), in whole milliseconds. If it is out of bounds, claiming fails with
     /// [`Config`](crate::ErrorKind::Config).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let job = locker.job("report")?.every(Duration::from_secs(900));
+    /// let error = locker.job("report")?.every(Duration::ZERO).claim(1).await.unwrap_err();
+    /// assert!(error.is_config());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn every(self, period: Duration) -> Self {
         self.scheduled(Schedule::every(period))
@@ -164,6 +175,16 @@ impl Job {
     }
 
     /// Sets what happens to missed ticks: see [`Missed`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use leasehold::Missed;
+    /// use std::time::Duration;
+    ///
+    /// let job = locker.job("report")?.every(Duration::from_secs(900)).missed(Missed::All(10));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn missed(mut self, missed: Missed) -> Self {
         if let Missed::All(most) = missed
@@ -177,6 +198,15 @@ impl Job {
 
     /// Sets the time to live of a turn's lease: see [`Lock::ttl`]. After a crash the tick goes to the next
     /// runner when this time is over.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let job = locker.job("report")?.ttl(Duration::from_secs(5));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
@@ -187,6 +217,15 @@ impl Job {
 
     /// Limits how long a turn may last, however often its lease is renewed: see [`Lock::at_most`]. The same tick
     /// then goes to the next runner.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let job = locker.job("report")?.at_most(Duration::from_secs(600));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn at_most(mut self, age: Duration) -> Self {
         self.options.at_most = Some(age);
@@ -194,6 +233,13 @@ impl Job {
     }
 
     /// Returns the name of the job.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// assert_eq!(locker.job("report")?.name().as_str(), "report");
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -226,6 +272,21 @@ impl Job {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work and gives the turn to the next runner.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let job = locker.job("report")?.every(Duration::from_millis(20));
+    /// job.run(async |turn| {
+    ///     println!("tick {}", turn.tick());
+    ///     locker.shutdown().await; // ends the job
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// .await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn run<E: fmt::Display>(
         &self,
         mut work: impl AsyncFnMut(&Turn) -> Result<(), E>,
@@ -255,6 +316,19 @@ impl Job {
     }
 
     /// Returns the turns that this runner gets, as a stream: see [`Turns`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use futures::TryStreamExt;
+    /// use std::time::Duration;
+    ///
+    /// let mut turns = locker.job("report")?.every(Duration::from_millis(20)).turns();
+    /// if let Some(turn) = turns.try_next().await? {
+    ///     turn.done().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn turns(&self) -> Turns {
         Turns::new(self.clone())
     }
@@ -272,6 +346,17 @@ impl Job {
     /// # Cancel safety
     ///
     /// As for [`Lock::acquire`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use leasehold::Claimed;
+    ///
+    /// if let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? {
+    ///     turn.done().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn claim(&self, tick: u64) -> Result<Claimed, Error> {
         loop {
             match self.ask_due(tick, Wait::Forever).await? {
@@ -283,11 +368,37 @@ impl Job {
     }
 
     /// Claims a tick as [`claim`](Self::claim) does, without waiting for another runner.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use leasehold::Claimed;
+    ///
+    /// let job = locker.job("import")?;
+    /// let turn = job.claim(7).await?;
+    /// assert!(matches!(job.try_claim(7).await?, Claimed::InProgress));
+    /// # drop(turn);
+    /// # Ok(()) }
+    /// ```
     pub async fn try_claim(&self, tick: u64) -> Result<Claimed, Error> {
         self.ask_due(tick, Wait::Never).await
     }
 
     /// Claims a tick as [`claim`](Self::claim) does, and waits for another runner for at most this time.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use leasehold::Claimed;
+    /// use std::time::Duration;
+    ///
+    /// let job = locker.job("import")?;
+    /// let turn = job.claim(7).await?;
+    /// let other = job.claim_within(7, Duration::from_millis(50)).await?;
+    /// assert!(matches!(other, Claimed::InProgress));
+    /// # drop(turn);
+    /// # Ok(()) }
+    /// ```
     pub async fn claim_within(&self, tick: u64, time: Duration) -> Result<Claimed, Error> {
         if time.is_zero() {
             return self.try_claim(tick).await;

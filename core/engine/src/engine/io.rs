@@ -545,6 +545,16 @@ pub struct Inspection {
 }
 
 /// The ticks of a job.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// # fn show(job: &leasehold::JobInfo) {
+/// match &job.completed {
+///     Some(done) => println!("{} completed tick {} {:?} ago", done.by, done.tick, done.ago),
+///     None => println!("no tick is completed"),
+/// }
+/// # }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -60,17 +60,44 @@ impl Turn {
     }
 
     /// Returns the name of the job.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// assert_eq!(turn.name().as_str(), "import");
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> &Name {
         self.lease().name()
     }
 
     /// Returns the tick. For a job with a schedule it is the due time in milliseconds since 1970, by the
     /// server's clock.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// assert_eq!(turn.tick(), 7);
+    /// # Ok(()) }
+    /// ```
     pub fn tick(&self) -> u64 {
         self.tick
     }
 
     /// Returns when the tick was due, by the server's clock; `None` if it was claimed by its number.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// assert_eq!(turn.scheduled_for(), None); // it was claimed by its number
+    /// # Ok(()) }
+    /// ```
     pub fn scheduled_for(&self) -> Option<SystemTime> {
         let due = || SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.tick));
         self.is_time.then(due).flatten()
@@ -78,16 +105,43 @@ impl Turn {
 
     /// Returns how many ticks of the schedule nobody completed between the last completed one and this one; at
     /// most 10,000 for a cron text. 0 if the tick was claimed by its number.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// assert_eq!(turn.missed(), 0);
+    /// # Ok(()) }
+    /// ```
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
     /// Returns the fencing token: greater than that of every earlier turn of the job.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// println!("send {} with every write", turn.token());
+    /// # Ok(()) }
+    /// ```
     pub fn token(&self) -> FencingToken {
         self.lease().token()
     }
 
     /// Returns the lease, which tells of a loss.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// turn.lease().run(async { println!("working") }).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn lease(&self) -> &Lease {
         self.lease
             .as_ref()
@@ -105,6 +159,17 @@ impl Turn {
     /// # Cancel safety
     ///
     /// Dropping the future does not stop the request.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// turn.done().await?;
+    /// let seen = locker.inspect("import").await?.job.expect("it is a job's name");
+    /// assert_eq!(seen.completed.map(|done| done.tick), Some(7));
+    /// # Ok(()) }
+    /// ```
     pub async fn done(mut self) -> Result<(), Error> {
         let lease = self
             .lease
@@ -121,6 +186,16 @@ impl Turn {
     /// # Errors
     ///
     /// As for [`Lease::release`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// # use leasehold::Claimed;
+    /// # let Claimed::Turn(turn) = locker.job("import")?.claim(7).await? else { return Ok(()) };
+    /// turn.give_back().await?;
+    /// assert!(matches!(locker.job("import")?.try_claim(7).await?, Claimed::Turn(_)));
+    /// # Ok(()) }
+    /// ```
     pub async fn give_back(mut self) -> Result<(), Error> {
         let lease = self
             .lease
