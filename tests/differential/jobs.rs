@@ -22,7 +22,7 @@ const STEPS: usize = 60;
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);
 
-/// What must have happened in some sequence.
+/// The outcomes that the generated sequences must reach, each at least once.
 const OUTCOMES: [&str; 19] = [
     "acquire busy",
     "acquire completed",

@@ -260,7 +260,7 @@ pub(crate) struct CronArgs {
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(crate) time_zone: String,
 
-    /// What happens to ticks that nobody ran: skip them, run the latest, or run up to a number, such as all:10
+    /// The ticks that nobody ran: skip them, run the latest, or run up to a number, such as all:10
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub(crate) missed: String,
 
@@ -500,7 +500,7 @@ pub(crate) struct LeaseArgs {
 
     /// Keep the name taken until the lease has this age, even if COMMAND ends sooner
     ///
-    /// So a machine whose clock is a little behind does not run the same cron job again. Only if COMMAND ends by
+    /// A machine whose clock is a little behind then does not run a cron job again. Only if COMMAND ends by
     /// itself: after a loss or a crash the name is free when the time to live is over.
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     pub(crate) at_least: Option<Duration>,

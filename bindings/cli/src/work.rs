@@ -49,7 +49,7 @@ pub(crate) enum Ended {
     Lost(Failure, Asked),
 }
 
-/// What the command runs under.
+/// The lease that a command runs under, alone or with the tick of a job.
 #[derive(Debug)]
 pub(crate) enum Held {
     Lease(Lease),

@@ -65,7 +65,8 @@ pub struct Job {
     error: Option<Error>,
 }
 
-/// What happens to ticks that no runner has run when a runner starts, or when runs take longer than a period.
+/// Chooses which missed ticks are run: those that passed before a runner started, or while a run took longer than a
+/// period.
 ///
 /// A tick that was begun and not completed does not count as missed: its next runner gets it.
 ///
@@ -92,7 +93,7 @@ pub enum Missed {
     All(u32),
 }
 
-/// What a claim of a tick got.
+/// The outcome of a claim of a tick: the turn, or why there is none.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -345,7 +346,7 @@ impl Job {
     ///
     /// # Cancel safety
     ///
-    /// As for [`Lock::acquire`].
+    /// Dropping the future leaves the line, as with [`Lock::acquire`].
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -8,7 +8,7 @@ import { Lock } from "./lock.js";
 import type { Schedule } from "./schedule.js";
 import { Turn } from "./turn.js";
 
-/** What a claim of a tick got. */
+/** The outcome of a claim of a tick: the turn, or why there is none. */
 export type Claimed =
   /** The tick is this runner's. */
   | { readonly type: "turn"; readonly turn: Turn }

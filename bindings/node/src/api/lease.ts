@@ -138,7 +138,7 @@ export class Lease {
 
   /**
    * Resolves once somebody wants the lock: a waiter stands in line, or a request to yield is pending
-   * (`Locker.requestYield`). So a leader can go on for as long as nobody waits, and then stop at a good point.
+   * (`Locker.requestYield`). A leader that awaits it works on for as long as nobody waits, and then stops at a good point.
    *
    * The store is asked at once and after each renewal, every third of the time to live. A request resolves it as soon
    * as the event `wanted` comes. Attempts that do not wait, such as `tryAcquire`, do not count. While the store cannot be

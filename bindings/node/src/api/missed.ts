@@ -2,7 +2,8 @@ import { attempt, config, shown } from "../common/check.js";
 import type { Schedule } from "./schedule.js";
 
 /**
- * What happens to ticks that no runner has run when a runner starts, or when runs take longer than a period.
+ * Chooses which missed ticks are run: those that passed before a runner started, or while a run took longer than a
+ * period.
  *
  * - `skip`: a runner that starts waits for the next tick. Ticks that came due during a long run are skipped
  *   except the latest.

@@ -188,7 +188,7 @@ export interface LockOptions {
    * Keeps the name taken after a release until the lease would have this age, in milliseconds: up to 366
    * days, and not more than `atMost`; 0 by default.
    *
-   * So a job that ends within moments is not run again by a machine whose clock is a little behind. The lease
+   * A machine whose clock is a little behind then does not run a short job again. The lease
    * itself ends at once and emits `released`. Until the name is free, nobody gets it, not even its `owner`,
    * except after a forced release. If less than 5 s were left at the release, a waiter may notice up to that
    * much later that the name is free.
@@ -219,7 +219,7 @@ export interface JobOptions {
    * `UTC`.
    */
   readonly timeZone?: string | undefined;
-  /** What happens to missed ticks: `"skip"` by default. See {@link Missed}. */
+  /** Chooses which missed ticks are run: `"skip"` by default. See {@link Missed}. */
   readonly missed?: Missed | undefined;
   /**
    * Milliseconds that a turn's lease lives unless it is renewed: 10 ms to 366 days; 30,000 by default. After a

@@ -185,7 +185,7 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// As for [`Lease::release`].
+    /// The errors of [`Lease::release`].
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

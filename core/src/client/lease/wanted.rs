@@ -12,8 +12,8 @@ impl Lease {
     /// Resolves once somebody wants the lock: a waiter stands in line, or a
     /// [request to yield](crate::Locker::request_yield) is pending.
     ///
-    /// So a leader can go on for as long as nobody waits, and then stop at a good point. The store is asked at
-    /// once and after each renewal, every third of the time to live. A request resolves it as soon as
+    /// A leader that awaits it works on for as long as nobody waits, and then stops at a good point. The store
+    /// is asked at once and after each renewal, every third of the time to live. A request resolves it as soon as
     /// [`Wanted`](LeaseEvent::Wanted) is emitted. Attempts that do not wait, such as
     /// [`try_acquire`](crate::Lock::try_acquire), do not count.
     ///

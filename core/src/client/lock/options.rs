@@ -93,7 +93,7 @@ impl Lock {
 
     /// Keeps the name taken after a release until the lease would have this age.
     ///
-    /// So a job that ends within moments is not run again by a machine whose clock is a little behind. The
+    /// A machine whose clock is a little behind then does not run a short job again. The
     /// age counts from the request, or the handover, that got the lock. Dropping the last lease is a release, too. The lease
     /// itself ends at once and emits [`Released`](crate::LeaseEvent::Released). Until the name is free, nobody
     /// gets it, not even its owner, except after a [forced release](crate::Locker::force_release). If less

@@ -1,5 +1,5 @@
-//! What few tenures have: renewals that the program asks for, with their times to live, their floors and the
-//! calls that wait for them; a doubt; and a request to yield.
+//! The parts of a tenure that few tenures have: renewals that the program asks for, with their times to live, their
+//! floors and the calls that wait for them; a doubt; and a request to yield.
 
 use std::time::Duration;
 
