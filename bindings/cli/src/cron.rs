@@ -1,15 +1,14 @@
 //! `leasehold cron`: a command that runs once per tick of a schedule, on one of many machines.
 
-use futures::TryStreamExt;
-use leasehold::{LeaseEvents, Missed, Turn, Turns};
+use leasehold::{Missed, Turn};
 
 use crate::args::CronArgs;
 use crate::child::{self, EventsPipe, Signals};
-use crate::exit::{Failure, INTERNAL, NOT_FOUND, NOT_RUN};
+use crate::exit::{Failure, NOT_FOUND, NOT_RUN};
 use crate::job::{job, scheduled};
-use crate::run::{by, heard, leave, pipe, policy, unless_asked};
+use crate::run::{by, leave, next_with_time, pipe, policy, unless_asked};
 use crate::say::Voice;
-use crate::work::{Ended, Held, Policy, Work, with_time};
+use crate::work::{Ended, Held, Policy, Work};
 
 pub(crate) fn main(args: &CronArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, true)?;
@@ -44,7 +43,13 @@ async fn cron(
             Some(pipe) => pipe,
             None => pipe()?,
         };
-        let waiting = turn(&mut turns, args, &mut events, &mut pipe, voice);
+        let waiting = next_with_time(
+            &mut turns,
+            Turn::lease,
+            args.lease.ttl,
+            (&mut events, &mut pipe),
+            voice,
+        );
         let turn = match unless_asked(waiting, &mut signals).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(failure)) => {
@@ -80,25 +85,6 @@ async fn cron(
     drop(turns);
     leave(&locker).await;
     Ok(code)
-}
-
-/// Waits for a turn with time left.
-async fn turn(
-    turns: &mut Turns,
-    args: &CronArgs,
-    events: &mut LeaseEvents,
-    pipe: &mut EventsPipe,
-    voice: &Voice,
-) -> Result<Turn, Failure> {
-    loop {
-        let Some(turn) = heard(turns.try_next(), events, pipe, voice).await? else {
-            return Err(Failure::new(INTERNAL, "the locker was shut down"));
-        };
-        match with_time(turn.lease(), args.lease.ttl).await {
-            Ok(()) => return Ok(turn),
-            Err(failure) => voice.note(&failure.to_string()),
-        }
-    }
 }
 
 /// Reads `--missed`.

@@ -1,16 +1,15 @@
 //! `leasehold hold`: leader election for scripts.
 
-use futures::TryStreamExt;
-use leasehold::{Lease, LeaseEvents, Tenures};
+use leasehold::{Lease, LeaseEvents};
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
 use crate::args::HoldArgs;
 use crate::child::{self, EventsPipe, Ran, Signals};
-use crate::exit::{Failure, INTERNAL, NOT_FOUND, NOT_RUN};
-use crate::run::{by, heard, leave, lock, pipe, policy, unless_asked};
+use crate::exit::{Failure, NOT_FOUND, NOT_RUN};
+use crate::run::{by, leave, lock, next_with_time, pipe, policy, unless_asked};
 use crate::say::Voice;
-use crate::work::{Ended, Held, Policy, Work, with_time};
+use crate::work::{Ended, Held, Policy, Work};
 
 pub(crate) fn main(args: &HoldArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, true)?;
@@ -44,7 +43,13 @@ async fn hold(
             Some(pipe) => pipe,
             None => pipe()?,
         };
-        let waiting = lead(&mut tenures, args, &mut events, &mut pipe, voice);
+        let waiting = next_with_time(
+            &mut tenures,
+            |lease| lease,
+            args.lease.ttl,
+            (&mut events, &mut pipe),
+            voice,
+        );
         let lease = match unless_asked(waiting, &mut signals).await {
             Ok(lease) => lease?,
             Err(signal) => break by(signal),
@@ -64,26 +69,6 @@ async fn hold(
     drop(tenures);
     leave(&locker).await;
     Ok(code)
-}
-
-/// Waits for a lease with time left.
-async fn lead(
-    tenures: &mut Tenures,
-    args: &HoldArgs,
-    events: &mut LeaseEvents,
-    pipe: &mut EventsPipe,
-    voice: &Voice,
-) -> Result<Lease, Failure> {
-    loop {
-        let leading = heard(tenures.try_next(), events, pipe, voice).await?;
-        let Some(lease) = leading else {
-            return Err(Failure::new(INTERNAL, "the locker was shut down"));
-        };
-        match with_time(&lease, args.lease.ttl).await {
-            Ok(()) => return Ok(lease),
-            Err(failure) => voice.note(&failure.to_string()),
-        }
-    }
 }
 
 /// Runs one turn as the leader. Returns the exit code if it was the last one.

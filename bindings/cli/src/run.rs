@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use leasehold::{Lease, LeaseEvents, Lock, Locker};
+use futures::{StreamExt, TryStream, TryStreamExt};
+use leasehold::{Error, Lease, LeaseEvents, Lock, Locker};
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, timeout};
 
@@ -196,6 +196,25 @@ pub(crate) async fn heard<T>(
                 pipe.write(&event);
                 voice.event(&event);
             }
+        }
+    }
+}
+
+/// Waits for the next tenure or turn with time left, and shows events meanwhile.
+pub(crate) async fn next_with_time<T>(
+    held: &mut (impl TryStream<Ok = T, Error = Error> + Unpin),
+    lease: impl Fn(&T) -> &Lease,
+    ttl: Duration,
+    (events, pipe): (&mut LeaseEvents, &mut EventsPipe),
+    voice: &Voice,
+) -> Result<T, Failure> {
+    loop {
+        let Some(next) = heard(held.try_next(), events, pipe, voice).await? else {
+            return Err(Failure::new(INTERNAL, "the locker was shut down"));
+        };
+        match with_time(lease(&next), ttl).await {
+            Ok(()) => return Ok(next),
+            Err(failure) => voice.note(&failure.to_string()),
         }
     }
 }
