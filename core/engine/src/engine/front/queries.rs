@@ -36,9 +36,7 @@ impl Question {
             Self::RequestYield(..) => Answer::RequestYield(Err(error)),
         }
     }
-}
 
-impl Question {
     /// Returns the answer to a question about one holder.
     pub(crate) fn found(&self, holder: Option<HolderInfo>) -> Answer {
         match self {
