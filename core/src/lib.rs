@@ -48,6 +48,7 @@
 //! | acquire, work and release | [`Lock::using`] |
 //! | stop when the lease is lost | [`Lease::run`], [`Lease::lost`] |
 //! | lead for as long as the program runs | [`Lock::hold`] |
+//! | hold several names at once | [`Locker::all`] |
 //! | find held names | [`Locker::list`], a stream; [`Locker::inspect`] for one name's holder |
 //! | export metrics | [`Locker::stats`], and [`Stats::to_prometheus`] with your own labels |
 //! | log events | [`LeaseEvent`] displays as one line; all traces have the target `leasehold` |
@@ -91,8 +92,8 @@ mod url;
 
 #[cfg(feature = "native")]
 pub use client::{
-    Builder, Claimed, Job, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Missed, Run,
-    Tenures, Turn, Turns, YieldRequest,
+    Builder, Bundle, Claimed, Job, Lease, LeaseEvents, Lock, LockSet, Locker, Lost, MemoryStore,
+    Missed, Run, Tenures, Turn, Turns, YieldRequest,
 };
 #[doc(inline)]
 pub use leasehold_engine::{

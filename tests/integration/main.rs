@@ -27,6 +27,7 @@ mod rights_cluster;
 mod round_trips;
 mod runtimes;
 mod sentinel;
+mod several;
 mod tenants;
 mod tls;
 mod tokens;

@@ -4,11 +4,13 @@
  * @packageDocumentation
  */
 export type { Evaluator, RedisClient, Unsubscribe } from "./adapters/index.js";
+export type { Bundle } from "./api/bundle.js";
 export type { Claimed } from "./api/claims.js";
 export type { LeaseEvents } from "./api/events.js";
 export type { Job } from "./api/job.js";
 export type { Lease } from "./api/lease.js";
 export type { Lock } from "./api/lock.js";
+export type { LockSet } from "./api/lock-set.js";
 export type { Missed } from "./api/missed.js";
 export type {
   AcquireOptions,
@@ -16,6 +18,7 @@ export type {
   JobOptions,
   LockerOptions,
   LockOptions,
+  LockSetOptions,
   RenewOptions,
   YieldOptions,
 } from "./api/options.js";

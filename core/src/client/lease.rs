@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use futures::future::join_all;
 use leasehold_engine::{Error, ErrorKind, FencingToken, LossReason, Name};
 use pin_project::pin_project;
 
@@ -149,6 +150,12 @@ impl Lease {
     /// ```
     pub fn is_valid(&self) -> bool {
         self.share.lost().is_none()
+    }
+
+    /// Returns the loss if the lease is lost, as [`lost`](Self::lost) does.
+    pub(super) fn loss(&self) -> Option<Lost> {
+        let reason = self.share.lost()?;
+        Some(Lost::of(self.name(), &self.share, reason))
     }
 
     /// Resolves when the tenure has ended in any way.
@@ -312,6 +319,20 @@ impl Lease {
         let Self { mut share, lock } = self;
         let released = share.release().await;
         released.map_err(|error| told(&error, lock.name(), &share))
+    }
+
+    /// Releases several leases of one locker together, and returns each name with what came of it.
+    pub(super) async fn release_all(leases: Vec<Self>) -> Vec<(Name, Result<(), Error>)> {
+        let leases = leases.into_iter().map(|Self { share, lock }| (share, lock));
+        let (mut shares, locks): (Vec<_>, Vec<_>) = leases.unzip();
+        let released = join_all(Share::release_all(&mut shares)).await;
+        let leases = locks.iter().zip(&shares);
+        let told = released.into_iter().zip(leases).map(|(released, of)| {
+            let (name, share) = (of.0.name(), of.1);
+            let released = released.map_err(|error| told(&error, name, share));
+            (name.clone(), released)
+        });
+        told.collect()
     }
 
     /// Releases a turn's lease and completes its tick.

@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use leasehold_engine::engine::{Inspection, LockId, LockOptions, LockSpec, Wait};
 use leasehold_engine::limits;
-use leasehold_engine::protocol::{Counter, LockKey};
+use leasehold_engine::protocol::{Counter, LeaseId, LockKey};
 use leasehold_engine::{Error, Name, Owner};
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
+use crate::driver::Driver;
 
 /// A handle on one name, with options. Making one does no I/O.
 ///
@@ -225,8 +227,7 @@ impl Lock {
         if time.is_zero() {
             return self.try_acquire().await;
         }
-        self.ask(Wait::Until(self.handle.core.driver.now() + time))
-            .await
+        self.ask(Wait::Until(self.driver().now() + time)).await
     }
 
     /// Acquires the lock, runs the work under its lease, and releases it.
@@ -305,16 +306,44 @@ impl Lock {
         LeaseEvents::new(self.handle.core.driver.clone(), Some(self.handle.id))
     }
 
-    pub(super) async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
+    pub(super) fn driver(&self) -> &Arc<Driver> {
+        &self.handle.core.driver
+    }
+
+    /// Tries to acquire locks of one locker, each as [`try_acquire`](Self::try_acquire) does. All requests leave
+    /// together.
+    pub(super) async fn try_all(
+        locks: &[&Self],
+    ) -> Result<Vec<Result<Option<Lease>, Error>>, Error> {
+        let Some(first) = locks.first() else {
+            return Ok(Vec::new());
+        };
+        let asked: Vec<_> = locks
+            .iter()
+            .map(|lock| lock.request())
+            .collect::<Result<_, _>>()?;
+        let answers = join_all(first.driver().try_acquire_all(asked)).await;
+        let answered = answers.into_iter().zip(locks).map(|(share, lock)| {
+            let share = share.map_err(|error| error.about(lock.name()))?;
+            Ok(share.map(|share| Lease::new(share, (*lock).clone())))
+        });
+        Ok(answered.collect())
+    }
+
+    /// Returns what an acquisition asks for, with a new lease ID.
+    fn request(&self) -> Result<(LockId, Arc<LockSpec>, LeaseId), Error> {
         if let Some(error) = &self.handle.error {
             return Err(error.clone());
         }
         let spec = self.handle.spec.clone();
         // Each option alone was checked when it was set.
         spec.check_ages()?;
-        let lock = self.handle.id;
-        let driver = &self.handle.core.driver;
-        let lease = driver.new_lease()?;
+        Ok((self.handle.id, spec, self.driver().new_lease()?))
+    }
+
+    pub(super) async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
+        let (lock, spec, lease) = self.request()?;
+        let driver = self.driver();
         let span = tracing::debug_span!(
             target: "leasehold",
             "acquire",

@@ -7,7 +7,7 @@ use leasehold_engine::engine::{HolderInfo, Inspection, Listing, Stats};
 use leasehold_engine::protocol::{LockKey, Pattern};
 use leasehold_engine::{Error, FencingToken, Finding, Name};
 
-use super::{Builder, Core, Job, LeaseEvents, Lock, YieldRequest};
+use super::{Builder, Core, Job, LeaseEvents, Lock, LockSet, YieldRequest};
 use crate::adapter::Adapter;
 
 /// A client of the lock service: its identity, its connections, and the background task that renews its
@@ -193,6 +193,65 @@ impl Locker {
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock, Error> {
         let (name, key) = LockKey::with_name(&self.core.namespace, name.as_ref())?;
         Ok(Lock::new(self.core.clone(), name, key))
+    }
+
+    /// Returns a handle on several names, which are acquired one after the other in one global order. No I/O.
+    ///
+    /// The order is that of the names' bytes, whatever the order of the list. So callers that want the same
+    /// names never wait for each other in a circle. While a name is awaited, those before it in the order are
+    /// held and renewed. All requests for names that are free leave together.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the list is empty, has a name twice, more than
+    /// [`LockSet::MAX_NAMES`] names, or a name that is not valid.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let bundle = locker.all(["accounts/7", "accounts/3"])?.acquire().await?;
+    /// for (name, token) in bundle.tokens() {
+    ///     println!("{name} is held with token {token}");
+    /// }
+    /// bundle.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockSet, Error> {
+        LockSet::new(&self.core, names, false)
+    }
+
+    /// Returns a handle on several names, of which none is held while another one is awaited. No I/O.
+    ///
+    /// It stands in line for one busy name at a time. Once it gets that name, it tries all others at once. If
+    /// one of them is busy, it passes on what it has, and stands in line for that one. So it never keeps a name
+    /// from others for longer than a round trip, and it may starve: callers that keep only one of the names
+    /// busy each may pass it for ever. Bound the time with [`acquire_within`](LockSet::acquire_within).
+    ///
+    /// # Errors
+    ///
+    /// As for [`all`](Self::all).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let busy = locker.lock("b")?.acquire().await?;
+    /// let set = locker.all_at_once(["a", "b"])?;
+    /// assert!(set.acquire_within(Duration::from_millis(100)).await?.is_none());
+    /// drop(busy);
+    /// assert!(set.acquire().await?.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub fn all_at_once<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<LockSet, Error> {
+        LockSet::new(&self.core, names, true)
     }
 
     /// Returns a job: work that runs once per tick in all processes together. No I/O. See [`Job`].

@@ -9,6 +9,7 @@ mod locker;
 mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod several;
 mod tenures;
 mod yields;
 
@@ -19,6 +20,7 @@ pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryStore;
+pub use several::{Bundle, LockSet};
 pub use tenures::Tenures;
 pub use yields::YieldRequest;
 

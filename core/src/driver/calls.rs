@@ -36,6 +36,25 @@ impl Driver {
         })
     }
 
+    /// Acquires locks that are free. All requests leave together. A lock that is not free resolves to `None`.
+    pub(crate) fn try_acquire_all(
+        self: &Arc<Self>,
+        asked: impl IntoIterator<Item = (LockId, Arc<LockSpec>, LeaseId)>,
+    ) -> Vec<Pending<Option<Share>>> {
+        let wait = Wait::Never;
+        let calls = asked.into_iter().map(|(lock, spec, lease)| {
+            let input = move |call| Input::Acquire {
+                call,
+                lock,
+                spec,
+                lease,
+                wait,
+            };
+            ((lock, lease), input)
+        });
+        self.call_all(calls)
+    }
+
     pub(super) fn renew(
         self: &Arc<Self>,
         of: (LockId, LeaseId),
@@ -125,6 +144,42 @@ impl Driver {
         }
     }
 
+    /// Makes calls about leases, in one step of the engine: their requests leave in one batch.
+    fn call_all<T: Kind, I: FnOnce(CallId) -> Input>(
+        self: &Arc<Self>,
+        calls: impl IntoIterator<Item = ((LockId, LeaseId), I)>,
+    ) -> Vec<Pending<T>> {
+        let (mut pending, mut inputs) = (Vec::new(), Vec::new());
+        for (of, input) in calls {
+            let call = CallId(self.next_id());
+            inputs.push(input(call));
+            pending.push(Pending {
+                driver: self.clone(),
+                of: Some(of),
+                call,
+                own: None,
+                slot: Some(Arc::new(Slot::new())),
+            });
+        }
+        let Some(last) = inputs.pop() else {
+            return pending;
+        };
+        let sends = self.step_with(|state| {
+            let waiting = T::waiting(&mut state.calls);
+            for Pending { call, slot, .. } in &pending {
+                if let Some(slot) = slot {
+                    waiting.insert(*call, slot.clone());
+                }
+            }
+            for input in inputs {
+                state.engine.handle(self.now(), input);
+            }
+            last
+        });
+        self.spawn_all(sends);
+        pending
+    }
+
     /// Sends batches. Returns the part that the caller's own task executes.
     fn send(self: &Arc<Self>, mut sends: Batches) -> Option<Execution> {
         // Batches that concern others must not wait until this caller polls.
@@ -151,6 +206,24 @@ impl Share {
         self.given_up = true;
         self.tenure.give_up();
         self.driver.release((self.lock, self.tenure.lease))
+    }
+
+    /// Releases several leases of one locker, as [`release`](Self::release) does one.
+    pub(crate) fn release_all(shares: &mut [Self]) -> Vec<Pending<()>> {
+        let Some(driver) = shares.first().map(|share| share.driver.clone()) else {
+            return Vec::new();
+        };
+        let calls = shares.iter_mut().map(|share| {
+            share.given_up = true;
+            share.tenure.give_up();
+            let lease = share.tenure.lease;
+            let input = move |call| Input::Release {
+                call: Some(call),
+                lease,
+            };
+            ((share.lock, lease), input)
+        });
+        driver.call_all(calls)
     }
 
     /// Releases a turn's lease and completes its tick.

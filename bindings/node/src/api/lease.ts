@@ -106,10 +106,9 @@ export class Lease {
       stopListening = onAbort(signal, () => reject(this.#lossError()));
     });
     try {
-      this.#checkReleased();
-      this.#checkLost();
+      this.checkHeld();
       const result = await Promise.race([lost, work(signal)]);
-      this.#checkLost();
+      this.checkLost();
       return result;
     } finally {
       stopListening();
@@ -157,11 +156,9 @@ export class Lease {
   async wanted(options?: { readonly signal?: AbortSignal | undefined }): Promise<void> {
     checkAttached(this, Lease, "lease.wanted");
     const { signal } = readOptions("the options of wanted", options, SIGNAL_OPTION);
-    this.#checkReleased();
-    this.#checkLost();
+    this.checkHeld();
     await untilWanted(this.#host, this.#tenure, signal);
-    this.#checkReleased();
-    this.#checkLost();
+    this.checkHeld();
   }
 
   /**
@@ -262,7 +259,22 @@ export class Lease {
     }
   }
 
-  #checkLost(): void {
+  /**
+   * Throws if the lease was released or lost.
+   *
+   * @internal
+   */
+  checkHeld(): void {
+    this.#checkReleased();
+    this.checkLost();
+  }
+
+  /**
+   * Throws the loss of a lease that was lost before it was released.
+   *
+   * @internal
+   */
+  checkLost(): void {
     // Work that blocks the event loop past the deadline returns before the signal can be aborted.
     if (!this.#released && this.#tenure.lost !== undefined) {
       throw this.#lossError();
@@ -285,5 +297,16 @@ export class Lease {
   #notHeld(why: string, cause?: LeaseholdError): LeaseholdError {
     const message = `lock ${JSON.stringify(this.name)}: the lease ${why}`;
     return new LeaseholdError("notHeld", message, cause && { cause });
+  }
+}
+
+/**
+ * Releases leases that no caller got, together and in the background.
+ *
+ * @internal
+ */
+export function giveBack(leases: readonly (Lease | undefined)[]): void {
+  for (const lease of leases) {
+    lease?.release().catch(() => {});
   }
 }

@@ -19,16 +19,19 @@ import { LeaseEvents } from "./events.js";
 import { Claims } from "./claims.js";
 import { Job } from "./job.js";
 import { Lock } from "./lock.js";
+import { byCodePoints, checkNames, LockSet } from "./lock-set.js";
 import { missedOf } from "./missed.js";
 import {
   DEFAULT_TTL,
   JOB_OPTIONS,
   type JobOptions,
   LOCK_OPTIONS,
+  LOCK_SET_OPTIONS,
   LOCKER_DEFAULTS,
   LOCKER_OPTIONS,
   type LockerOptions,
   type LockOptions,
+  type LockSetOptions,
   YIELD_OPTIONS,
   type YieldOptions,
 } from "./options.js";
@@ -277,6 +280,50 @@ export class Locker {
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
     return new Lock(this.#host, this.#host.newLock(specOf(name, read, this.#options)));
+  }
+
+  /**
+   * Returns a handle on several names, which are acquired one after the other in one global order. This does no
+   * I/O.
+   *
+   * The order is that of the names' bytes, whatever the order of the list. So callers that want the same names
+   * never wait for each other in a circle. While a name is awaited, those before it in the order are held and
+   * renewed. All requests for names that are free leave together.
+   *
+   * @throws LeaseholdError `config` if the list is empty, has a name twice, more than 64 names, or a bad name; or
+   * for a bad option
+   * @example
+   * ```ts
+   * await locker.all(["accounts/7", "accounts/3"]).using(({ tokens }) => console.log(tokens));
+   * ```
+   */
+  all(names: readonly string[], options?: LockSetOptions): LockSet {
+    checkAttached(this, Locker, "locker.all");
+    return this.#several("all", names, options, false);
+  }
+
+  /**
+   * Returns a handle on several names, of which none is held while another one is awaited. This does no I/O.
+   *
+   * It stands in line for one busy name at a time. Once it gets that name, it tries all others at once. If one of
+   * them is busy, it passes on what it has, and stands in line for that one. So it never keeps a name from others
+   * for longer than a round trip, and it may starve: callers that keep only one of the names busy each may pass
+   * it for ever. Bound the time with a `timeout`.
+   *
+   * @throws LeaseholdError as `all`
+   */
+  allAtOnce(names: readonly string[], options?: LockSetOptions): LockSet {
+    checkAttached(this, Locker, "locker.allAtOnce");
+    return this.#several("allAtOnce", names, options, true);
+  }
+
+  #several(what: string, names: readonly string[], options: LockSetOptions | undefined, atOnce: boolean): LockSet {
+    const read = readOptions(`the options of ${what}`, options, LOCK_SET_OPTIONS);
+    const checked = attempt(`${what}: the names cannot be read`, () => checkNames(what, names));
+    checked.forEach((name) => checkText("a lock's name", name));
+    checked.sort(byCodePoints);
+    const host = this.#host;
+    return new LockSet(checked.map((name) => new Lock(host, host.newLock(specOf(name, read, this.#options)))), atOnce);
   }
 
   /**

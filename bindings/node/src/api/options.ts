@@ -1,4 +1,4 @@
-import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/engine/src/limits.jsonc";
+import { bundleNames, commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/engine/src/limits.jsonc";
 import type { OptionKind } from "../common/check.js";
 import type { Missed } from "./missed.js";
 
@@ -199,6 +199,14 @@ export interface LockOptions {
   readonly atLeast?: number | undefined;
 }
 
+/**
+ * Options of `Locker.all` and `Locker.allAtOnce`, which hold for every name.
+ *
+ * A `fixed` lease would expire while another name is awaited. `atLeast` would keep names taken that were acquired
+ * in vain. Re-entrant handles share single tenures. So these are missing.
+ */
+export type LockSetOptions = Omit<LockOptions, "fixed" | "reentrant" | "atLeast">;
+
 /** Options of a job, read as {@link LockerOptions} are. A job without a schedule takes ticks of your own. */
 export interface JobOptions {
   /**
@@ -290,6 +298,9 @@ export const LOCKER_DEFAULTS = {
 
 export const DEFAULT_TTL = timeToLive;
 
+/** The most names in one bundle. */
+export const MOST_NAMES = bundleNames;
+
 export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, OptionKind>> = {
   namespace: "string",
   owner: "string",
@@ -314,6 +325,16 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, OptionKind>> = {
   fsynced: "boolean",
   atMost: "number",
   atLeast: "number",
+};
+
+export const LOCK_SET_OPTIONS: Readonly<Record<keyof LockSetOptions, OptionKind>> = {
+  ttl: "number",
+  owner: "string",
+  denseTokens: "boolean",
+  replicas: "count",
+  replicasTimeout: "number",
+  fsynced: "boolean",
+  atMost: "number",
 };
 
 export const JOB_OPTIONS: Readonly<Record<keyof JobOptions, OptionKind>> = {

@@ -27,7 +27,7 @@ export async function persist<T>(attempt: () => Promise<T>, stop: AbortSignal): 
 }
 
 /** Resolves after this many milliseconds, or as soon as the signal is aborted. */
-export function sleep(time: number, stop: AbortSignal): Promise<void> {
+export function sleep(time: number, stop: AbortSignal | undefined): Promise<void> {
   if (isAborted(stop)) {
     return Promise.resolve();
   }
@@ -37,7 +37,7 @@ export function sleep(time: number, stop: AbortSignal): Promise<void> {
       stopListening();
       resolve();
     };
-    const stopListening = onAbort(stop, end);
+    const stopListening = stop === undefined ? () => {} : onAbort(stop, end);
     const timer = startTimer(end, time);
   });
 }

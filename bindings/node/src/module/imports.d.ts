@@ -40,6 +40,7 @@ declare module "*/limits.jsonc" {
   export const tokenRetention: number;
   export const longestTtl: number;
   export const timeToLive: number;
+  export const bundleNames: number;
   export const shownCharacters: number;
   export const gateCapacity: number;
   export const gateWaiting: number;
