@@ -176,6 +176,17 @@ async fn rolling_deploy_hands_over_long_before_a_lock_expires() {
     }
 }
 
+/// Catches callers that wait for each other in a circle, and money that is lost or made.
+#[tokio::test]
+async fn transfer_moves_money_in_both_directions() {
+    let server = RedisServer::start().await;
+    for url in [&server.url(), "memory://"] {
+        let mut child = start("transfer", url);
+        child.wait_line("balances: [90, 110]", LIMIT).await;
+        assert!(child.wait_exit(LIMIT).await);
+    }
+}
+
 #[tokio::test]
 async fn fenced_sql_refuses_the_late_write() {
     let server = RedisServer::start().await;
@@ -264,6 +275,7 @@ fn a_missing_server_is_named() {
         "lock",
         "quorum",
         "rolling_deploy",
+        "transfer",
     ] {
         fails(example, &format!("redis://:s3cret@{address}"), &address);
         fails(example, "http://:s3cret@127.0.0.1", "redis://");

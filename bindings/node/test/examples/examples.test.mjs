@@ -95,6 +95,12 @@ test("cancellation: nothing is left behind", async (t) => {
   assert.match(await run("cancellation.mjs"), steps);
 });
 
+test("transfer: money moves in both directions", async (t) => {
+  const { url } = await open(t);
+  assert.match(await run("transfer.mjs", url), /balances: \[ 90, 110 \]/);
+  assert.match(await run("transfer.mjs"), /balances: \[ 90, 110 \]/);
+});
+
 test("fenced_sql: the late write is refused", async (t) => {
   // Only newer versions of Node have SQLite.
   const path = fileURLToPath(new URL("../package/node_modules/node/bin/node", import.meta.url));
