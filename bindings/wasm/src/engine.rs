@@ -14,7 +14,7 @@ use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold_engine::time::Timestamp;
-use leasehold_engine::{Error, FencingToken, Name, Owner, Tick};
+use leasehold_engine::{Error, FencingToken, Name, Owner, Tick, Ticket};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -273,6 +273,47 @@ impl Engine {
         };
         self.handle(now, input);
         true
+    }
+
+    /// A call accepts a lease that was passed on, as the ticket says, with 128 random bits as its lease id.
+    /// Returns false if the lock is not defined.
+    #[allow(clippy::too_many_arguments)]
+    pub fn accept(
+        &mut self,
+        now: f64,
+        call: u32,
+        lock: f64,
+        ticket: &str,
+        w0: i32,
+        w1: i32,
+        w2: i32,
+        w3: i32,
+    ) -> Result<bool, Thrown> {
+        let lock = LockId(number(lock));
+        let Some(spec) = self.locks.get(&lock).cloned() else {
+            return Ok(false);
+        };
+        let ticket = ticket.parse::<Ticket>();
+        let passed = ticket.and_then(|ticket| {
+            let passed = ticket.passed(&self.namespace, Some(&spec.name))?;
+            Ok(Box::new(passed.clone()))
+        });
+        let accept = Input::Accept {
+            call: CallId(call.into()),
+            lock,
+            spec,
+            lease: lease_id([w0, w1, w2, w3]),
+            passed: passed.map_err(|error| thrown(&error))?,
+        };
+        self.handle(now, accept);
+        Ok(true)
+    }
+
+    /// A call passes a tenure on. Its answer is the text of the ticket.
+    pub fn pass(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let call = CallId(call.into());
+        let lease = lease_id([w0, w1, w2, w3]);
+        self.handle(now, Input::Pass { call, lease });
     }
 
     /// A call that acquires this lock with this lease id was canceled.

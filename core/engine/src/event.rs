@@ -136,6 +136,14 @@ pub enum LeaseEvent {
         /// The tenure's fencing token.
         token: FencingToken,
     },
+    /// The holder passed the lease on: `Lease::pass`. The lock stays held at the store, for whoever accepts the
+    /// ticket.
+    Passed {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+    },
     /// The store's clock and this machine's run at rates that differ by more than the drift margin
     /// (`Builder::drift_margin`).
     ///
@@ -191,6 +199,7 @@ impl LeaseEvent {
             | Self::Lost { name, .. }
             | Self::Begun { name, .. }
             | Self::Completed { name, .. }
+            | Self::Passed { name, .. }
             | Self::Released { name, .. } => Some(name),
             Self::ClockDrift { .. }
             | Self::Quarantined { .. }
@@ -209,6 +218,7 @@ impl LeaseEvent {
             | Self::Lost { token, .. }
             | Self::Begun { token, .. }
             | Self::Completed { token, .. }
+            | Self::Passed { token, .. }
             | Self::Released { token, .. } => Some(*token),
             Self::Waiting { .. }
             | Self::ClockDrift { .. }
@@ -263,6 +273,7 @@ impl std::fmt::Display for LeaseEvent {
             Self::Begun { tick, .. } => write!(f, "has begun tick {tick}"),
             Self::Completed { tick, .. } => write!(f, "has completed tick {tick}"),
             Self::Released { .. } => f.write_str("was released"),
+            Self::Passed { .. } => f.write_str("was passed on"),
             Self::ClockDrift { drift_margin } => write!(
                 f,
                 "the store's clock and this machine's run at different rates; the drift margin is now \
@@ -475,6 +486,14 @@ mod tests {
                 },
                 r#"{"type":"released","name":"a/b","token":34}"#,
                 "lock \"a/b\": the lease with token 34 was released",
+            ),
+            (
+                LeaseEvent::Passed {
+                    name: name(),
+                    token,
+                },
+                r#"{"type":"passed","name":"a/b","token":34}"#,
+                "lock \"a/b\": the lease with token 34 was passed on",
             ),
             (
                 LeaseEvent::ClockDrift {

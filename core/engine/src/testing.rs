@@ -26,6 +26,7 @@ use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, Durability, LeaseId, LockKey, Op, Pattern};
+use crate::ticket::Passed;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 pub use network::{id_of, place};
@@ -421,6 +422,23 @@ impl Host {
         self.call(|call| Input::Release {
             call: Some(call),
             lease,
+        })
+    }
+
+    pub fn pass(&mut self, lease: LeaseId) -> CallId {
+        self.call(|call| Input::Pass { call, lease })
+    }
+
+    /// Accepts a tenure of a lock through this handle, with the host's options.
+    pub fn accept(&mut self, handle: LockId, passed: &Passed) -> CallId {
+        let spec = Arc::new(self.spec_of(&passed.name));
+        let passed = Box::new(passed.clone());
+        self.call(|call| Input::Accept {
+            call,
+            lock: handle,
+            spec,
+            lease: lease_of(call),
+            passed,
         })
     }
 

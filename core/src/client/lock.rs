@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use leasehold_engine::engine::{Inspection, LockId, LockOptions, LockSpec, Wait};
 use leasehold_engine::limits;
-use leasehold_engine::protocol::{Counter, LockKey};
-use leasehold_engine::{Error, Name, Owner};
+use leasehold_engine::protocol::{Counter, LeaseId, LockKey};
+use leasehold_engine::{Error, ErrorKind, Name, Owner, Ticket};
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
+use crate::driver::{Driver, Pending, Share};
 
 /// A handle on one name, with options. Making one does no I/O.
 ///
@@ -229,6 +230,52 @@ impl Lock {
             .await
     }
 
+    /// Accepts a lease of this lock that another locker [passed on](Lease::pass), with the options of this handle.
+    ///
+    /// The lock moves in one step, ahead of all waiters: the new lease has the next token, and storage that checks
+    /// tokens refuses the sender's writes from then on. A ticket is used once. If a reply is lost, the call asks again
+    /// and gets the same lease.
+    ///
+    /// If this handle has no [`at_most`](Self::at_most), the lease ends at the age that the sender's lock allowed, or a
+    /// little earlier. [`Locker::accept`](super::Locker::accept) uses the ticket's name and time to live.
+    ///
+    /// # Errors
+    ///
+    /// - [`NotHeld`](crate::ErrorKind::NotHeld) if the ticket no longer has the lock: it was accepted, it expired, the
+    ///   lock was freed, or it is at another server;
+    /// - [`Config`](crate::ErrorKind::Config) if the ticket is for another name or namespace, or if this is a
+    ///   [re-entrant](Self::reentrant) handle in use;
+    /// - [`Overheld`](crate::ErrorKind::Overheld) if the lease has reached its age; the lock is freed;
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) on a [quorum](super::Builder::quorum);
+    /// - otherwise as for [`acquire`](Self::acquire). The ticket may have been used then, and the lock is freed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future frees the lock if the store may have given it already. Otherwise the ticket stays good.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let (token, ticket) = (lease.token(), lease.pass().await?);
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(5));
+    /// let accepted = lock.accept(&ticket).await?;
+    /// assert!(accepted.token() > token && accepted.remaining() < Duration::from_secs(6));
+    /// # Ok(()) }
+    /// ```
+    pub async fn accept(&self, ticket: &Ticket) -> Result<Lease, Error> {
+        let passed = ticket.passed(self.namespace(), Some(self.name()))?;
+        let begin = |driver: &Arc<Driver>, lock, spec, lease| {
+            driver.accept(lock, spec, lease, passed.clone())
+        };
+        let lease = self.ask_by(begin).await?;
+        lease.ok_or_else(|| Error::new(ErrorKind::Store, "a ticket was accepted without a lease"))
+    }
+
     /// Acquires the lock, runs the work under its lease, and releases it.
     ///
     /// The work gets the lease, whose [`token`](Lease::token) is for the storage. An error of the work itself
@@ -305,7 +352,20 @@ impl Lock {
         LeaseEvents::new(self.handle.core.driver.clone(), Some(self.handle.id))
     }
 
+    pub(super) fn namespace(&self) -> &str {
+        &self.handle.core.namespace
+    }
+
     pub(super) async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
+        self.ask_by(|driver, lock, spec, lease| driver.acquire(lock, spec, lease, wait))
+            .await
+    }
+
+    /// Gets the lock by a call that `begin` starts.
+    async fn ask_by(
+        &self,
+        begin: impl FnOnce(&Arc<Driver>, LockId, Arc<LockSpec>, LeaseId) -> Pending<Option<Share>>,
+    ) -> Result<Option<Lease>, Error> {
         if let Some(error) = &self.handle.error {
             return Err(error.clone());
         }
@@ -323,7 +383,7 @@ impl Lock {
             waited = Empty
         );
         // The call starts inside the span, so its traces belong to it.
-        let call = span.in_scope(|| driver.acquire(lock, spec, lease, wait));
+        let call = span.in_scope(|| begin(driver, lock, spec, lease));
         let answer = call.instrument(span.clone()).await;
         let share = answer.map_err(|error| error.about(self.name()))?;
         Ok(share.map(|share| {

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
 use crate::protocol::{BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push};
+use crate::ticket::Passed;
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 
@@ -258,6 +259,26 @@ pub enum Input {
         /// The lease of the turn.
         lease: LeaseId,
     },
+    /// The program passes a tenure on, which ends at once and stays at the store. Answered by [`Answer::Pass`].
+    Pass {
+        /// The call to answer.
+        call: CallId,
+        /// The lease of the tenure.
+        lease: LeaseId,
+    },
+    /// The program takes over a tenure that its holder passed on. Answered by [`Answer::Acquire`].
+    Accept {
+        /// The call to answer.
+        call: CallId,
+        /// The handle. It must not be re-entrant and in use.
+        lock: LockId,
+        /// The lock. A lease of it ends at the age that the tenure was allowed, unless `at_most` is set.
+        spec: Arc<LockSpec>,
+        /// 128 fresh random bits.
+        lease: LeaseId,
+        /// The tenure.
+        passed: Box<Passed>,
+    },
     /// The program asks for a lock's holder and waiters. Answered by [`Answer::Inspect`].
     Inspect {
         /// The call to answer.
@@ -459,6 +480,8 @@ pub enum Answer {
     Renew(Result<(), Error>),
     /// The lease was given up, and the lock freed if it was the last.
     Release(Result<(), Error>),
+    /// The tenure ended, and whoever knows it may accept it. Boxed, for the same reason as an inspection.
+    Pass(Result<Box<Passed>, Error>),
     /// The lock's holder and waiters. Boxed, so that the answers of acquisitions stay small.
     Inspect(Result<Box<Inspection>, Error>),
     /// Some of the held locks.
@@ -477,6 +500,7 @@ impl Answer {
         match self {
             Self::Acquire(result) => result.as_ref().err(),
             Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
+            Self::Pass(result) => result.as_ref().err(),
             Self::Inspect(result) => result.as_ref().err(),
             Self::List(result) => result.as_ref().err(),
             Self::ForceRelease(result) | Self::RequestYield(result) => result.as_ref().err(),

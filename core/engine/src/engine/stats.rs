@@ -47,7 +47,7 @@ pub struct Stats {
     pub busy: u64,
     /// The number of calls to acquire that failed with an error.
     pub failed: u64,
-    /// The number of tenures whose release the store has confirmed.
+    /// The number of tenures whose release the store has confirmed, or that were passed on.
     pub released: u64,
     /// The number of lost tenures, by reason.
     pub lost: Losses,

@@ -20,6 +20,7 @@ mod leave;
 mod line;
 mod link;
 mod most;
+mod passed;
 mod push;
 mod query;
 mod reclaim;

@@ -143,6 +143,7 @@ pub fn key_of(name: &Name) -> LockKey {
 pub fn kind(command: &Command) -> &'static str {
     match command {
         Command::Acquire(_) => "acquire",
+        Command::Accept(_) => "accept",
         Command::Renew(_) => "renew",
         Command::Release(_) => "release",
         Command::Retire(_) => "retire",
@@ -168,6 +169,7 @@ fn short(event: &LeaseEvent) -> String {
         LeaseEvent::Wanted { by, .. } => format!("wanted by {by}"),
         LeaseEvent::Lost { reason, .. } => format!("lost: {}", reason.code()),
         LeaseEvent::Released { token, .. } => format!("released {token}"),
+        LeaseEvent::Passed { token, .. } => format!("passed {token}"),
         LeaseEvent::ClockDrift { drift_margin } => format!("drift {drift_margin}"),
         LeaseEvent::Quarantined { server, .. } => format!("server {server} is in quarantine"),
         LeaseEvent::Readmitted { server } => format!("server {server} votes again"),

@@ -148,6 +148,12 @@ impl Who {
         }
     }
 
+    /// Emits that the tenure with this token was passed on.
+    pub(crate) fn emit_passed(&self, cx: &mut Ctx, token: FencingToken) {
+        let name = self.spec.name.clone();
+        self.emit(cx, LeaseEvent::Passed { name, token }, None);
+    }
+
     /// Emits the end of a tenure with this token: a loss if there is a reason, or a release.
     pub(crate) fn emit_end(&self, cx: &mut Ctx, token: FencingToken, lost_by: Option<LossReason>) {
         let name = self.spec.name.clone();
@@ -173,6 +179,13 @@ pub(crate) fn not_held() -> Error {
         ErrorKind::NotHeld,
         "the lease is not held: it was lost or released before",
     )
+}
+
+/// Returns the error for a ticket whose lock somebody else has, or nobody.
+pub(crate) fn used_up() -> Error {
+    let message =
+        "the ticket no longer has the lock: it was accepted or has expired, or the lock was freed";
+    Error::new(ErrorKind::NotHeld, message)
 }
 
 /// Returns the error for a renewal that `at_most` does not allow.

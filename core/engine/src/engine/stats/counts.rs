@@ -104,7 +104,7 @@ impl Counts {
             LeaseEvent::AtRisk { error, .. } if error.kind() == ErrorKind::Overheld => return,
             LeaseEvent::AtRisk { .. } => at::RENEWAL_FAILURES,
             LeaseEvent::Lost { reason, .. } => at::LOST + *reason as usize,
-            LeaseEvent::Released { .. } => at::RELEASED,
+            LeaseEvent::Released { .. } | LeaseEvent::Passed { .. } => at::RELEASED,
             LeaseEvent::Waiting { .. }
             | LeaseEvent::Begun { .. }
             | LeaseEvent::Completed { .. }
