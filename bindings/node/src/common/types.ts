@@ -68,6 +68,8 @@ export type LeaseEvent =
     }
   /** The holder released the lock, and the store confirmed it. */
   | { readonly type: "released"; readonly name: string; readonly token: number }
+  /** The holder passed the lease on, by `Lease.pass`. The lock stays held, for whoever accepts the ticket. */
+  | { readonly type: "passed"; readonly name: string; readonly token: number }
   /**
    * The rates of the store's clock and of this machine's clock differed by more than the `driftMargin`: one
    * of them is being slewed, or runs wrong.

@@ -123,6 +123,25 @@ export function acquire(engine: Engine, at: number, call: number, lock: number, 
   return engine.acquire(at, call, lock, wait, lease[0], lease[1], lease[2], lease[3]);
 }
 
+/** Accepts a lease that was passed on, with a new lease id. Returns false if the lock is not defined. */
+export function accept(engine: Engine, at: number, call: number, lock: number, ticket: string, lease: Words): boolean {
+  return engine.accept(at, call, lock, ticket, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** Passes a tenure on. The answer is the text of the ticket. */
+export function pass(engine: Engine, at: number, call: number, lease: Words): void {
+  engine.pass(at, call, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** Returns the name, the token and the time to live of a ticket. Throws the error in its text. */
+export function readTicket(text: string): [name: string, token: number, ttl: number] {
+  try {
+    return JSON.parse(stateless().readTicket(text));
+  } catch (error) {
+    throw thrown(error);
+  }
+}
+
 export function cancel(engine: Engine, at: number, call: number, lock: number, lease: Words): void {
   engine.cancel(at, call, lock, lease[0], lease[1], lease[2], lease[3]);
 }
