@@ -117,7 +117,9 @@ impl MemoryServer {
                 Grant { token, expires }
             }
             Some(held) if held == (*lease, *token) => {
-                self.take(now, key, (claim, claim.ttl), None)?
+                let grant = self.take(now, key, (claim, claim.ttl), None)?;
+                self.leave_line(key, claim);
+                grant
             }
             Some(_) => return Ok(Reply::Taken),
         };

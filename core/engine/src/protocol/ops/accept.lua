@@ -1,8 +1,8 @@
--- Gives the lock to a claim if a tenure (a lease with its token) has it, which its holder passed on. The claim does not
--- wait in line. If the claim already has the lock, only the expiry changes, which never gets shorter: so a retry is
--- harmless. Nobody is notified: the former holder ended the tenure before.
+-- Gives the lock to a claim if a tenure (a lease with its token) has it, which its holder passed on. The claim goes ahead
+-- of the line. If it already has the lock, only the expiry changes, which never gets shorter: so a retry is harmless.
+-- Nobody is notified, because the former holder ended the tenure before.
 --
--- keys   lock
+-- keys   lock, line
 -- text   the lease and the token of the tenure, the claim without its time to live
 -- reply  held, token, expiry (ms)
 --        gone
@@ -21,5 +21,8 @@ local function accept(k, op)
   elseif state.field ~= sub(op, OP_REST, ACCEPT_CLAIM - 1) then
     return { 'taken' }
   end
-  return { 'held', lock.take(key, state, member, milliseconds) }
+  local token, expires = lock.take(key, state, member, milliseconds)
+  -- The lock is taken, and the reply must say so even if the line's key holds something else.
+  pcall(line.leave, KEYS[k + 1], member)
+  return { 'held', token, expires }
 end

@@ -30,7 +30,7 @@ impl Operation for Accept {
     const FORM: Form = Form {
         name: "accept",
         letters: b"H",
-        keys: &[LockKey::LOCK],
+        keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {
         common: None,
