@@ -136,6 +136,7 @@ impl World {
             let owner = hosts.position(|host| host.book.attempts.contains_key(&lease));
             let mut hosts = self.hosts.iter();
             let known = self.checks.is_orphan(lease)
+                || self.is_passed(lease)
                 || hosts.any(|host| host.book.unconfirmed.contains(&lease));
             self.checks.ensure("I6", known, || {
                 format!(

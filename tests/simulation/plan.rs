@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) changes: u64,
     /// True if locks have a longest time, and names stay taken for a shortest time.
     pub(crate) ages: bool,
+    /// True if programs pass leases on.
+    pub(crate) passes: bool,
     /// True if the waiters at the end are served before everything is given up.
     pub(crate) drains: bool,
     /// The shortest and longest delay of a slow push, in milliseconds.
@@ -173,6 +175,7 @@ impl Plan {
             changes: random.pick(&[0, 2, 30]).unwrap_or(0),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             ages: false,
+            passes: false,
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)
                 * MILLI
@@ -231,6 +234,7 @@ impl Plan {
             boasts: false,
             changes: 0,
             ages: false,
+            passes: false,
             drains: true,
             slow_push: (100, 5_000),
             chaos: random.between(2_000, 5_000) * MILLI * slow,
