@@ -122,11 +122,11 @@ impl Ticket {
     #[doc(hidden)]
     pub fn passed(&self, namespace: &str, name: Option<&Name>) -> Result<&Passed, Error> {
         let (own, passed) = (&*self.namespace, &self.passed);
-        let differs = if own != namespace {
-            Some(("namespace", own, namespace))
-        } else {
+        let differs = if own == namespace {
             let name = name.filter(|name| **name != passed.name);
             name.map(|name| ("lock", passed.name.as_str(), name.as_str()))
+        } else {
+            Some(("namespace", own, namespace))
         };
         if let Some((what, own, other)) = differs {
             // As they stand in tickets: a text from elsewhere might otherwise fake a line of a log.

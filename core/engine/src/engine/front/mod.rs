@@ -364,8 +364,9 @@ impl Input {
     fn refused(&self) -> Option<(CallId, Answer)> {
         let error = Error::shutdown;
         match self {
-            Self::Acquire { call, .. } => Some((*call, Answer::Acquire(Err(error())))),
-            Self::Accept { call, .. } => Some((*call, Answer::Acquire(Err(error())))),
+            Self::Acquire { call, .. } | Self::Accept { call, .. } => {
+                Some((*call, Answer::Acquire(Err(error()))))
+            }
             Self::Pass { call, .. } => Some((*call, Answer::Pass(Err(error())))),
             Self::Renew { call, .. } => Some((*call, Answer::Renew(Err(error())))),
             Self::Inspect { call, .. } => Some((*call, Answer::Inspect(Err(error())))),
