@@ -20,7 +20,7 @@ export interface Stats {
   readonly busy: number;
   /** Calls to acquire that failed with another error. */
   readonly failed: number;
-  /** Tenures whose release the store has confirmed. */
+  /** Tenures whose release the store has confirmed, or that were passed on. */
   readonly released: number;
   /** Lost tenures, by reason. */
   readonly lost: Losses;
