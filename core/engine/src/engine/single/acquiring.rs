@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::renewing::ROUNDED_OFF;
 use super::{Single, line};
 use crate::engine::ctx::{Ctx, Whose};
 use crate::engine::front::{self, Acquisition, Caller, Callers, Tenure, Who, used_up};
@@ -394,7 +395,9 @@ impl Acquiring {
 fn accept(env: &Single, spec: &LockSpec, mut claim: Claim, passed: &Passed) -> Accept {
     let server = env.servers.of(&spec.key);
     if let (Some(ends), Some(clock)) = (passed.ends, env.servers.clock(server, env.cx.now)) {
-        claim.ttl = claim.ttl.min(ends.since(clock));
+        // As much as a last renewal asks for, so that the deadline reaches the age.
+        let left = env.servers.margin(server).outlasting(ends.since(clock));
+        claim.ttl = claim.ttl.min(left + ROUNDED_OFF);
     }
     Accept {
         key: spec.key.clone(),

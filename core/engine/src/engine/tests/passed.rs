@@ -317,6 +317,27 @@ fn the_age_goes_on_with_the_ticket() {
     assert_eq!(risks, 1);
 }
 
+/// Catches a holder that is not warned because its lease begins at the end of its age, and a store that keeps the lock of
+/// a holder that was cut off.
+#[test]
+fn little_is_left_of_an_age() {
+    let mut host = Host::new();
+    host.at_most = Some(TTL);
+    let (mut host, lease) = two_of(host);
+    let end = host.server_now() + TTL;
+    host.advance(TTL / 2);
+    let ticket = pass(&mut host, lease.lease);
+    host.at_most = None;
+    let call = host.at(1).accept(OTHER, &ticket);
+    host.grant(call);
+    assert_eq!(host.at(1).told(), ["acquired 2", "at risk"]);
+    let kept = host.expiry(LOCK).expect("it is held");
+    assert!(
+        kept <= end + ms(100),
+        "the store keeps it until {kept:?}, and the age ends at {end:?}"
+    );
+}
+
 /// Catches an accepting side that cannot set its own age, and one whose lease begins when it is over.
 #[test]
 fn the_accepting_side_may_set_an_age_of_its_own() {
