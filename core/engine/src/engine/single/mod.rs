@@ -181,8 +181,8 @@ impl Backend for Single {
 
     fn pass(&mut self, (who, mut tenure): (Who, Tenure<Renewing>)) {
         tenure.kept.watched.end(self, &who);
-        // An attempt to acquire that is in doubt may still join the line. Nobody confirms its grant, which the
-        // store then keeps for its window only: a release could free the lock before the ticket is accepted.
+        // An earlier attempt to acquire that is in doubt may still join the line, for its window at most. A release
+        // would take it out, and might free the lock before the ticket is accepted.
         tenure.kept.attempt.abandon(&mut self.servers);
     }
 
