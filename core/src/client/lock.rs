@@ -236,6 +236,8 @@ impl Lock {
     /// tokens refuses the sender's writes from then on. A ticket is used once. If a reply is lost, the call asks again
     /// and gets the same lease.
     ///
+    /// Calls that acquire through a [re-entrant](Self::reentrant) handle meanwhile share the outcome.
+    ///
     /// If this handle has no [`at_most`](Self::at_most), the lease ends at the age that the sender's lock allowed, or a
     /// little earlier. [`Locker::accept`](super::Locker::accept) uses the ticket's name and time to live.
     ///

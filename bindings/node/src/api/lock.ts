@@ -110,8 +110,8 @@ export class Lock {
    *
    * The lock moves in one step, ahead of all waiters: the new lease has the next token, and storage that checks tokens
    * refuses the sender's writes from then on. A ticket is used once. If a reply is lost, the call asks again and gets
-   * the same lease. Without `atMost` of this handle, the lease ends at the age that the sender's lock allowed, or a
-   * little earlier.
+   * the same lease. Calls that acquire through a re-entrant handle meanwhile share the outcome. Without `atMost` of this
+   * handle, the lease ends at the age that the sender's lock allowed, or a little earlier.
    *
    * Aborting the `signal` frees the lock if the store may have given it already. Otherwise the ticket stays good.
    *
