@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Accept, Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect,
-    LeaseId, List, LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply, Retire,
+    Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect, LeaseId,
+    List, LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, FencingToken, MemoryServer, Owner};
