@@ -25,7 +25,8 @@ use schedule::Schedule;
 ///
 /// A completed tick is given to nobody again while the store keeps its data. A tick that is not completed is
 /// given to one runner at a time, each with a greater token. So each tick runs at least once while some
-/// runner lives, and takes effect exactly once if the storage checks the token and records what it did.
+/// runner lives. In a SQL database it takes effect exactly once, by `Turn::done_in` of the features `postgres`,
+/// `mysql` and `sqlite`.
 ///
 /// The store remembers the greatest completed tick. Ticks below it count as completed. It remembers it for at
 /// least two periods after the last turn, and for the locker's
