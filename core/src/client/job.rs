@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use leasehold_engine::engine::{CompletedInfo, Inspection, LockOptions, LockSpec, Wait};
+use leasehold_engine::engine::{Backlog, CompletedInfo, Inspection, LockOptions, LockSpec, Wait};
 use leasehold_engine::protocol::{Counter, LockKey};
 use leasehold_engine::{Error, ErrorKind, Name, Owner, Tick};
 
@@ -459,14 +459,18 @@ impl Job {
             let message = format!("the tick {tick} is not due yet by the server's clock");
             return Err(Error::new(ErrorKind::Config, message).about(&self.name));
         }
-        self.ask(tick, wait).await
+        self.ask((tick, None), wait).await
     }
 
-    async fn ask(&self, tick: u64, wait: Wait) -> Result<Claimed, Error> {
+    async fn ask(
+        &self,
+        (tick, backlog): (u64, Option<Backlog>),
+        wait: Wait,
+    ) -> Result<Claimed, Error> {
         if let Some(error) = &self.error {
             return Err(error.about(&self.name));
         }
-        let lock = self.lock(tick)?;
+        let lock = self.lock(tick, backlog)?;
         if let Some(lease) = lock.ask(wait).await? {
             return Ok(Claimed::Turn(Turn::new(lease, tick)));
         }
@@ -479,8 +483,9 @@ impl Job {
     }
 
     /// Returns the lock on one tick.
-    fn lock(&self, tick: u64) -> Result<Lock, Error> {
+    fn lock(&self, tick: u64, backlog: Option<Backlog>) -> Result<Lock, Error> {
         let mut options = self.options.clone();
+        options.backlog = backlog;
         options.owner = Owner::runner(options.owner.label(), Tick::new(tick)?)?;
         if let (Counter::ClockFloor { retention }, Some(schedule)) =
             (&mut options.counter, &self.schedule)
