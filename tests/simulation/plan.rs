@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_engine::engine::{Engine, LockOptions, LockSpec, Settings};
+use leasehold_engine::engine::{Backlog, Engine, LockOptions, LockSpec, Settings};
 use leasehold_engine::protocol::{ClientId, Counter, LockKey};
 use leasehold_engine::{Name, Owner, Tick};
 
@@ -361,15 +361,22 @@ impl Plan {
         let ttl = random.pick(&self.ttls);
         let ttl = ttl.expect("every plan has times to live");
         let (at_most, at_least) = self.ages_of(random, ttl);
+        let owner = owner.expect("the label is short");
+        let backlog = owner.tick().map(|tick| Backlog {
+            first: 1,
+            missed: tick - 1,
+            again: false,
+        });
         let options = Arc::new(LockOptions {
             ttl,
             fixed: random.chance(self.fixed),
             reentrant: random.chance(self.reentrant),
-            owner: owner.expect("the label is short"),
+            owner,
             counter: self.counter,
             durability: None,
             at_most,
             at_least,
+            backlog,
         });
         let (name, key) = (name.clone(), LockKey::new("sim", name));
         let key = key.expect("the namespace is short");

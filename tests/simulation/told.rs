@@ -195,6 +195,14 @@ impl Book {
                     format!("host {host}: not begun, and {event:?}")
                 });
             }
+            LeaseEvent::Missed { first, ticks, .. } => {
+                let backlog = lock.spec.backlog.filter(|_| held.is_some());
+                let fits = backlog.is_some_and(|own| (own.first, own.missed) == (*first, *ticks));
+                checks.saw("told of missed ticks");
+                checks.ensure("I9", fits, || {
+                    format!("host {host}: {backlog:?} before its turn, and {event:?}")
+                });
+            }
             LeaseEvent::Completed { tick, .. } => {
                 let completed = checks.completed(&lock.spec.key);
                 let is_lost = checks.has_lost_data();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_engine::engine::{
-    CallId, Hub, Input, LockId, LockOptions, LockSpec, ReaderId, RequestId, ServerId, Settings,
-    Table, Wait,
+    Backlog, CallId, Hub, Input, LockId, LockOptions, LockSpec, ReaderId, RequestId, ServerId,
+    Settings, Table, Wait,
 };
 use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
@@ -136,7 +136,8 @@ impl Engine {
     /// a lease (infinite without a limit), and the shortest time that the name stays taken (0 for none).
     ///
     /// A tick from 1 up makes it the lock on this tick of a job, whose completed ticks the store remembers for
-    /// the retention if that is longer than the tokens'. The tick 0 stands for none.
+    /// the retention if that is longer than the tokens'. The tick 0 stands for none. `missed` ticks from `first`
+    /// on were missed before it, and it may have been begun before: `again`.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     pub fn define(
@@ -156,6 +157,9 @@ impl Engine {
         at_least: f64,
         tick: f64,
         retention: f64,
+        first: f64,
+        missed: f64,
+        again: bool,
     ) -> Result<(), Thrown> {
         let mut spec = || {
             let (name, key) = LockKey::with_name(&self.namespace, name)?;
@@ -185,6 +189,11 @@ impl Engine {
                 at_least: (at_least > 0.0)
                     .then(|| duration("at_least", at_least))
                     .transpose()?,
+                backlog: (missed > 0.0 || again).then(|| Backlog {
+                    first: number(first),
+                    missed: number(missed),
+                    again,
+                }),
             };
             let options = options.shared(&mut self.options);
             let mut spec = LockSpec { name, key, options };

@@ -66,6 +66,20 @@ pub enum LeaseEvent {
         /// The tick.
         tick: u64,
     },
+    /// Ticks of a job's schedule were missed: nobody completed them before the tick of this turn.
+    ///
+    /// Follows the `Begun` of a turn that the runner of a schedule gets, if there are any. If that turn does not
+    /// complete its tick, the next runner of the tick finds and emits them, too.
+    Missed {
+        /// The job.
+        name: Name,
+        /// The turn's fencing token.
+        token: FencingToken,
+        /// The first missed tick.
+        first: u64,
+        /// The number of missed ticks; at most 10,000 for a cron text.
+        ticks: u64,
+    },
     /// A turn has completed its tick, and the store confirmed it.
     ///
     /// The `Released` of its lease follows.
@@ -198,6 +212,7 @@ impl LeaseEvent {
             | Self::Wanted { name, .. }
             | Self::Lost { name, .. }
             | Self::Begun { name, .. }
+            | Self::Missed { name, .. }
             | Self::Completed { name, .. }
             | Self::Passed { name, .. }
             | Self::Released { name, .. } => Some(name),
@@ -217,6 +232,7 @@ impl LeaseEvent {
             | Self::Wanted { token, .. }
             | Self::Lost { token, .. }
             | Self::Begun { token, .. }
+            | Self::Missed { token, .. }
             | Self::Completed { token, .. }
             | Self::Passed { token, .. }
             | Self::Released { token, .. } => Some(*token),
@@ -271,6 +287,9 @@ impl std::fmt::Display for LeaseEvent {
             }
             Self::Lost { reason, .. } => write!(f, "was lost: {reason}"),
             Self::Begun { tick, .. } => write!(f, "has begun tick {tick}"),
+            Self::Missed { first, ticks, .. } => {
+                write!(f, "has found {ticks} missed ticks, from {first} on")
+            }
             Self::Completed { tick, .. } => write!(f, "has completed tick {tick}"),
             Self::Released { .. } => f.write_str("was released"),
             Self::Passed { .. } => f.write_str("was passed on"),
@@ -459,6 +478,34 @@ mod tests {
                 },
                 r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"config","message":"patience is short"}}"#,
                 "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: patience is short",
+            ),
+            (
+                LeaseEvent::Begun {
+                    name: name(),
+                    token,
+                    tick: 900_000,
+                },
+                r#"{"type":"begun","name":"a/b","token":34,"tick":900000}"#,
+                "lock \"a/b\": the lease with token 34 has begun tick 900000",
+            ),
+            (
+                LeaseEvent::Missed {
+                    name: name(),
+                    token,
+                    first: 300_000,
+                    ticks: 2,
+                },
+                r#"{"type":"missed","name":"a/b","token":34,"first":300000,"ticks":2}"#,
+                "lock \"a/b\": the lease with token 34 has found 2 missed ticks, from 300000 on",
+            ),
+            (
+                LeaseEvent::Completed {
+                    name: name(),
+                    token,
+                    tick: 900_000,
+                },
+                r#"{"type":"completed","name":"a/b","token":34,"tick":900000}"#,
+                "lock \"a/b\": the lease with token 34 has completed tick 900000",
             ),
             (
                 LeaseEvent::Wanted {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{
-    Acquired, Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, RequestId, ServerId,
-    Settings, Stats, Suspicion, Wait,
+    Acquired, Answer, Backlog, CallId, Engine, Input, LockId, LockOptions, LockSpec, RequestId,
+    ServerId, Settings, Stats, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -144,6 +144,8 @@ pub struct Host {
     /// The bounds of the age of a lease.
     pub at_most: Option<Duration>,
     pub at_least: Option<Duration>,
+    /// The ticks before the one of a runner.
+    pub backlog: Option<Backlog>,
     /// The servers' reply when they are asked for the number of copies.
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
@@ -291,6 +293,7 @@ impl Host {
             durability: None,
             at_most: None,
             at_least: None,
+            backlog: None,
             copies: Ok([1, 0]),
             log: Vec::new(),
             arriving: VecDeque::new(),
@@ -442,6 +445,10 @@ impl Host {
         })
     }
 
+    pub fn complete(&mut self, lease: LeaseId) -> CallId {
+        self.call(|call| Input::Complete { call, lease })
+    }
+
     pub fn renew(&mut self, lease: LeaseId) -> CallId {
         self.renew_with(lease, None, None)
     }
@@ -536,6 +543,7 @@ impl Host {
             durability: self.durability,
             at_most: self.at_most,
             at_least: self.at_least,
+            backlog: self.backlog,
         });
         LockSpec {
             name: name.clone(),

@@ -90,6 +90,7 @@ impl Lock {
             durability: None,
             at_most: None,
             at_least: None,
+            backlog: None,
         }
     }
 

@@ -44,6 +44,12 @@ pub(super) fn write(event: &LeaseEvent) {
         LeaseEvent::Begun { name, token, tick } => {
             tracing::debug!(target: "leasehold", %name, %token, tick, "tick begun");
         }
+        LeaseEvent::Missed {
+            name,
+            token,
+            first,
+            ticks,
+        } => tracing::warn!(target: "leasehold", %name, %token, first, ticks, "ticks missed"),
         LeaseEvent::Completed { name, token, tick } => {
             tracing::debug!(target: "leasehold", %name, %token, tick, "tick completed");
         }

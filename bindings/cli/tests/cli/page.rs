@@ -3,8 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use leasehold::Locker;
+use leasehold::{Claimed, Locker};
 use leasehold_tests::{Admin, RedisServer};
+use nix::sys::signal::Signal;
 
 use crate::browser::{Page, turn};
 use crate::look::{hold, wait_in_line};
@@ -96,6 +97,62 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     page.wait("document.querySelector('#events').textContent.includes('released by force here')");
     page.wait("document.querySelector('#oneHolder').textContent === 'free'");
     page.wait("document.querySelectorAll('#timeline .stroke.loss').length === 1");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// Catches a job that is shown as a lock, is gone between its turns, or hides that its runner was lost.
+#[tokio::test]
+async fn jobs_have_a_tab_with_their_last_and_unfinished_ticks() {
+    let _turn = turn().await;
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let locker = Locker::builder().owner("first runner");
+    let locker = locker.connect(&server.url()).await.expect("it is there");
+    let mut page = Page::open(&url, WIDE, "light");
+    page.wait(LIVE);
+    let _lock = hold(&server, "a lock");
+    page.wait(&row("a lock"));
+    page.click("#to-work");
+    page.wait("!document.querySelector('#noJobs').hidden");
+
+    let job = locker.job("report").expect("a valid name");
+    let Ok(Claimed::Turn(turn)) = job.claim(7).await else {
+        panic!("nobody has it");
+    };
+    let cell = |kind: &str| format!("document.querySelector('#jobRows .{kind}')?.textContent");
+    page.wait(&format!(
+        "{}?.startsWith('first runner runs 7 for ')",
+        cell("now")
+    ));
+    assert_eq!(page.text("#jobRows .tick"), "none");
+    turn.done().await.expect("it is held");
+    page.wait(&format!("{} === '7'", cell("tick")));
+    assert_eq!(page.text("#jobRows .by"), "first runner");
+    page.wait(&format!("{} === 'idle'", cell("now")));
+    page.wait(&format!("/^[0-9.]+s$/.test({})", cell("took")));
+    page.wait(&format!("/s ago$/.test({})", cell("ago")));
+
+    let args = [
+        "run", "report", "--once", "8", "--ttl", "1s", "--", "sleep", "60",
+    ];
+    let mut dies = Program::spawn(on(&server, args));
+    page.wait(&format!("{}?.includes(' runs 8 ')", cell("now")));
+    dies.signal(Signal::SIGKILL);
+    dies.code().await;
+    page.wait(&format!("{}?.startsWith('8 is unfinished')", cell("now")));
+    assert_eq!(page.text("#jobRows .tick"), "7");
+    assert_eq!(page.text("#countJobs"), "1 job");
+    page.picture("jobs");
+
+    page.click("#to-all");
+    page.wait("document.querySelector('#count').textContent === '1 lock'");
+    assert_eq!(
+        page.eval("document.querySelectorAll('.space .row').length"),
+        1
+    );
+    page.eval("location.hash = '#/jobs'; 0");
+    page.click("#jobRows a");
+    page.wait("document.querySelector('#name').textContent === 'report'");
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
@@ -264,6 +321,10 @@ async fn the_demo_fits_every_screen() {
         let whole = format!("{events}.every(event => event.scrollWidth <= event.clientWidth)");
         assert_eq!(page.eval(&whole), true, "{name}");
         page.picture(&format!("lock-{name}"));
+        page.eval("location.hash = '#/jobs'; 0");
+        page.wait("document.querySelectorAll('#jobRows tr').length === 2 && document.querySelector('#jobRows .tick').textContent !== 'none'");
+        assert_eq!(page.eval(fits), true, "{name}");
+        page.picture(&format!("jobs-{name}"));
         assert_eq!(page.errors(), Vec::<String>::new(), "{name}");
     }
 }

@@ -26,6 +26,20 @@ export type LeaseEvent =
     }
   /** A turn of a job has begun: this runner has the tick. It follows the `acquired` of the turn's lease. */
   | { readonly type: "begun"; readonly name: string; readonly token: number; readonly tick: number }
+  /**
+   * Ticks of a job's schedule were missed: nobody completed them before the tick of this turn. It follows the
+   * `begun` of a turn that the runner of a schedule gets, if there are any. If that turn does not complete its
+   * tick, the next runner of the tick finds and emits them, too.
+   */
+  | {
+      readonly type: "missed";
+      readonly name: string;
+      readonly token: number;
+      /** The first missed tick. */
+      readonly first: number;
+      /** The number of missed ticks; at most 10,000 for a cron text. */
+      readonly ticks: number;
+    }
   /** A turn has completed its tick, and the store confirmed it. The `released` of its lease follows. */
   | { readonly type: "completed"; readonly name: string; readonly token: number; readonly tick: number }
   /** The lease was extended. */

@@ -88,10 +88,10 @@ export class Host extends StoreHost implements LockHost {
   }
 
   newLock(spec: LockSpec): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention } = spec;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = spec;
     // No spread, which would take as long as everything else here.
     const lock = {
-      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention,
+      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog,
       id: 0, uses: 0, tenures: [],
     };
     this.#define(lock);

@@ -102,17 +102,29 @@ export interface LockSpec {
   /** The least time in milliseconds that the store remembers a completed tick; 0 for none. */
   readonly retention: number;
   readonly ages: Ages | undefined;
+  readonly backlog?: Backlog | undefined;
+}
+
+/** The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked. */
+export interface Backlog {
+  /** The first missed tick, which nobody completed. */
+  readonly first: number;
+  /** The number of missed ticks. */
+  readonly missed: number;
+  /** True if an earlier turn had begun the claimed tick and not completed it. */
+  readonly again: boolean;
 }
 
 // The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
-  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention } = spec;
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = spec;
   const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
   const { most, least } = ages ?? { most: Infinity, least: 0 };
+  const { first, missed, again } = backlog ?? { first: 0, missed: 0, again: false };
   engine.define(
     lock, name, ttl, fixed, reentrant, owner, reclaimable, dense,
-    replicas, timeout, fsynced, most, least, tick, retention,
+    replicas, timeout, fsynced, most, least, tick, retention, first, missed, again,
   );
 }
 

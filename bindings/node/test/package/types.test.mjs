@@ -76,6 +76,8 @@ function told(event: LeaseEvent): string {
     case "begun":
     case "completed":
       return \`\${event.name} \${event.token} \${event.tick}\`;
+    case "missed":
+      return \`\${event.name} \${event.token} \${event.first} \${event.ticks}\`;
     case "wanted":
       return event.by;
     case "waiting":

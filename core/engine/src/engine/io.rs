@@ -99,6 +99,19 @@ pub struct LockOptions {
     pub at_most: Option<Duration>,
     /// The age until which the name stays taken after a release.
     pub at_least: Option<Duration>,
+    /// The state of a job's schedule before the owner's tick, for the events of the turn.
+    pub backlog: Option<Backlog>,
+}
+
+/// The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    /// The first missed tick, which nobody completed.
+    pub first: u64,
+    /// The number of missed ticks.
+    pub missed: u64,
+    /// True if an earlier turn had begun the claimed tick and not completed it.
+    pub again: bool,
 }
 
 impl Deref for LockSpec {

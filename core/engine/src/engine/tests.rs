@@ -31,6 +31,7 @@ mod share;
 mod shutdown;
 mod stats;
 mod tenure;
+mod turns;
 mod unreachable;
 mod wanted;
 mod watch;

@@ -163,6 +163,7 @@ fn short(event: &LeaseEvent) -> String {
         },
         LeaseEvent::Acquired { token, .. } => format!("acquired {token}"),
         LeaseEvent::Begun { tick, .. } => format!("begun {tick}"),
+        LeaseEvent::Missed { first, ticks, .. } => format!("missed {ticks} from {first}"),
         LeaseEvent::Completed { tick, .. } => format!("completed {tick}"),
         LeaseEvent::Renewed { .. } => "renewed".to_owned(),
         LeaseEvent::AtRisk { .. } => "at risk".to_owned(),

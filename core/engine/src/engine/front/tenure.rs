@@ -132,11 +132,24 @@ impl<K> Tenure<K> {
 }
 
 impl Who {
-    /// Emits that a turn with this token has begun, if the lease is one.
+    /// Emits that a turn with this token has begun, if the lease is one, and which ticks were missed before it.
     pub(crate) fn emit_begun(&self, cx: &mut Ctx, token: FencingToken) {
         if let Some(tick) = self.spec.owner.tick() {
             let name = self.spec.name.clone();
             self.emit(cx, LeaseEvent::Begun { name, token, tick }, None);
+            let backlog = self.spec.backlog.unwrap_or_default();
+            if backlog.again {
+                cx.counts.repeated();
+            }
+            if backlog.missed > 0 {
+                let event = LeaseEvent::Missed {
+                    name: self.spec.name.clone(),
+                    token,
+                    first: backlog.first,
+                    ticks: backlog.missed,
+                };
+                self.emit(cx, event, None);
+            }
         }
     }
 
