@@ -103,7 +103,7 @@ pub(super) const INSTANCES: &[Instance] = &[
     ),
     searched(
         "losses",
-        "ServerKeepsData=FALSE MaxLeases=2 MaxTime=5",
+        "ServerKeepsData=FALSE MaxTime=5",
         OF_DATA,
         "a server that loses its data; exclusion is not checked",
     ),
@@ -205,7 +205,7 @@ pub(super) const INSTANCES: &[Instance] = &[
     ),
     control(
         "reclaim-of-any",
-        "ReclaimsNamed=FALSE HasOwners=TRUE MaxLeases=2",
+        "ReclaimsNamed=FALSE HasOwners=TRUE MaxLeases=2 MaxTime=4",
         "Exclusion",
         LEMMAS,
         "A restarted owner means the tenure that it found, and takes over a later one.",
@@ -258,18 +258,17 @@ pub(super) const INSTANCES: &[Instance] = &[
         "two leases for each client, with retries and renewals; clocks that agree",
     ),
     large(
-        "drift",
-        "Paces={0,1,2} MaxRequests=1",
-        "clients whose clocks are slow or fast; no retries",
-    ),
-    large(
         "three",
         "Clients={c1,c2,c3} Waits={TRUE,FALSE} MaxRequests=1 MaxTime=5",
         "three clients that wait or do not",
     ),
-    large(
-        "repeats",
-        "Repeats=TRUE MaxRequests=1 MaxTime=5",
-        "requests that arrive several times",
-    ),
+    Instance {
+        is_large: true,
+        ..searched(
+            "losses-of-two",
+            "ServerKeepsData=FALSE MaxLeases=2 MaxTime=5",
+            OF_DATA,
+            "a server that loses its data, two leases for each client; exclusion is not checked",
+        )
+    },
 ];

@@ -53,8 +53,7 @@ pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
         &jar.to_string_lossy(),
     ]);
     // One worker makes the search breadth-first, so a counterexample is as short as possible.
-    let tlc =
-        java.args("tlc2.TLC -workers 1 -fp 0 -deadlock -nowarning -noGenerateSpecTE".split(' '));
+    let tlc = java.args("tlc2.TLC -workers 1 -fp 0 -deadlock -nowarning".split(' '));
     let tlc = tlc.args([
         "-metadir",
         &states.to_string_lossy(),
