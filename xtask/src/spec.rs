@@ -20,7 +20,7 @@ use crate::setup::Need;
 /// The options of `cargo xtask spec`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Check the large instances instead, one after the other, which takes up to an hour.
+    /// Check the large instances instead, one after the other, which takes minutes.
     #[arg(long)]
     large: bool,
     /// Run only this instance or control; may be given several times.

@@ -253,11 +253,6 @@ pub(super) const INSTANCES: &[Instance] = &[
         "A holder is paused after it checked its lease, and its write arrives after one of the next holder.",
     ),
     large(
-        "retries",
-        "MaxLeases=2 MaxRequests=3",
-        "two leases for each client, with retries and renewals; clocks that agree",
-    ),
-    large(
         "three",
         "Clients={c1,c2,c3} Waits={TRUE,FALSE} MaxRequests=1 MaxTime=5",
         "three clients that wait or do not",
