@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt, TryStreamExt, stream};
 use leasehold::{Claimed, Locker};
 use leasehold_tests::{Admin, RedisServer};
 use nix::sys::signal::Signal;
@@ -403,9 +404,24 @@ async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
+/// Returns after how many milliseconds a new page has all rows.
+fn ready(page: &mut Page, url: &str) -> f64 {
+    page.go("about:blank");
+    page.go(url);
+    let ready = "performance.getEntriesByName('ready')[0]";
+    page.wait(&format!("document.readyState === 'complete' && {ready}"));
+    let millis = page.eval(&format!("{ready}.startTime"));
+    millis.as_f64().expect("a number")
+}
+
 #[tokio::test]
 async fn ten_thousand_locks_stay_usable() {
     let _turn = turn().await;
+    // The yardstick: a page without locks, before and after. It takes about 200 ms on an idle machine.
+    let empty = RedisServer::start().await;
+    let (_measuring, yardstick) = serve(&empty, &[]);
+    let mut page = Page::open("about:blank", WIDE, "light");
+    let before = ready(&mut page, &yardstick);
     let server = RedisServer::start().await;
     let locker = Locker::connect(server.url()).await.expect("it is there");
     let acquiring = (0..10_000).map(|at| {
@@ -414,21 +430,14 @@ async fn ten_thousand_locks_stay_usable() {
             .expect("a valid name");
         async move { lock.ttl(Duration::from_secs(300)).acquire().await }
     });
-    let leases = futures::future::try_join_all(acquiring)
-        .await
-        .expect("all are free");
+    let leases = stream::iter(acquiring).buffer_unordered(500);
+    let leases: Vec<_> = leases.try_collect().await.expect("all are free");
     let (_serving, url) = serve(&server, &[]);
-    let mut page = Page::open("about:blank", WIDE, "light");
-    page.go(&url);
-    page.wait("globalThis.performance.getEntriesByName('ready').length");
+    ready(&mut page, &url);
     page.wait("document.querySelector('#count').textContent === '10,000 locks'");
     // All names are known by now, so this measures what a new page needs.
-    page.go("about:blank");
-    page.go(&url);
-    let ready = "performance.getEntriesByName('ready')[0]";
-    page.wait(&format!("document.readyState === 'complete' && {ready}"));
+    let all = ready(&mut page, &url);
     let paint = page.eval("performance.getEntriesByType('paint').at(-1).startTime");
-    let all = page.eval(&format!("{ready}.startTime"));
     let rows = page.eval("document.querySelectorAll('.space .row').length");
     assert!(
         rows.as_u64().expect("a number") < 60,
@@ -452,21 +461,21 @@ async fn ten_thousand_locks_stay_usable() {
         search.value = '0123'; search.dispatchEvent(new Event('input')); return performance.now() - from; })()";
     let searched = page.eval(search);
     assert_eq!(page.text("#count"), "11 of 10,000 locks");
+    assert_eq!(page.errors(), Vec::<String>::new());
+    let slower = (before.max(ready(&mut page, &yardstick)) / 200.0).max(1.0);
     println!(
-        "first paint {paint} ms, all rows {all} ms, a release seen after {seen:?}, searched in {searched} ms"
+        "first paint {paint} ms, all rows {all} ms, a release seen after {seen:?}, searched in {searched} ms, on a \
+        machine that is {slower:.1} times slower"
     );
     for (what, millis, most) in [
-        ("paint", &paint, 2_000.0),
-        ("rows", &all, 6_000.0),
-        ("search", &searched, 500.0),
+        ("paint", paint.as_f64(), 2_000.0),
+        ("rows", Some(all), 6_000.0),
+        ("search", searched.as_f64(), 500.0),
+        ("release", Some(seen.as_secs_f64() * 1e3), 3_000.0),
     ] {
-        assert!(
-            millis.as_f64().expect("a number") < most,
-            "{what}: {millis} ms"
-        );
+        let (millis, most) = (millis.expect("a number"), most * slower);
+        assert!(millis < most, "{what}: {millis} ms of {most}");
     }
-    assert!(seen < Duration::from_secs(3), "{seen:?}");
-    assert_eq!(page.errors(), Vec::<String>::new());
 }
 
 /// The load on the store stays bounded, however many locks there are.
