@@ -98,7 +98,7 @@ pub use client::{
 #[doc(inline)]
 pub use leasehold_engine::{
     CompletedInfo, Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection,
-    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, Stats, WaiterInfo, WantedInfo,
+    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, Stats, Ticket, WaiterInfo, WantedInfo,
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;

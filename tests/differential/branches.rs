@@ -1,5 +1,6 @@
 //! The branches of the script that the sequences took.
 
+mod accept;
 mod line;
 mod raise;
 mod wanted;
@@ -112,6 +113,7 @@ struct Lock {
 fn every() -> impl Iterator<Item = &'static str> {
     let line = line::BRANCHES.into_iter().chain(line::LISTS);
     let rest = raise::BRANCHES.into_iter().chain(wanted::BRANCHES);
+    let rest = rest.chain(accept::BRANCHES);
     BRANCHES.into_iter().chain(line).chain(rest)
 }
 
@@ -179,6 +181,7 @@ impl Coverage {
             for branch in usual
                 .into_iter()
                 .chain(raise::branches(&op.command, reply, &before))
+                .chain(accept::branches(&op.command, reply, &before))
                 .chain(wanted)
             {
                 self.hit(branch);
@@ -277,7 +280,7 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         (Command::AskYield(_), Ok(Reply::Late | Reply::Asked | Reply::Gone | Reply::Taken)) => {
             Vec::new()
         }
-        (Command::Renew(_), Ok(Reply::Wanted { .. })) => Vec::new(),
+        (Command::Accept(_), _) | (Command::Renew(_), Ok(Reply::Wanted { .. })) => Vec::new(),
         (Command::Renew(Renew { ttl, .. }), Ok(Reply::Renewed { .. })) => {
             let former = before.lock.as_ref().map(|lock| lock.expires);
             let asked = (before.now + *ttl).millis();

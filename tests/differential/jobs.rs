@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, LockKey, Reclaim, Release,
-    Renew, Reply,
+    Accept, Acquire, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, LockKey, Reclaim,
+    Release, Renew, Reply,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{Error, ErrorKind, FencingToken, MemoryServer, Owner, Tick};
@@ -23,7 +23,8 @@ const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);
 
 /// The outcomes that the generated sequences must reach, each at least once.
-const OUTCOMES: [&str; 19] = [
+const OUTCOMES: [&str; 20] = [
+    "accept refused: a job, not for a lock",
     "acquire busy",
     "acquire completed",
     "acquire held",
@@ -188,6 +189,7 @@ impl Run {
     fn note(&mut self, command: &Command, reply: &Result<Reply, Error>) {
         let what = match command {
             Command::Acquire(_) => "acquire",
+            Command::Accept(_) => "accept",
             Command::Renew(_) => "renew",
             Command::Release(release) if release.completes => "complete",
             Command::Release(_) => "release",
@@ -291,9 +293,15 @@ impl Run {
                 ttl: LONG * 2,
                 floor: None,
             }),
+            17 => Command::Accept(Accept {
+                key,
+                lease,
+                token,
+                claim,
+            }),
             _ => inspect(&key),
         };
-        let is_over = is_short && matches!(command, Command::Acquire(_));
+        let is_over = is_short && matches!(command, Command::Acquire(_) | Command::Accept(_));
         (command, is_over)
     }
 }

@@ -307,22 +307,22 @@ async fn a_replica_refuses_writes_and_answers_reads() {
         wait(&held, 2),
     ]));
     let replies = replica.run(&ops).await.expect("an answer").replies;
-    for reply in &replies[..6] {
+    for reply in &replies[..7] {
         assert_refused(reply, ErrorKind::ReadOnly, held.lock());
     }
-    assert!(matches!(&replies[6], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
-    assert_refused(&replies[7], ErrorKind::ReadOnly, free.lock());
-    assert_eq!(replies[8..10], [Ok(Reply::Gone), Ok(Reply::Gone)]);
+    assert!(matches!(&replies[7], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
+    assert_refused(&replies[8], ErrorKind::ReadOnly, free.lock());
+    assert_eq!(replies[9..11], [Ok(Reply::Gone), Ok(Reply::Gone)]);
     // Leaving a line that does not exist and deleting a lock that does not exist are writes, too.
-    assert_refused(&replies[10], ErrorKind::ReadOnly, free.lock());
-    assert_eq!(replies[11], Ok(Reply::Gone));
-    assert_refused(&replies[12], ErrorKind::ReadOnly, free.lock());
-    assert!(matches!(&replies[13], Ok(Reply::Inspected(seen)) if seen.holder.is_none()));
-    let tried = &replies[14];
+    assert_refused(&replies[11], ErrorKind::ReadOnly, free.lock());
+    assert_eq!(replies[12..14], [Ok(Reply::Gone), Ok(Reply::Gone)]);
+    assert_refused(&replies[14], ErrorKind::ReadOnly, free.lock());
+    assert!(matches!(&replies[15], Ok(Reply::Inspected(seen)) if seen.holder.is_none()));
+    let tried = &replies[16];
     assert!(
         matches!(tried, Ok(Reply::Busy { place: None, .. })),
         "{tried:?}"
     );
-    assert_refused(&replies[15], ErrorKind::ReadOnly, &held.line());
+    assert_refused(&replies[17], ErrorKind::ReadOnly, &held.line());
     assert_eq!(replica.dump().await.keys, before);
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, AskYield, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Inspect,
-    LeaseId, List, LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
+    Accept, Acquire, AskYield, BatchReply, Claim, ClientId, Command, Counter, ForceRelease,
+    Inspect, LeaseId, List, LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Name, Owner};
@@ -109,6 +109,16 @@ pub(crate) fn retire(key: &LockKey, lease: u32) -> Command {
     })
 }
 
+/// Returns an acceptance of the first tenure that a dense counter numbers, by a lease a hundred above.
+pub(crate) fn accept(key: &LockKey, lease: u32) -> Command {
+    Command::Accept(Accept {
+        key: key.clone(),
+        lease: LeaseId(u128::from(lease)),
+        token: first_token(),
+        claim: claim(lease + 100, Counter::Dense),
+    })
+}
+
 /// Returns a forced release of the first tenure that a dense counter numbers.
 pub(crate) fn force_release(key: &LockKey) -> Command {
     force_release_of(key, first_token())
@@ -149,6 +159,7 @@ pub(crate) fn every_operation(key: &LockKey, lease: u32) -> Vec<Command> {
         ask_yield(key),
         release(key, lease),
         retire(key, lease),
+        accept(key, lease),
         force_release(key),
         inspect(key),
     ]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::protocol::{
-    AskYield, Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew, Retire,
-    YieldRequest,
+    Accept, AskYield, Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew,
+    Retire, YieldRequest,
 };
 use leasehold_engine::time::ServerTime;
 use proptest::collection::vec;
@@ -63,6 +63,7 @@ impl Run {
         let only = std::slice::from_ref(&self.key);
         let mut op = planned.at(self.now, only, claims, &self.model);
         if let Command::Acquire(leasehold_engine::protocol::Acquire { claim, .. })
+        | Command::Accept(Accept { claim, .. })
         | Command::Release(Release { claim, .. }) = &mut op.command
         {
             let own = self.of_lease.entry(claim.lease);
@@ -74,6 +75,7 @@ impl Run {
                 Reclaim::Ask | Reclaim::Never | Reclaim::Propose(_) => None,
             },
             Command::ForceRelease(ForceRelease { token, .. })
+            | Command::Accept(Accept { token, .. })
             | Command::AskYield(AskYield { token, .. }) => Some(*token),
             _ => None,
         };
@@ -89,7 +91,9 @@ impl Run {
 fn asker(op: &Op) -> Option<LeaseId> {
     match &op.command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
-        Command::Release(Release { claim, .. }) => Some(claim.lease),
+        Command::Release(Release { claim, .. }) | Command::Accept(Accept { claim, .. }) => {
+            Some(claim.lease)
+        }
         Command::Renew(Renew { lease, .. }) | Command::Retire(Retire { lease, .. }) => Some(*lease),
         _ => None,
     }
@@ -181,6 +185,7 @@ fn a_second_delivery_that_affects_the_next_holder_is_found() {
         Flaw::ReleasesForOthers,
         Flaw::RetryTakesNewToken,
         Flaw::RetiresAnybody,
+        Flaw::AcceptsAnybody,
     ] {
         assert!(run(flaw).is_err(), "{flaw:?} was not found");
     }

@@ -8,6 +8,7 @@ mod dead;
 mod jobs;
 mod list;
 mod order;
+mod passed;
 mod processes;
 mod pushes;
 mod script_calls;

@@ -306,6 +306,64 @@ async fn a_failing_tick_is_tried_once_by_each_runner_and_events_tell() {
     assert_eq!(told, expected);
 }
 
+/// Catches missed ticks that nobody is told of, and a failed tick that counts for nobody.
+#[tokio::test]
+async fn missed_and_repeated_ticks_are_told_and_counted() {
+    let server = RedisServer::start().await;
+    let (first, second) = (connect(&server).await, connect(&server).await);
+    let hour = 3_600_000;
+    let hourly = |locker: &Locker| job(locker).every(millis(hour)).missed(Missed::All(3));
+    let due = hourly(&first).due().await.expect("no error").expect("one");
+    let done = turn(&hourly(&first), due - 24 * hour).await.done().await;
+    done.expect("confirmed");
+    let events = [&first, &second].map(Locker::events);
+    let mut turns = [&first, &second].map(|locker| hourly(locker).turns());
+    let fails = turns[1].try_next().await.expect("no error");
+    let fails = fails.expect("the locker is not shut down");
+    let next = tokio::spawn(async move {
+        let turn = turns[0].try_next().await.expect("no error");
+        (turn.expect("the locker is not shut down"), turns)
+    });
+    let waits = async || first.inspect("report").await.expect("an answer").waiting == 1;
+    eventually(LIMIT, "the other runner waits", waits).await;
+    fails.give_back().await.expect("confirmed");
+    let (again, mut turns) = next.await.expect("no panic");
+    assert_eq!((again.tick(), again.missed()), (due - 2 * hour, 21));
+    again.done().await.expect("confirmed");
+    // A runner that did not see the failed turn knows by its token.
+    let fails = turns[0].try_next().await.expect("no error");
+    drop(fails);
+    let free = async || {
+        first
+            .inspect("report")
+            .await
+            .expect("an answer")
+            .holder
+            .is_none()
+    };
+    eventually(LIMIT, "it is given back", free).await;
+    let last = hourly(&second).turns().try_next().await.expect("no error");
+    let last = last.expect("the locker is not shut down");
+    assert_eq!((last.tick(), last.missed()), (due - hour, 0));
+    last.done().await.expect("confirmed");
+    let counted = |locker: &Locker| {
+        let stats = locker.stats();
+        let ticks = (stats.ticks_completed, stats.ticks_repeated);
+        (ticks, stats.ticks_missed)
+    };
+    assert_eq!(counted(&first), ((2, 1), 21));
+    assert_eq!(counted(&second), ((1, 1), 21));
+    for (locker, events) in [first, second].into_iter().zip(events) {
+        locker.shutdown().await;
+        let told = events.filter_map(async |event| match event {
+            LeaseEvent::Missed { first, ticks, .. } => Some((first, ticks)),
+            _ => None,
+        });
+        let told: Vec<_> = told.collect().await;
+        assert_eq!(told, [(due - 23 * hour, 21)]);
+    }
+}
+
 #[tokio::test]
 async fn a_turn_that_lasts_too_long_ends_and_its_tick_goes_on() {
     let server = RedisServer::start().await;

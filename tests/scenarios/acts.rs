@@ -23,6 +23,8 @@ impl World {
             | Act::Abort { .. } => self.ask(act).await,
             Act::Release { .. }
             | Act::Renew { .. }
+            | Act::Pass { .. }
+            | Act::Accept { .. }
             | Act::Held { .. }
             | Act::Lease { .. }
             | Act::Lost { .. }
@@ -101,6 +103,13 @@ impl World {
                 lease,
                 ttl: Some(ttl),
             } => Ok(self.lease(lease)?.renew_for(millis(*ttl)).await?),
+            Act::Pass { lease, r#as } => {
+                let taken = self.leases.get_mut(lease)?.take();
+                let taken = taken.ok_or_else(|| format!("the lease {lease:?} was released"))?;
+                self.tickets.add(r#as, taken.pass().await?.to_string());
+                Ok(())
+            }
+            Act::Accept { .. } => self.accept(act).await,
             Act::Lease {
                 lease,
                 valid,
@@ -174,6 +183,32 @@ impl World {
         let taken = self.leases.get_mut(lease)?.take();
         let taken = taken.ok_or_else(|| format!("the lease {lease:?} was released"))?;
         Ok(taken.release().await?)
+    }
+
+    async fn accept(&mut self, act: &Act) -> Met {
+        let Act::Accept {
+            locker,
+            lock,
+            ticket,
+            text,
+            r#as,
+        } = act
+        else {
+            unreachable!("the act accepts a ticket");
+        };
+        let text = match (ticket, text) {
+            (Some(ticket), None) => self.tickets.get(ticket)?,
+            (None, Some(text)) => text,
+            _ => return Err("accept takes a ticket or a text".to_owned().into()),
+        };
+        let ticket = text.parse()?;
+        let lease = match (locker, lock) {
+            (Some(locker), None) => self.lockers.get(locker)?.accept(&ticket).await?,
+            (None, Some(lock)) => self.locks.get(lock)?.accept(&ticket).await?,
+            _ => return Err("a locker or a lock accepts".to_owned().into()),
+        };
+        self.keep(r#as.as_ref(), lease);
+        Ok(())
     }
 
     fn look(&self, lease: &str, valid: Option<bool>, remaining: Option<Range>) -> Met {

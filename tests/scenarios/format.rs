@@ -90,13 +90,15 @@ impl TryFrom<Map<String, Value>> for Step {
 
     fn try_from(mut step: Map<String, Value>) -> Result<Self, Self::Error> {
         // Acts that cannot fail do not have these fields, and refuse them.
-        const MAY_FAIL: [&str; 13] = [
+        const MAY_FAIL: [&str; 15] = [
             "tryAcquire",
             "acquireWithin",
             "acquire",
             "end",
             "release",
             "renew",
+            "pass",
+            "accept",
             "inspect",
             "list",
             "forceRelease",
@@ -165,6 +167,17 @@ pub(crate) enum Act {
     Renew {
         lease: String,
         ttl: Option<u64>,
+    },
+    Pass {
+        lease: String,
+        r#as: String,
+    },
+    Accept {
+        locker: Option<String>,
+        lock: Option<String>,
+        ticket: Option<String>,
+        text: Option<String>,
+        r#as: Option<String>,
     },
     Lease {
         lease: String,

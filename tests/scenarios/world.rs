@@ -50,6 +50,8 @@ pub(crate) struct World {
     pub(crate) locks: Named<Lock>,
     /// `None` for a released lease.
     pub(crate) leases: Named<Option<Lease>>,
+    /// The texts of tickets.
+    pub(crate) tickets: Named<String>,
     pub(crate) calls: Named<JoinHandle<Result<Option<Lease>, Error>>>,
     pub(crate) requests: Named<JoinHandle<Result<bool, Error>>>,
     pub(crate) readers: Named<LeaseEvents>,
@@ -96,6 +98,7 @@ impl World {
             lockers: Named::new("locker"),
             locks: Named::new("lock"),
             leases: Named::new("lease"),
+            tickets: Named::new("ticket"),
             calls: Named::new("call"),
             requests: Named::new("request"),
             readers: Named::new("reader"),

@@ -81,11 +81,22 @@ impl Plan {
 
 impl Checks {
     /// Checks that a tenure ends in time.
-    pub(crate) fn check_age(&mut self, host: usize, spec: &LockSpec, tenure: &Tenure) {
+    pub(crate) fn check_age(
+        &mut self,
+        (host, now): (usize, Timestamp),
+        spec: &LockSpec,
+        tenure: &Tenure,
+    ) {
         let (deadline, began) = (tenure.deadline, tenure.began);
         let end = spec.at_most.map(|most| began + most);
         self.ensure("age", end.is_none_or(|end| deadline <= end), || {
             format!("host {host}: {tenure:?} goes on after {end:?}")
+        });
+        // The host's clock may be fast, by the widest drift margin.
+        let left = nanos(deadline.since(now) * 3 / 4);
+        let in_time = tenure.ends.is_none_or(|ends| self.now + left <= ends);
+        self.ensure("age", in_time, || {
+            format!("host {host}: {tenure:?} goes on for {left} ns after it was passed on")
         });
     }
 }

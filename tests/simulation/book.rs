@@ -9,6 +9,8 @@ use leasehold_engine::engine::{CallId, LockId, LockSpec, Wait};
 use leasehold_engine::protocol::{LeaseId, LockKey};
 use leasehold_engine::time::Timestamp;
 
+use crate::clock::Moment;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tenure {
     pub(crate) lease: LeaseId,
@@ -21,6 +23,8 @@ pub(crate) struct Tenure {
     pub(crate) longest: Duration,
     /// When it began, as its program was told.
     pub(crate) began: Timestamp,
+    /// When the longest time that its lock allows is over at the latest, also if it was passed on.
+    pub(crate) ends: Option<Moment>,
     /// True once the program was warned that its longest time ends.
     pub(crate) is_warned: bool,
 }
@@ -65,6 +69,13 @@ pub(crate) enum Call {
         lock: LockId,
         lease: LeaseId,
     },
+    Pass {
+        lock: LockId,
+    },
+    Accept {
+        lock: LockId,
+        lease: LeaseId,
+    },
     Release,
     Query,
     Shutdown,
@@ -95,6 +106,8 @@ pub(crate) struct Book {
     pub(crate) calls: BTreeMap<CallId, Pending>,
     pub(crate) attempts: BTreeMap<LeaseId, Attempt>,
     pub(crate) ended: BTreeSet<LeaseId>,
+    /// The tenures that were passed on, and their locks.
+    pub(crate) passed: Vec<(LockId, Tenure)>,
     /// Leases whose release the server had not confirmed when they expired.
     pub(crate) unconfirmed: BTreeSet<LeaseId>,
     /// Unsuccessful acquisitions that no caller wants any more.
@@ -122,11 +135,11 @@ impl Book {
     pub(crate) fn cancellable(&self) -> Vec<(CallId, Option<(LockId, LeaseId)>)> {
         let handle = |lock| self.locks.get(&lock).map(|lock| lock.handle);
         let lock = |(id, pending): (&CallId, &Pending)| match pending.call {
-            Call::Acquire { lock, lease, .. } | Call::Renew { lock, lease } => {
-                Some((*id, Some((handle(lock)?, lease))))
-            }
+            Call::Acquire { lock, lease, .. }
+            | Call::Accept { lock, lease }
+            | Call::Renew { lock, lease } => Some((*id, Some((handle(lock)?, lease)))),
             Call::Query => Some((*id, None)),
-            Call::Release | Call::Shutdown => None,
+            Call::Pass { .. } | Call::Release | Call::Shutdown => None,
         };
         self.calls.iter().filter_map(lock).collect()
     }
@@ -140,7 +153,7 @@ impl Book {
     /// Notes that a call ended without its lock. If it was the last caller, no caller wants the lock any
     /// more.
     pub(crate) fn leaves(&mut self, call: Call) {
-        let Call::Acquire { lock: id, .. } = call else {
+        let (Call::Acquire { lock: id, .. } | Call::Accept { lock: id, .. }) = call else {
             return;
         };
         let of =

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use leasehold_engine::engine::LockId;
 use leasehold_engine::protocol::{
-    Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
+    Accept, Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
     Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::{ServerTime, Timestamp};
-use leasehold_engine::{Error, FencingToken};
+use leasehold_engine::{Error, FencingToken, Passed};
 
 use crate::book::Call;
 use crate::clock::Moment;
 use crate::line::{Lines, Step};
+use crate::network::lease_of;
 use crate::quorum::seized::Seized;
 use crate::quorum::votes::Lingering;
 use crate::sabotage::Sabotage;
@@ -75,6 +76,12 @@ pub(crate) struct Checks {
     pub(crate) lingering: Vec<Lingering>,
     /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
     pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,
+    /// The latest tickets, and the tenures whose tickets a server has accepted.
+    pub(crate) tickets: Vec<Passed>,
+    pub(crate) accepted: BTreeSet<(LeaseId, FencingToken)>,
+    /// The lease that each accept is of, and when the longest time of each lease is over.
+    pub(crate) from: BTreeMap<LeaseId, LeaseId>,
+    pub(crate) ends: BTreeMap<LeaseId, Moment>,
     /// A quorum's leases that some server took away.
     pub(crate) seized: BTreeMap<HalfId, Seized>,
 }
@@ -204,6 +211,12 @@ impl Checks {
                 });
                 self.ensure("I1", before.is_none() || after == before, || {
                     format!("{lease} asked and freed {before:?}")
+                });
+            }
+            (Command::Accept(accept), Ok(Reply::Held(held))) => self.accepts(accept, before, held),
+            (Command::Accept(Accept { claim, .. }), _) => {
+                self.ensure("I1", after == before, || {
+                    format!("a refused accept of {} changed {before:?}", claim.lease)
                 });
             }
             (Command::Renew(Renew { lease, .. }), _) => {
@@ -381,8 +394,13 @@ impl World {
         let host = &self.hosts[id];
         let now = host.clock.at(self.now);
         let ignored = self.plan.sabotage == Sabotage::DeadlinesIgnored;
-        host.book.locks.iter().filter_map(move |(lock, state)| {
-            let held = state.held.as_ref()?;
+        let goes_on = self.plan.sabotage == Sabotage::SendersGoOn;
+        let passed = host.book.passed.iter().filter(move |_| goes_on);
+        let passed =
+            passed.filter_map(|(lock, held)| Some((lock, host.book.locks.get(lock)?, held)));
+        let held = host.book.locks.iter();
+        let held = held.filter_map(|(lock, state)| Some((lock, state, state.held.as_ref()?)));
+        held.chain(passed).filter_map(move |(lock, state, held)| {
             let more = if ignored {
                 state.spec.ttl
             } else {
@@ -416,6 +434,13 @@ impl World {
             let wanted = self.plan.is_quorum() || calls.any(|pending| pending.call == Call::Query);
             return self.checks.ensure("I6", wanted, || {
                 format!("host {host} sends a command without a caller: {command:?}")
+            });
+        }
+        let book = &self.hosts[host].book;
+        if let Some(lease) = lease_of(command) {
+            let is_passed = book.passed.iter().any(|(_, held)| held.lease == lease);
+            self.checks.ensure("pass", !is_passed, || {
+                format!("host {host} passed {lease} on, and sends {command:?}")
             });
         }
         let Command::Acquire(acquire) = command else {

@@ -43,6 +43,13 @@ controls! {
 }
 
 controls! {
+    passing,
+    a_ticket_that_takes_any_tenure_is_caught: AcceptsAnyTenure breaks "I1",
+    a_sender_that_goes_on_is_caught: SendersGoOn breaks "I1",
+    an_age_that_begins_anew_with_each_holder_is_caught: TicketsAgeless breaks "age",
+}
+
+controls! {
     aged,
     a_lease_that_outlives_its_longest_time_is_caught: AgesForgotten breaks "age",
     a_name_that_is_free_at_once_is_caught: NamesNotKept breaks "age",

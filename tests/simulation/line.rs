@@ -43,6 +43,7 @@ impl Step<'_> {
     pub(crate) fn asker(&self) -> Option<LeaseId> {
         match self.command {
             Command::Acquire(acquire) => Some(acquire.claim.lease),
+            Command::Accept(accept) => Some(accept.claim.lease),
             Command::Release(Release { claim, .. }) => Some(claim.lease),
             _ => None,
         }
@@ -54,7 +55,8 @@ impl Step<'_> {
     }
 
     pub(crate) fn is_reclaim(&self) -> bool {
-        matches!(self.command, Command::Acquire(_)) && self.before.is_some()
+        let takes = matches!(self.command, Command::Acquire(_) | Command::Accept(_));
+        takes && self.before.is_some()
     }
 }
 

@@ -34,6 +34,7 @@ mod handoffs;
 mod host;
 mod line;
 mod network;
+mod passes;
 mod plan;
 mod program;
 mod pushes;
@@ -131,6 +132,15 @@ const SEEN_WITH_AGES: [&str; 3] = [
     "a name was free after its age",
 ];
 
+/// Events that must happen in some run whose programs pass leases on.
+const SEEN_WITH_PASSES: [&str; 5] = [
+    "passed on",
+    "accepted",
+    "accepted again",
+    "a ticket was refused",
+    "lost: overheld",
+];
+
 /// Events that must happen in some run of a quorum.
 const SEEN_AT_QUORUMS: [&str; 25] = [
     "granted by all",
@@ -179,6 +189,13 @@ fn every_promise_is_kept_by_quorums() {
 fn ages_are_kept_by_servers_and_clusters() {
     for plan in [Plan::aged, Plan::aged_cluster] {
         sees(300, plan, &SEEN_WITH_AGES);
+    }
+}
+
+#[test]
+fn leases_are_passed_on_once_by_servers_and_clusters() {
+    for plan in [Plan::passing, Plan::passing_cluster] {
+        sees(300, plan, &SEEN_WITH_PASSES);
     }
 }
 

@@ -453,8 +453,9 @@ impl World {
 }
 
 /// Returns the lease of a command of any kind.
-fn lease_of(command: &Command) -> Option<LeaseId> {
+pub(crate) fn lease_of(command: &Command) -> Option<LeaseId> {
     match command {
+        Command::Accept(accept) => Some(accept.claim.lease),
         Command::Renew(Renew { lease, .. }) | Command::Retire(Retire { lease, .. }) => Some(*lease),
         command => asker(command),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_engine::engine::{Engine, LockOptions, LockSpec, Settings};
+use leasehold_engine::engine::{Backlog, Engine, LockOptions, LockSpec, Settings};
 use leasehold_engine::protocol::{ClientId, Counter, LockKey};
 use leasehold_engine::{Name, Owner, Tick};
 
@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) changes: u64,
     /// True if locks have a longest time, and names stay taken for a shortest time.
     pub(crate) ages: bool,
+    /// True if programs pass leases on.
+    pub(crate) passes: bool,
     /// True if the waiters at the end are served before everything is given up.
     pub(crate) drains: bool,
     /// The shortest and longest delay of a slow push, in milliseconds.
@@ -173,6 +175,7 @@ impl Plan {
             changes: random.pick(&[0, 2, 30]).unwrap_or(0),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             ages: false,
+            passes: false,
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)
                 * MILLI
@@ -231,6 +234,7 @@ impl Plan {
             boasts: false,
             changes: 0,
             ages: false,
+            passes: false,
             drains: true,
             slow_push: (100, 5_000),
             chaos: random.between(2_000, 5_000) * MILLI * slow,
@@ -357,15 +361,22 @@ impl Plan {
         let ttl = random.pick(&self.ttls);
         let ttl = ttl.expect("every plan has times to live");
         let (at_most, at_least) = self.ages_of(random, ttl);
+        let owner = owner.expect("the label is short");
+        let backlog = owner.tick().map(|tick| Backlog {
+            first: 1,
+            missed: tick - 1,
+            again: false,
+        });
         let options = Arc::new(LockOptions {
             ttl,
             fixed: random.chance(self.fixed),
             reentrant: random.chance(self.reentrant),
-            owner: owner.expect("the label is short"),
+            owner,
             counter: self.counter,
             durability: None,
             at_most,
             at_least,
+            backlog,
         });
         let (name, key) = (name.clone(), LockKey::new("sim", name));
         let key = key.expect("the namespace is short");

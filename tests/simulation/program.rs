@@ -20,6 +20,9 @@ impl World {
         if self.hosts[host].paused {
             return;
         }
+        if self.plan.passes && self.random.chance(30) {
+            return self.pass_or_accept(host);
+        }
         match self.random.below(206) {
             0..80 => self.acquire(host),
             80..100 => self.cancel(host),
@@ -57,7 +60,7 @@ impl World {
         }
     }
 
-    fn new_call(&mut self, host: usize, call: Call) -> CallId {
+    pub(crate) fn new_call(&mut self, host: usize, call: Call) -> CallId {
         self.last_id += 1;
         let id = CallId(self.last_id);
         let host = &mut self.hosts[host];
@@ -85,7 +88,12 @@ impl World {
     }
 
     /// Returns the contender of a handle: the handle itself if it is re-entrant, otherwise a new one.
-    fn contender(&mut self, host: usize, handle: LockId, spec: &Arc<LockSpec>) -> LockId {
+    pub(crate) fn contender(
+        &mut self,
+        host: usize,
+        handle: LockId,
+        spec: &Arc<LockSpec>,
+    ) -> LockId {
         self.last_id += 1;
         let id = if spec.reentrant {
             handle

@@ -78,6 +78,12 @@ pub(crate) enum Sabotage {
     AgesForgotten,
     /// A release frees a name that is to stay taken.
     NamesNotKept,
+    /// An accept takes the lock from whoever has it by then.
+    AcceptsAnyTenure,
+    /// Programs go on under leases that they passed on.
+    SendersGoOn,
+    /// A ticket does not tell when its lease reaches its age.
+    TicketsAgeless,
 }
 
 impl Sabotage {
@@ -185,6 +191,10 @@ impl World {
             (Sabotage::AsksAnybody, Command::AskYield(ask)) => {
                 let holder = self.stored_at(server, &ask.key);
                 ask.token = holder.map_or(ask.token, |(_, token)| token);
+            }
+            (Sabotage::AcceptsAnyTenure, Command::Accept(accept)) => {
+                let holder = self.stored_at(server, &accept.key);
+                (accept.lease, accept.token) = holder.unwrap_or((accept.lease, accept.token));
             }
             (Sabotage::ReclaimsAnyTenure, Command::Acquire(acquire)) => {
                 self.reclaims_any(server, acquire);

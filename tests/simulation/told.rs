@@ -19,14 +19,17 @@ impl Book {
             return checks.ensure("calls", false, message);
         };
         let fits = match (call, answer) {
-            (Call::Acquire { lock, .. }, Answer::Acquire(Ok(Some(acquired)))) => {
+            (
+                Call::Acquire { lock, .. } | Call::Accept { lock, .. },
+                Answer::Acquire(Ok(Some(acquired))),
+            ) => {
                 let lock = self.locks.get_mut(&lock);
                 let lock = lock.and_then(|lock| Some((&lock.spec, lock.held.as_mut()?)));
                 let told = (acquired.lease, acquired.token, acquired.deadline);
                 lock.is_some_and(|(spec, held)| {
                     held.leases += 1;
                     held.began = held.began.min(acquired.began);
-                    checks.check_age(host, spec, held);
+                    checks.check_age((host, at.now), spec, held);
                     told == (held.lease, held.token, held.deadline)
                 })
             }
@@ -54,7 +57,14 @@ impl Book {
                 | Answer::List(Ok(_)),
             )
             | (Call::Shutdown, Answer::Shutdown) => true,
-            (Call::Acquire { .. }, Answer::Acquire(Err(error)))
+            (Call::Pass { .. }, Answer::Pass(_)) => self.passes(checks, call, answer),
+            (Call::Accept { .. }, Answer::Acquire(Err(error)))
+                if matches!(error.kind(), ErrorKind::NotHeld | ErrorKind::Overheld) =>
+            {
+                checks.saw("a ticket was refused");
+                true
+            }
+            (Call::Acquire { .. } | Call::Accept { .. }, Answer::Acquire(Err(error)))
             | (Call::Renew { .. }, Answer::Renew(Err(error)))
             | (Call::Release, Answer::Release(Err(error)))
             | (
@@ -121,7 +131,7 @@ impl Book {
                 let kept = old.is_some_and(|old| deadline >= Some(old) && at.now < old);
                 if let (Some(held), Some(deadline)) = (held, deadline) {
                     (held.deadline, held.since) = (deadline, at.now);
-                    checks.check_age(host, &lock.spec, held);
+                    checks.check_age((host, at.now), &lock.spec, held);
                 }
                 checks.saw("renewed");
                 checks.ensure("I4", kept, || {
@@ -171,10 +181,26 @@ impl Book {
                     format!("host {host}: not given up, and {event:?}")
                 });
             }
+            LeaseEvent::Passed { .. } => {
+                let passed = lock.held.take_if(|held| Some(held.token) == event.token());
+                checks.ensure("I4", passed.is_some(), || {
+                    format!("host {host}: not held, and {event:?}")
+                });
+                self.ended.extend(passed.as_ref().map(|held| held.lease));
+                self.passed.extend(passed.map(|held| (id, held)));
+            }
             LeaseEvent::Begun { tick, .. } => {
                 let fits = held.is_some() && lock.spec.owner.tick() == Some(*tick);
                 checks.ensure("I9", fits, || {
                     format!("host {host}: not begun, and {event:?}")
+                });
+            }
+            LeaseEvent::Missed { first, ticks, .. } => {
+                let backlog = lock.spec.backlog.filter(|_| held.is_some());
+                let fits = backlog.is_some_and(|own| (own.first, own.missed) == (*first, *ticks));
+                checks.saw("told of missed ticks");
+                checks.ensure("I9", fits, || {
+                    format!("host {host}: {backlog:?} before its turn, and {event:?}")
                 });
             }
             LeaseEvent::Completed { tick, .. } => {
@@ -230,6 +256,7 @@ impl Book {
             since: at.now,
             longest: lock.spec.ttl,
             began: at.now,
+            ends: checks.ends(&lock.spec, lease),
             is_warned: false,
         });
         checks.told_of_lease(&lock.spec, token);
@@ -268,7 +295,7 @@ impl Book {
             _ => "lost: otherwise",
         });
         if let Some(tenure) = held.as_ref().filter(|_| reason == LossReason::Overheld) {
-            let is_told = tenure.is_warned && lock.spec.at_most.is_some();
+            let is_told = tenure.is_warned && tenure.ends.is_some();
             checks.ensure("age", is_told, || {
                 format!("host {host}: {event:?} without a warning")
             });
@@ -372,6 +399,7 @@ fn has_failed(answer: &Answer) -> bool {
     match answer {
         Answer::Acquire(result) => result.is_err(),
         Answer::Renew(result) | Answer::Release(result) => result.is_err(),
+        Answer::Pass(result) => result.is_err(),
         Answer::Inspect(result) => result.is_err(),
         Answer::List(result) => result.is_err(),
         Answer::ForceRelease(result) | Answer::RequestYield(result) => result.is_err(),

@@ -14,6 +14,7 @@ mod run;
 mod schedule;
 mod servers;
 mod setup;
+mod spec;
 mod steps;
 mod test;
 
@@ -34,7 +35,7 @@ enum Task {
     /// Run every check and every test, installing what they need first.
     ///
     /// Needs Node 20 or newer with npm, redis-server 7.0 or newer, PostgreSQL, MariaDB, Python's
-    /// venv, valgrind, libfaketime, Chromium, rustfmt, clippy and the standard library for
+    /// venv, valgrind, libfaketime, Chromium, Java, Maven, rustfmt, clippy and the standard library for
     /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
     /// root, rustup, npm); otherwise the command to run is printed.
     ///
@@ -78,6 +79,11 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
+    /// Check the TLA+ specifications in spec/ with TLC, and that TLC finds the fault of each negative control.
+    ///
+    /// Needs Java 17 or newer, and Maven, which fetches TLC into target/tools. The book's page *Specification* lists
+    /// the instances. Output and configuration of each are in target/spec/NAME.
+    Spec(spec::Options),
     /// Run the native tests on other servers that speak Redis, and print a table of what failed.
     ///
     /// Not a part of `test`: nothing is installed or fetched. Build or install the servers yourself,
@@ -101,6 +107,7 @@ fn main() -> ExitCode {
         Task::Release(mode) => release::main(&mode),
         Task::Man => man::main(),
         Task::Costs { write } => bench::costs(write),
+        Task::Spec(options) => spec::main(&options),
         Task::Servers(options) => servers::main(&options),
         Task::Bench { args } => bench::main(&args),
     };

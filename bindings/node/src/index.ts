@@ -24,6 +24,7 @@ export type {
 } from "./api/options.js";
 export type { Histogram, Losses, Stats } from "./api/stats.js";
 export type { Tenures } from "./api/tenures.js";
+export type { Ticket } from "./api/ticket.js";
 export type { Turn } from "./api/turn.js";
 export type { Turns } from "./api/turns.js";
 export { LeaseholdError, LeaseLostError, type ErrorCode, type LossReason } from "./common/errors.js";

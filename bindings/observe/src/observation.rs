@@ -26,6 +26,8 @@ pub struct Observation {
     pub held_for: Option<Duration>,
     /// When this tenure was last seen to be renewed.
     pub renewed_at: Option<Instant>,
+    /// How long the turn lasted that completed the job's last tick, if its token tells when it began.
+    pub ran_for: Option<Duration>,
     /// When the lock was first seen without holder and waiters, if it has none.
     pub idle_since: Option<Instant>,
 }
@@ -100,6 +102,7 @@ impl Observation {
             max_remaining,
             renewed_at,
             held_for: holder.and_then(held_for),
+            ran_for: ran_for(&inspection),
             idle_since,
             inspection,
             at,
@@ -209,9 +212,20 @@ fn held_for(holder: &HolderInfo) -> Option<Duration> {
     (held < YEAR).then_some(held)
 }
 
+/// Returns how long the last completed turn of a job lasted, by its token: see [`held_for`]. Both times are the
+/// server's.
+fn ran_for(inspection: &Inspection) -> Option<Duration> {
+    let done = inspection.job.as_ref()?.completed.as_ref()?;
+    // The store keeps the time of the completion in whole milliseconds, so all others are rounded down, too.
+    let ago = u64::try_from(done.ago.as_millis()).ok()?;
+    let ended = inspection.server_time.checked_sub(ago)?;
+    let ran = ended.checked_sub(done.token.get() / 1_000)?;
+    Some(Duration::from_millis(ran)).filter(|ran| *ran < YEAR)
+}
+
 #[cfg(test)]
 mod tests {
-    use leasehold::Locker;
+    use leasehold::{Claimed, Locker};
 
     use super::*;
 
@@ -322,6 +336,31 @@ mod tests {
         // Without an observation shortly before its end, it may have been renewed.
         let free = world.free(31, Some(&held)).await;
         assert_eq!(kinds(&free, &held, None), [ChangeKind::Ended]);
+    }
+
+    /// Catches a duration from the moment of the observation, or from a token that is no time.
+    #[tokio::test]
+    async fn the_last_turn_of_a_job_tells_how_long_it_lasted() {
+        let world = World::new();
+        let job = world.locker.job("a").expect("a valid name");
+        let Ok(Claimed::Turn(turn)) = job.claim(7).await else {
+            panic!("nobody has it");
+        };
+        let running = world.free(0, None).await;
+        assert_eq!(running.ran_for, None, "it is not over");
+        let micros = turn.token().get();
+        turn.done().await.expect("it is held");
+        let mut found = world.locker.inspect("a").await.expect("it replies");
+        found.server_time = micros / 1_000 + 60_000;
+        let done = found.job.as_mut().and_then(|job| job.completed.as_mut());
+        let done = done.expect("it is completed");
+        done.ago = Duration::from_secs(18);
+        let seen = world.observe(found.clone(), 0, None);
+        assert_eq!(seen.ran_for, Some(Duration::from_secs(42)));
+        let done = found.job.as_mut().and_then(|job| job.completed.as_mut());
+        done.expect("it is completed").token = FencingToken::new(9).expect("a token");
+        let dense = world.observe(found, 0, None);
+        assert_eq!(dense.ran_for, None);
     }
 
     #[tokio::test]

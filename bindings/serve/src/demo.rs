@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use leasehold::{Error, Locker};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -26,6 +27,12 @@ const SCENES: [(&str, usize, Range, Range); 9] = [
     ("reports/weekly", 3, (2_000, 5_500), (1_500, 4_000)),
     ("search/reindex", 3, (9_000, 20_000), (2_000, 9_000)),
 ];
+/// The jobs, each with the number of its runners, its period in seconds, and the least and the most milliseconds that a
+/// turn takes.
+const JOBS: [(&str, usize, u64, Range); 2] = [
+    ("invoices/send", 3, 5, (600, 3_500)),
+    ("stock/roll-up", 2, 3, (900, 2_200)),
+];
 /// A lock of two processes with one identity, which take it over from one another.
 const LEADER: &str = "leader/scheduler";
 
@@ -42,6 +49,16 @@ pub(crate) async fn play(options: &Options, tasks: &mut JoinSet<()>) -> Result<(
             let rng = Rng(seed);
             tasks.spawn(async move {
                 let _ = contend(locker, name, (holds, pauses), rng).await;
+            });
+        }
+    }
+    for (name, runners, period, takes) in JOBS {
+        for at in 0..runners {
+            let owner = format!("worker-{}@{}", at + 1, SITES[at % SITES.len()]);
+            let locker = options.builder().owner(owner).connect(url).await?;
+            let rng = Rng(seed + at as u64);
+            tasks.spawn(async move {
+                let _ = run(locker, name, (period, takes), rng).await;
             });
         }
     }
@@ -73,6 +90,22 @@ async fn contend(
         let _ = lease.release().await;
         sleep(rng.millis(pauses)).await;
     }
+}
+
+async fn run(
+    locker: Locker,
+    name: &str,
+    (period, takes): (u64, Range),
+    mut rng: Rng,
+) -> Result<(), Error> {
+    let job = locker.job(name)?.every(Duration::from_secs(period));
+    let mut turns = job.ttl(TTL).turns();
+    while let Some(turn) = turns.try_next().await? {
+        sleep(rng.millis(takes)).await;
+        // It fails if the turn was ended by force on the page.
+        let _ = turn.done().await;
+    }
+    Ok(())
 }
 
 async fn lead(locker: Locker, turn: u64) -> Result<(), Error> {

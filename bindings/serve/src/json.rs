@@ -28,6 +28,9 @@ pub(crate) struct Row<'a> {
     /// The pending request to the holder to yield, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     wanted: Option<Wanted<'a>>,
+    /// The ticks, if the name is a job's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<Job<'a>>,
     /// How long ago it was inspected, if it was.
     age: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +61,38 @@ struct Waiter<'a> {
 struct Wanted<'a> {
     by: &'a str,
     remaining: u64,
+}
+
+#[derive(Serialize)]
+struct Job<'a> {
+    completed: Option<Completed<'a>>,
+    /// The tick of the last turn, unless it was completed or given back.
+    begun: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Completed<'a> {
+    tick: u64,
+    token: FencingToken,
+    by: &'a str,
+    ago: u64,
+    /// How long the turn lasted, if its token tells.
+    took: Option<u64>,
+}
+
+impl<'a> Job<'a> {
+    fn new(seen: &'a Observation, since: Duration) -> Option<Self> {
+        let job = seen.inspection.job.as_ref()?;
+        let completed = job.completed.as_ref().map(|done| Completed {
+            tick: done.tick,
+            token: done.token,
+            by: &done.by,
+            ago: millis(done.ago + since),
+            took: seen.ran_for.map(millis),
+        });
+        let begun = job.begun;
+        Some(Self { completed, begun })
+    }
 }
 
 impl<'a> Row<'a> {
@@ -100,6 +135,7 @@ impl<'a> Row<'a> {
             waiting: seen.map_or(0, |seen| seen.inspection.waiting),
             line: line.collect(),
             wanted,
+            job: seen.and_then(|seen| Job::new(seen, ago)),
             age: since.map(millis),
             trouble,
         }

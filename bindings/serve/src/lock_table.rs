@@ -13,7 +13,7 @@ use crate::json::{LockEvent, Row, Store, Sum, millis};
 
 /// The most locks that are observed. The page says if there are more.
 pub(crate) const MOST_KNOWN: usize = 50_000;
-/// How long a free lock stays in the table.
+/// How long a free lock stays in the table. A job stays for as long as the store remembers its ticks.
 const LINGERS: Duration = Duration::from_secs(5);
 /// How many waiters a row names.
 const NAMED: usize = 3;
@@ -158,8 +158,9 @@ impl LockTable {
         let idle = seen
             .idle_since
             .is_some_and(|idle| at.saturating_duration_since(idle) >= LINGERS);
+        let is_job = seen.inspection.job.is_some();
         *row = Some(seen);
-        if idle && !self.opened.contains(name) {
+        if idle && !is_job && !self.opened.contains(name) {
             self.forget(name);
             return false;
         }
@@ -313,7 +314,7 @@ impl LockTable {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Lease, Locker};
+    use leasehold::{Claimed, Lease, Locker};
 
     use super::*;
 
@@ -345,6 +346,39 @@ mod tests {
         let free = locker.inspect("b").await.expect("it replies");
         table.observe(&name, free, looked + 2 * minute);
         assert_eq!(table.counts.ends.iter().sum::<u64>(), 1);
+    }
+
+    /// Catches a job that is gone between its turns, and one that stays forever.
+    #[tokio::test]
+    async fn a_job_stays_for_as_long_as_the_store_remembers_it() {
+        let (locker, minute) = (Locker::in_memory(), Duration::from_secs(60));
+        let job = locker.job("a").expect("a valid name");
+        let Ok(Claimed::Turn(turn)) = job.claim(7).await else {
+            panic!("nobody has it");
+        };
+        let name = turn.name().clone();
+        turn.done().await.expect("it is held");
+        let found = locker.inspect("a").await.expect("it replies");
+        let forgotten = locker.inspect("b").await.expect("it replies");
+        let mut table = LockTable::new();
+        assert!(table.add(&name));
+        let looked = table.began;
+        for times in 0..3 {
+            assert!(table.observe(&name, found.clone(), looked + times * minute));
+        }
+        let row = table.row(&name, looked + 2 * minute).expect("it is known");
+        let row = serde_json::to_value(row).expect("JSON");
+        let done = &row["job"]["completed"];
+        assert_eq!(
+            (&done["tick"], &row["job"]["begun"]),
+            (&7.into(), &().into())
+        );
+        assert!(
+            done["took"].as_u64().is_some_and(|took| took < 10_000),
+            "{row}"
+        );
+        assert!(!table.observe(&name, forgotten, looked + 3 * minute));
+        assert!(!table.knows(&name));
     }
 
     /// Catches dense tokens, which do not tell when a tenure began.

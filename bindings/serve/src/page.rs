@@ -3,11 +3,12 @@
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// The parts of one module, in order.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("page/text.js"),
     include_str!("page/model.js"),
     include_str!("page/charts.js"),
     include_str!("page/table.js"),
+    include_str!("page/jobs.js"),
     include_str!("page/lock.js"),
     include_str!("page/feed.js"),
     include_str!("page/main.js"),

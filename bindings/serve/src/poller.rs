@@ -170,7 +170,9 @@ impl Poller {
         };
         let next = Duration::from_millis(millis);
         let Some(holder) = &found.holder else {
-            return next.min(Duration::from_secs(2));
+            // A free lock leaves the table soon, and a job stays.
+            let is_job = found.job.is_some();
+            return next.min(Duration::from_secs(if is_job { 60 } else { 2 }));
         };
         let left = holder.remaining;
         let near = if left > NEAR_THE_END {

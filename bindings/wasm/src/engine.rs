@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_engine::engine::{
-    CallId, Hub, Input, LockId, LockOptions, LockSpec, ReaderId, RequestId, ServerId, Settings,
-    Table, Wait,
+    Backlog, CallId, Hub, Input, LockId, LockOptions, LockSpec, ReaderId, RequestId, ServerId,
+    Settings, Table, Wait,
 };
 use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold_engine::time::Timestamp;
-use leasehold_engine::{Error, FencingToken, Name, Owner, Tick};
+use leasehold_engine::{Error, FencingToken, Name, Owner, Tick, Ticket};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -136,7 +136,8 @@ impl Engine {
     /// a lease (infinite without a limit), and the shortest time that the name stays taken (0 for none).
     ///
     /// A tick from 1 up makes it the lock on this tick of a job, whose completed ticks the store remembers for
-    /// the retention if that is longer than the tokens'. The tick 0 stands for none.
+    /// the retention if that is longer than the tokens'. The tick 0 stands for none. `missed` ticks from `first`
+    /// on were missed before it, and it may have been begun before: `again`.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     pub fn define(
@@ -156,6 +157,9 @@ impl Engine {
         at_least: f64,
         tick: f64,
         retention: f64,
+        first: f64,
+        missed: f64,
+        again: bool,
     ) -> Result<(), Thrown> {
         let mut spec = || {
             let (name, key) = LockKey::with_name(&self.namespace, name)?;
@@ -185,6 +189,11 @@ impl Engine {
                 at_least: (at_least > 0.0)
                     .then(|| duration("at_least", at_least))
                     .transpose()?,
+                backlog: (missed > 0.0 || again).then(|| Backlog {
+                    first: number(first),
+                    missed: number(missed),
+                    again,
+                }),
             };
             let options = options.shared(&mut self.options);
             let mut spec = LockSpec { name, key, options };
@@ -273,6 +282,47 @@ impl Engine {
         };
         self.handle(now, input);
         true
+    }
+
+    /// A call accepts a lease that was passed on, as the ticket says, with 128 random bits as its lease id.
+    /// Returns false if the lock is not defined.
+    #[allow(clippy::too_many_arguments)]
+    pub fn accept(
+        &mut self,
+        now: f64,
+        call: u32,
+        lock: f64,
+        ticket: &str,
+        w0: i32,
+        w1: i32,
+        w2: i32,
+        w3: i32,
+    ) -> Result<bool, Thrown> {
+        let lock = LockId(number(lock));
+        let Some(spec) = self.locks.get(&lock).cloned() else {
+            return Ok(false);
+        };
+        let ticket = ticket.parse::<Ticket>();
+        let passed = ticket.and_then(|ticket| {
+            let passed = ticket.passed(&self.namespace, Some(&spec.name))?;
+            Ok(Box::new(passed.clone()))
+        });
+        let accept = Input::Accept {
+            call: CallId(call.into()),
+            lock,
+            spec,
+            lease: lease_id([w0, w1, w2, w3]),
+            passed: passed.map_err(|error| thrown(&error))?,
+        };
+        self.handle(now, accept);
+        Ok(true)
+    }
+
+    /// A call passes a tenure on. Its answer is the text of the ticket.
+    pub fn pass(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let call = CallId(call.into());
+        let lease = lease_id([w0, w1, w2, w3]);
+        self.handle(now, Input::Pass { call, lease });
     }
 
     /// A call that acquires this lock with this lease id was canceled.

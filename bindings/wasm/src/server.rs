@@ -1,10 +1,19 @@
 //! The script, and checks of a server.
 
-use leasehold_engine::{Error, Finding, protocol};
+use leasehold_engine::{Error, Finding, Ticket, protocol};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// An error that is thrown to JavaScript, as a string of JSON.
 pub(crate) type Thrown = String;
+
+/// Returns the name, token and time to live in milliseconds of a ticket, as JSON.
+#[wasm_bindgen(js_name = readTicket)]
+pub fn read_ticket(text: &str) -> Result<String, Thrown> {
+    let ticket: Ticket = text.parse().map_err(|error: Error| thrown(&error))?;
+    // A whole number, because code that prints floats is long.
+    let ttl = ticket.ttl().as_secs() * 1_000 + u64::from(ticket.ttl().subsec_millis());
+    Ok(json(&(ticket.name(), ticket.token(), ttl)))
+}
 
 /// Returns the Lua script that executes a batch.
 #[wasm_bindgen]

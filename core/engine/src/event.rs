@@ -66,6 +66,20 @@ pub enum LeaseEvent {
         /// The tick.
         tick: u64,
     },
+    /// Ticks of a job's schedule were missed: nobody completed them before the tick of this turn.
+    ///
+    /// Follows the `Begun` of a turn that the runner of a schedule gets, if there are any. If that turn does not
+    /// complete its tick, the next runner of the tick finds and emits them, too.
+    Missed {
+        /// The job.
+        name: Name,
+        /// The turn's fencing token.
+        token: FencingToken,
+        /// The first missed tick.
+        first: u64,
+        /// The number of missed ticks; at most 10,000 for a cron text.
+        ticks: u64,
+    },
     /// A turn has completed its tick, and the store confirmed it.
     ///
     /// The `Released` of its lease follows.
@@ -136,6 +150,14 @@ pub enum LeaseEvent {
         /// The tenure's fencing token.
         token: FencingToken,
     },
+    /// The holder passed the lease on: `Lease::pass`. The lock stays held at the store, for whoever accepts the
+    /// ticket.
+    Passed {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+    },
     /// The store's clock and this machine's run at rates that differ by more than the drift margin
     /// (`Builder::drift_margin`).
     ///
@@ -190,7 +212,9 @@ impl LeaseEvent {
             | Self::Wanted { name, .. }
             | Self::Lost { name, .. }
             | Self::Begun { name, .. }
+            | Self::Missed { name, .. }
             | Self::Completed { name, .. }
+            | Self::Passed { name, .. }
             | Self::Released { name, .. } => Some(name),
             Self::ClockDrift { .. }
             | Self::Quarantined { .. }
@@ -208,7 +232,9 @@ impl LeaseEvent {
             | Self::Wanted { token, .. }
             | Self::Lost { token, .. }
             | Self::Begun { token, .. }
+            | Self::Missed { token, .. }
             | Self::Completed { token, .. }
+            | Self::Passed { token, .. }
             | Self::Released { token, .. } => Some(*token),
             Self::Waiting { .. }
             | Self::ClockDrift { .. }
@@ -261,8 +287,12 @@ impl std::fmt::Display for LeaseEvent {
             }
             Self::Lost { reason, .. } => write!(f, "was lost: {reason}"),
             Self::Begun { tick, .. } => write!(f, "has begun tick {tick}"),
+            Self::Missed { first, ticks, .. } => {
+                write!(f, "has found {ticks} missed ticks, from {first} on")
+            }
             Self::Completed { tick, .. } => write!(f, "has completed tick {tick}"),
             Self::Released { .. } => f.write_str("was released"),
+            Self::Passed { .. } => f.write_str("was passed on"),
             Self::ClockDrift { drift_margin } => write!(
                 f,
                 "the store's clock and this machine's run at different rates; the drift margin is now \
@@ -450,6 +480,34 @@ mod tests {
                 "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: patience is short",
             ),
             (
+                LeaseEvent::Begun {
+                    name: name(),
+                    token,
+                    tick: 900_000,
+                },
+                r#"{"type":"begun","name":"a/b","token":34,"tick":900000}"#,
+                "lock \"a/b\": the lease with token 34 has begun tick 900000",
+            ),
+            (
+                LeaseEvent::Missed {
+                    name: name(),
+                    token,
+                    first: 300_000,
+                    ticks: 2,
+                },
+                r#"{"type":"missed","name":"a/b","token":34,"first":300000,"ticks":2}"#,
+                "lock \"a/b\": the lease with token 34 has found 2 missed ticks, from 300000 on",
+            ),
+            (
+                LeaseEvent::Completed {
+                    name: name(),
+                    token,
+                    tick: 900_000,
+                },
+                r#"{"type":"completed","name":"a/b","token":34,"tick":900000}"#,
+                "lock \"a/b\": the lease with token 34 has completed tick 900000",
+            ),
+            (
                 LeaseEvent::Wanted {
                     name: name(),
                     token,
@@ -475,6 +533,14 @@ mod tests {
                 },
                 r#"{"type":"released","name":"a/b","token":34}"#,
                 "lock \"a/b\": the lease with token 34 was released",
+            ),
+            (
+                LeaseEvent::Passed {
+                    name: name(),
+                    token,
+                },
+                r#"{"type":"passed","name":"a/b","token":34}"#,
+                "lock \"a/b\": the lease with token 34 was passed on",
             ),
             (
                 LeaseEvent::ClockDrift {

@@ -31,6 +31,7 @@ mod stale;
 #[doc(hidden)]
 pub mod testing;
 mod tick;
+mod ticket;
 pub mod time;
 mod token;
 
@@ -45,6 +46,7 @@ pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
 pub use stale::StaleToken;
 pub use tick::Tick;
+pub use ticket::{Passed, Ticket};
 pub use token::FencingToken;
 
 /// Reads test vectors that every language shares. At run time, because a published crate does not contain them.

@@ -18,14 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{
-    Acquired, Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, RequestId, ServerId,
-    Settings, Stats, Suspicion, Wait,
+    Acquired, Answer, Backlog, CallId, Engine, Input, LockId, LockOptions, LockSpec, RequestId,
+    ServerId, Settings, Stats, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, Durability, LeaseId, LockKey, Op, Pattern};
+use crate::ticket::Passed;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 pub use network::{id_of, place};
@@ -143,6 +144,8 @@ pub struct Host {
     /// The bounds of the age of a lease.
     pub at_most: Option<Duration>,
     pub at_least: Option<Duration>,
+    /// The ticks before the one of a runner.
+    pub backlog: Option<Backlog>,
     /// The servers' reply when they are asked for the number of copies.
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
@@ -290,6 +293,7 @@ impl Host {
             durability: None,
             at_most: None,
             at_least: None,
+            backlog: None,
             copies: Ok([1, 0]),
             log: Vec::new(),
             arriving: VecDeque::new(),
@@ -424,6 +428,27 @@ impl Host {
         })
     }
 
+    pub fn pass(&mut self, lease: LeaseId) -> CallId {
+        self.call(|call| Input::Pass { call, lease })
+    }
+
+    /// Accepts a tenure of a lock through this handle, with the host's options.
+    pub fn accept(&mut self, handle: LockId, passed: &Passed) -> CallId {
+        let spec = Arc::new(self.spec_of(&passed.name));
+        let passed = Box::new(passed.clone());
+        self.call(|call| Input::Accept {
+            call,
+            lock: handle,
+            spec,
+            lease: lease_of(call),
+            passed,
+        })
+    }
+
+    pub fn complete(&mut self, lease: LeaseId) -> CallId {
+        self.call(|call| Input::Complete { call, lease })
+    }
+
     pub fn renew(&mut self, lease: LeaseId) -> CallId {
         self.renew_with(lease, None, None)
     }
@@ -518,6 +543,7 @@ impl Host {
             durability: self.durability,
             at_most: self.at_most,
             at_least: self.at_least,
+            backlog: self.backlog,
         });
         LockSpec {
             name: name.clone(),

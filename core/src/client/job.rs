@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use leasehold_engine::engine::{CompletedInfo, Inspection, LockOptions, LockSpec, Wait};
+use leasehold_engine::engine::{Backlog, CompletedInfo, Inspection, LockOptions, LockSpec, Wait};
 use leasehold_engine::protocol::{Counter, LockKey};
 use leasehold_engine::{Error, ErrorKind, Name, Owner, Tick};
 
@@ -25,7 +25,8 @@ use schedule::Schedule;
 ///
 /// A completed tick is given to nobody again while the store keeps its data. A tick that is not completed is
 /// given to one runner at a time, each with a greater token. So each tick runs at least once while some
-/// runner lives, and takes effect exactly once if the storage checks the token and records what it did.
+/// runner lives. In a SQL database it takes effect exactly once, by `Turn::done_in` of the features `postgres`,
+/// `mysql` and `sqlite`.
 ///
 /// The store remembers the greatest completed tick. Ticks below it count as completed. It remembers it for at
 /// least two periods after the last turn, and for the locker's
@@ -458,14 +459,18 @@ impl Job {
             let message = format!("the tick {tick} is not due yet by the server's clock");
             return Err(Error::new(ErrorKind::Config, message).about(&self.name));
         }
-        self.ask(tick, wait).await
+        self.ask((tick, None), wait).await
     }
 
-    async fn ask(&self, tick: u64, wait: Wait) -> Result<Claimed, Error> {
+    async fn ask(
+        &self,
+        (tick, backlog): (u64, Option<Backlog>),
+        wait: Wait,
+    ) -> Result<Claimed, Error> {
         if let Some(error) = &self.error {
             return Err(error.about(&self.name));
         }
-        let lock = self.lock(tick)?;
+        let lock = self.lock(tick, backlog)?;
         if let Some(lease) = lock.ask(wait).await? {
             return Ok(Claimed::Turn(Turn::new(lease, tick)));
         }
@@ -478,8 +483,9 @@ impl Job {
     }
 
     /// Returns the lock on one tick.
-    fn lock(&self, tick: u64) -> Result<Lock, Error> {
+    fn lock(&self, tick: u64, backlog: Option<Backlog>) -> Result<Lock, Error> {
         let mut options = self.options.clone();
+        options.backlog = backlog;
         options.owner = Owner::runner(options.owner.label(), Tick::new(tick)?)?;
         if let (Counter::ClockFloor { retention }, Some(schedule)) =
             (&mut options.counter, &self.schedule)

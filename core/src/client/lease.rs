@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
-use leasehold_engine::{Error, ErrorKind, FencingToken, LossReason, Name};
+use leasehold_engine::{Error, ErrorKind, FencingToken, LossReason, Name, Ticket};
 use pin_project::pin_project;
 
 use super::Lock;
@@ -333,6 +333,50 @@ impl Lease {
             (name.clone(), released)
         });
         told.collect()
+    }
+
+    /// Passes the lock on to another process, and returns a ticket for it.
+    ///
+    /// The lease ends at once: it is not renewed any more, [`Passed`](crate::LeaseEvent::Passed) comes, and nothing that
+    /// this process still sends changes the lock. The lock stays held at the store until a locker
+    /// [accepts](crate::Locker::accept) the ticket, or until the deadline that the lease had there: up to its time to
+    /// live, less if it was just handed over. Then the next waiter gets it.
+    ///
+    /// No I/O. A ticket is a secret: see [`Ticket`]. [`at_least`](Lock::at_least) ends with the lease, while the age
+    /// that [`at_most`](Lock::at_most) allows goes on with the ticket.
+    ///
+    /// # Errors
+    ///
+    /// After an error the lease is dropped, and so released.
+    ///
+    /// - [`NotHeld`](crate::ErrorKind::NotHeld) if the lease was lost, with the reason;
+    /// - [`Config`](crate::ErrorKind::Config) if other leases of a [re-entrant](Lock::reentrant) handle share the tenure;
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) on a [quorum](crate::Builder::quorum);
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) for a lock with [`at_most`](Lock::at_most) while there is no
+    ///   connection: the ticket needs the store's clock.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future completes when it is first polled. If it is dropped before, the lease is released.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let text = lease.pass().await?.to_string(); // to another process, by a safe way
+    ///
+    /// let accepted = locker.accept(&text.parse()?).await?;
+    /// assert!(accepted.is_valid());
+    /// assert!(locker.accept(&text.parse()?).await.unwrap_err().is_not_held());
+    /// # Ok(()) }
+    /// ```
+    pub async fn pass(self) -> Result<Ticket, Error> {
+        let Self { mut share, lock } = self;
+        let passed = share.pass().await;
+        let passed = passed.map_err(|error| told(&error, lock.name(), &share))?;
+        Ok(Ticket::new(lock.namespace(), passed))
     }
 
     /// Releases a turn's lease and completes its tick.

@@ -8,11 +8,11 @@ use futures::future::join_all;
 use leasehold_engine::engine::{Inspection, LockId, LockOptions, LockSpec, Wait};
 use leasehold_engine::limits;
 use leasehold_engine::protocol::{Counter, LeaseId, LockKey};
-use leasehold_engine::{Error, Name, Owner};
+use leasehold_engine::{Error, ErrorKind, Name, Owner, Ticket};
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
-use crate::driver::Driver;
+use crate::driver::{Driver, Pending, Share};
 
 /// A handle on one name, with options. Making one does no I/O.
 ///
@@ -91,6 +91,7 @@ impl Lock {
             durability: None,
             at_most: None,
             at_least: None,
+            backlog: None,
         }
     }
 
@@ -230,6 +231,54 @@ impl Lock {
         self.ask(Wait::Until(self.driver().now() + time)).await
     }
 
+    /// Accepts a lease of this lock that another locker [passed on](Lease::pass), with the options of this handle.
+    ///
+    /// The lock moves in one step, ahead of all waiters: the new lease has the next token, and storage that checks
+    /// tokens refuses the sender's writes from then on. A ticket is used once. If a reply is lost, the call asks again
+    /// and gets the same lease.
+    ///
+    /// Calls that acquire through a [re-entrant](Self::reentrant) handle meanwhile share the outcome.
+    ///
+    /// If this handle has no [`at_most`](Self::at_most), the lease ends at the age that the sender's lock allowed, or a
+    /// little earlier. [`Locker::accept`](super::Locker::accept) uses the ticket's name and time to live.
+    ///
+    /// # Errors
+    ///
+    /// - [`NotHeld`](crate::ErrorKind::NotHeld) if the ticket no longer has the lock: it was accepted, it expired, the
+    ///   lock was freed, or it is at another server;
+    /// - [`Config`](crate::ErrorKind::Config) if the ticket is for another name or namespace, or if this is a
+    ///   [re-entrant](Self::reentrant) handle in use;
+    /// - [`Overheld`](crate::ErrorKind::Overheld) if the lease has reached its age; the lock is freed;
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) on a [quorum](super::Builder::quorum);
+    /// - otherwise as for [`acquire`](Self::acquire). The ticket may have been used then, and the lock is freed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future frees the lock if the store may have given it already. Otherwise the ticket stays good.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let (token, ticket) = (lease.token(), lease.pass().await?);
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(5));
+    /// let accepted = lock.accept(&ticket).await?;
+    /// assert!(accepted.token() > token && accepted.remaining() < Duration::from_secs(6));
+    /// # Ok(()) }
+    /// ```
+    pub async fn accept(&self, ticket: &Ticket) -> Result<Lease, Error> {
+        let passed = ticket.passed(self.namespace(), Some(self.name()))?;
+        let begin = |driver: &Arc<Driver>, lock, spec, lease| {
+            driver.accept(lock, spec, lease, passed.clone())
+        };
+        let lease = self.ask_by(begin).await?;
+        lease.ok_or_else(|| Error::new(ErrorKind::Store, "a ticket was accepted without a lease"))
+    }
+
     /// Acquires the lock, runs the work under its lease, and releases it.
     ///
     /// The work gets the lease, whose [`token`](Lease::token) is for the storage. An error of the work itself
@@ -306,6 +355,10 @@ impl Lock {
         LeaseEvents::new(self.handle.core.driver.clone(), Some(self.handle.id))
     }
 
+    pub(super) fn namespace(&self) -> &str {
+        &self.handle.core.namespace
+    }
+
     pub(super) fn driver(&self) -> &Arc<Driver> {
         &self.handle.core.driver
     }
@@ -342,6 +395,15 @@ impl Lock {
     }
 
     pub(super) async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
+        self.ask_by(|driver, lock, spec, lease| driver.acquire(lock, spec, lease, wait))
+            .await
+    }
+
+    /// Gets the lock by a call that `begin` starts.
+    async fn ask_by(
+        &self,
+        begin: impl FnOnce(&Arc<Driver>, LockId, Arc<LockSpec>, LeaseId) -> Pending<Option<Share>>,
+    ) -> Result<Option<Lease>, Error> {
         let (lock, spec, lease) = self.request()?;
         let driver = self.driver();
         let span = tracing::debug_span!(
@@ -352,7 +414,7 @@ impl Lock {
             waited = Empty
         );
         // The call starts inside the span, so its traces belong to it.
-        let call = span.in_scope(|| driver.acquire(lock, spec, lease, wait));
+        let call = span.in_scope(|| begin(driver, lock, spec, lease));
         let answer = call.instrument(span.clone()).await;
         let share = answer.map_err(|error| error.about(self.name()))?;
         Ok(share.map(|share| {

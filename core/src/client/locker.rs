@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use leasehold_engine::engine::{HolderInfo, Inspection, Listing, Stats};
 use leasehold_engine::protocol::{LockKey, Pattern};
-use leasehold_engine::{Error, FencingToken, Finding, Name};
+use leasehold_engine::{Error, FencingToken, Finding, Name, Ticket};
 
-use super::{Builder, Core, Job, LeaseEvents, Lock, LockSet, YieldRequest};
+use super::{Builder, Core, Job, Lease, LeaseEvents, Lock, LockSet, YieldRequest};
 use crate::adapter::Adapter;
 
 /// A client of the lock service: its identity, its connections, and the background task that renews its
@@ -271,6 +271,29 @@ impl Locker {
     pub fn job(&self, name: impl AsRef<str>) -> Result<Job, Error> {
         let (name, key) = LockKey::with_name(&self.core.namespace, name.as_ref())?;
         Ok(Job::new(self.core.clone(), name, key))
+    }
+
+    /// Accepts a lease that another locker [passed on](super::Lease::pass), and renews it from then on.
+    ///
+    /// The lease has the next token and the ticket's name and time to live. For other options accept with a lock:
+    /// [`Lock::accept`], which also describes the errors and cancel safety.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let [sender, receiver] = ["memory://docs-accept"; 2].map(Locker::connect);
+    /// let (sender, receiver) = (sender.await?, receiver.await?);
+    ///
+    /// let lease = sender.lock("orders/42")?.acquire().await?;
+    /// let (token, ticket) = (lease.token(), lease.pass().await?);
+    /// let accepted = receiver.accept(&ticket).await?;
+    /// assert!(accepted.token() > token);
+    /// # Ok(()) }
+    /// ```
+    pub async fn accept(&self, ticket: &Ticket) -> Result<Lease, Error> {
+        let lock = self.lock(ticket.name().as_str())?.ttl(ticket.ttl());
+        lock.accept(ticket).await
     }
 
     /// Returns problems of the store that endanger leases although it works, such as the eviction of keys.

@@ -213,7 +213,7 @@ mod tests {
         assert!((kept.gauge("leasehold_held namespace=leasehold") - 2.0).abs() < 0.1);
         let waited = kept.times("leasehold_waiting_seconds namespace=leasehold");
         assert_eq!(waited.len(), 4);
-        assert_eq!(kept.described.lock().expect("nobody panics").len(), 2 * 16);
+        assert_eq!(kept.described.lock().expect("nobody panics").len(), 2 * 19);
         for lease in leases {
             // Releasing a lost lease fails.
             let _ = lease.release().await;

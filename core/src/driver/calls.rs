@@ -12,7 +12,7 @@ use leasehold_engine::engine::{
     Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait,
 };
 use leasehold_engine::protocol::{LeaseId, LockKey, Pattern};
-use leasehold_engine::{Error, ErrorKind, FencingToken, Owner};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Owner, Passed};
 
 use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
@@ -53,6 +53,23 @@ impl Driver {
             ((lock, lease), input)
         });
         self.call_all(calls)
+    }
+
+    /// Accepts a lease that was passed on.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        lock: LockId,
+        spec: Arc<LockSpec>,
+        lease: LeaseId,
+        passed: Passed,
+    ) -> Pending<Option<Share>> {
+        self.call(Some((lock, lease)), |call| Input::Accept {
+            call,
+            lock,
+            spec,
+            lease,
+            passed: Box::new(passed),
+        })
     }
 
     pub(super) fn renew(
@@ -233,6 +250,18 @@ impl Share {
         self.driver.complete((self.lock, self.tenure.lease))
     }
 
+    /// Passes the lease on. The engine answers at once.
+    pub(crate) async fn pass(&mut self) -> Result<Passed, Error> {
+        let (lease, of) = (self.tenure.lease, (self.lock, self.tenure.lease));
+        let passed = self
+            .driver
+            .call(Some(of), |call| Input::Pass { call, lease });
+        let passed = passed.await?;
+        self.given_up = true;
+        self.tenure.give_up();
+        Ok(passed)
+    }
+
     /// Extends the lease now, by the given time to live if there is one.
     pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
         self.driver.renew((self.lock, self.tenure.lease), ttl)
@@ -408,6 +437,7 @@ kinds! {
     Acquired(acquisitions): Option<Share>,
     Inspected(inspections): Inspection,
     Listed(walks): Listing,
+    Passed(passes): Passed,
     // A forced release or a request to yield.
     Found(holders): Option<HolderInfo>,
     // A renewal, a release or the shutdown.
@@ -430,6 +460,7 @@ impl Calls {
             Answer::Shutdown => self.deliver(call, dead, || Ok(())),
             Answer::Inspect(result) => self.deliver(call, dead, || Ok(*result?)),
             Answer::List(result) => self.deliver(call, dead, || result),
+            Answer::Pass(result) => self.deliver(call, dead, || Ok(*result?)),
             Answer::ForceRelease(result) | Answer::RequestYield(result) => {
                 self.deliver(call, dead, || result)
             }

@@ -34,6 +34,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 pub(crate) use self::memory::MemoryStore;
+pub(crate) use calls::Pending;
 pub(crate) use shared_tenure::{Share, SharedTenure};
 pub(crate) use store::Store;
 pub(crate) use stores::Stores;

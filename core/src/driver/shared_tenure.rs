@@ -181,7 +181,7 @@ impl SharedTenure {
                 tenure.lose(*reason);
                 return Some(tenure);
             }
-            LeaseEvent::Released { .. } => drop(tenures.take(&id)),
+            LeaseEvent::Released { .. } | LeaseEvent::Passed { .. } => drop(tenures.take(&id)),
             _ => {}
         }
         None

@@ -17,6 +17,7 @@ pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
         | LeaseEvent::Begun { .. }
         | LeaseEvent::Completed { .. }
         | LeaseEvent::Wanted { .. }
+        | LeaseEvent::Passed { .. }
         | LeaseEvent::Released { .. } => {
             tracing::enabled!(target: "leasehold", tracing::Level::DEBUG)
         }
@@ -43,6 +44,12 @@ pub(super) fn write(event: &LeaseEvent) {
         LeaseEvent::Begun { name, token, tick } => {
             tracing::debug!(target: "leasehold", %name, %token, tick, "tick begun");
         }
+        LeaseEvent::Missed {
+            name,
+            token,
+            first,
+            ticks,
+        } => tracing::warn!(target: "leasehold", %name, %token, first, ticks, "ticks missed"),
         LeaseEvent::Completed { name, token, tick } => {
             tracing::debug!(target: "leasehold", %name, %token, tick, "tick completed");
         }
@@ -73,6 +80,9 @@ pub(super) fn write(event: &LeaseEvent) {
         } => tracing::warn!(target: "leasehold", %name, %token, %reason, "lease lost"),
         LeaseEvent::Released { name, token } => {
             tracing::debug!(target: "leasehold", %name, %token, "lease released");
+        }
+        LeaseEvent::Passed { name, token } => {
+            tracing::debug!(target: "leasehold", %name, %token, "lease passed on");
         }
         LeaseEvent::ClockDrift { drift_margin } => {
             tracing::warn!(

@@ -9,6 +9,8 @@
 //! 3. [`highest`](Statements::highest) reads the token that is there now, one number.
 //! 4. [`check`](Statements::check) compares the two. Roll back if it returns an error.
 //!
+//! For the turn of a job, [`complete`](Statements::complete) then records its tick.
+//!
 //! [`create`](Statements::create) makes the table once. `sql::begin` and the npm package use the same table,
 //! so all of them fence one another.
 //!
@@ -46,6 +48,14 @@ pub struct Statements {
     ///
     /// Parameter: the resource.
     pub highest: &'static str,
+    /// Records a job's completed tick, unless the resource's row has this tick or a later one. Changes one row,
+    /// or none.
+    ///
+    /// If it changes none, an earlier transaction completed the tick: do not do its work again.
+    ///
+    /// Run it after [`take`](Self::take) and [`check`](Self::check), in the same transaction. Parameters: the tick
+    /// as a number, then the resource; on MySQL, MariaDB and SQLite the tick again.
+    pub complete: &'static str,
 }
 
 /// The statements for Postgres. Parameters are `$1`, `$2`.
@@ -53,6 +63,7 @@ pub const POSTGRES: Statements = Statements {
     create: include_str!("sql/postgres/create.sql"),
     take: include_str!("sql/postgres/take.sql"),
     highest: include_str!("sql/postgres/highest.sql"),
+    complete: include_str!("sql/postgres/complete.sql"),
 };
 
 /// The statements for MySQL and MariaDB, with `InnoDB` tables. Parameters are `?`.
@@ -60,6 +71,7 @@ pub const MYSQL: Statements = Statements {
     create: include_str!("sql/mysql/create.sql"),
     take: include_str!("sql/mysql/take.sql"),
     highest: include_str!("sql/mysql/highest.sql"),
+    complete: include_str!("sql/mysql/complete.sql"),
 };
 
 /// The statements for SQLite. Parameters are `?`. Open the transaction with `BEGIN IMMEDIATE`.
@@ -67,6 +79,7 @@ pub const SQLITE: Statements = Statements {
     create: include_str!("sql/sqlite/create.sql"),
     take: include_str!("sql/sqlite/take.sql"),
     highest: include_str!("sql/sqlite/highest.sql"),
+    complete: include_str!("sql/sqlite/complete.sql"),
 };
 
 impl Statements {

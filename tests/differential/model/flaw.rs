@@ -59,6 +59,10 @@ pub(crate) enum Flaw {
     RetirementFrees,
     /// A repeated retirement keeps the name taken for longer.
     RetiresAgain,
+    /// An acceptance takes the lock from whoever has it by then.
+    AcceptsAnybody,
+    /// A repeated acceptance is told that somebody else has the lock.
+    RefusesRepeatedAcceptance,
     /// A forced release frees the lock whoever holds it by then.
     ForceReleasesAnybody,
     /// A forced release is not pushed to the holder.
@@ -88,7 +92,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 34] = [
+    pub(crate) const ALL: [Flaw; 36] = [
         Flaw::RenewalTakesGone,
         Flaw::RaisesForStrangers,
         Flaw::NoClockFloor,
@@ -110,6 +114,8 @@ impl Flaw {
         Flaw::RetiresAnybody,
         Flaw::RetirementFrees,
         Flaw::RetiresAgain,
+        Flaw::AcceptsAnybody,
+        Flaw::RefusesRepeatedAcceptance,
         Flaw::ForceReleasesAnybody,
         Flaw::SilentRevocation,
         Flaw::AsksAnybody,
@@ -191,6 +197,11 @@ impl Model {
             (Command::Retire(retire), Flaw::RetiresAnybody) => {
                 if let Some(tenure) = self.memory.tenure(now, &retire.key) {
                     (retire.lease, retire.token) = (tenure.lease, tenure.token);
+                }
+            }
+            (Command::Accept(accept), Flaw::AcceptsAnybody) => {
+                if let Some(tenure) = self.memory.tenure(now, &accept.key) {
+                    (accept.lease, accept.token) = (tenure.lease, tenure.token);
                 }
             }
             (Command::AskYield(ask), Flaw::KeepsPatientRequest) => {
@@ -299,6 +310,14 @@ impl Model {
                     self.memory.execute(now, &renewal);
                 }
                 Ok(Reply::Released)
+            }
+            (Flaw::RefusesRepeatedAcceptance, Command::Accept(accept), Reply::Held(_)) => {
+                let lease = before.tenure(now, &accept.key).map(|tenure| tenure.lease);
+                if lease == Some(accept.claim.lease) {
+                    Ok(Reply::Taken)
+                } else {
+                    Ok(reply)
+                }
             }
             (Flaw::ReclaimKeepsToken, Command::Acquire(acquire), Reply::Held(held)) => {
                 let token = former_token(&before, now, &acquire.key).unwrap_or(held.token);

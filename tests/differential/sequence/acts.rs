@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
-    LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
+    Accept, Acquire, AskYield, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId,
+    List, LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Owner};
@@ -57,6 +57,12 @@ enum Act {
         who: Who,
         current: bool,
         ttl: Duration,
+    },
+    /// The acceptance of the lock's present tenure or of an earlier one.
+    Accept {
+        from: Who,
+        who: Who,
+        current: bool,
     },
     /// A forced release of the lock's present tenure or of an earlier one.
     ForceRelease {
@@ -181,6 +187,12 @@ impl Planned {
                 counter: claim(who).counter,
                 key,
                 ttl: *ttl,
+            }),
+            Act::Accept { from, who, current } => Command::Accept(Accept {
+                token: token(*current),
+                lease: claim(from).lease,
+                claim: claim(who),
+                key,
             }),
             Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
                 token: token(*current),
@@ -365,6 +377,7 @@ fn acts() -> BoxedStrategy<Act> {
         3 => any::<bool>().prop_map(|named| Act::Release { who: Who::Holder, named }),
         4 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
         3 => retirements(),
+        4 => acceptances(),
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
         3 => requests(),
         4 => Just(Act::Inspect),
@@ -393,6 +406,16 @@ fn retirements() -> impl Strategy<Value = Act> {
         current: stale > 0,
         ttl,
     })
+}
+
+fn acceptances() -> BoxedStrategy<Act> {
+    let from = prop_oneof![4 => Just(Who::Holder), 1 => who()];
+    let accept = (from, who(), 0..6_u8).prop_map(|(from, who, stale)| Act::Accept {
+        from,
+        who,
+        current: stale > 0,
+    });
+    accept.boxed()
 }
 
 fn requests() -> impl Strategy<Value = Act> {

@@ -16,3 +16,5 @@ mod shapes;
 mod sqlite;
 #[path = "sql/stores.rs"]
 mod stores;
+#[path = "sql/ticks.rs"]
+mod ticks;

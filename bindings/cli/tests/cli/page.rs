@@ -3,8 +3,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use leasehold::Locker;
+use futures::{StreamExt, TryStreamExt, stream};
+use leasehold::{Claimed, Locker};
 use leasehold_tests::{Admin, RedisServer};
+use nix::sys::signal::Signal;
 
 use crate::browser::{Page, turn};
 use crate::look::{hold, wait_in_line};
@@ -96,6 +98,62 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     page.wait("document.querySelector('#events').textContent.includes('released by force here')");
     page.wait("document.querySelector('#oneHolder').textContent === 'free'");
     page.wait("document.querySelectorAll('#timeline .stroke.loss').length === 1");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// Catches a job that is shown as a lock, is gone between its turns, or hides that its runner was lost.
+#[tokio::test]
+async fn jobs_have_a_tab_with_their_last_and_unfinished_ticks() {
+    let _turn = turn().await;
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let locker = Locker::builder().owner("first runner");
+    let locker = locker.connect(&server.url()).await.expect("it is there");
+    let mut page = Page::open(&url, WIDE, "light");
+    page.wait(LIVE);
+    let _lock = hold(&server, "a lock");
+    page.wait(&row("a lock"));
+    page.click("#to-work");
+    page.wait("!document.querySelector('#noJobs').hidden");
+
+    let job = locker.job("report").expect("a valid name");
+    let Ok(Claimed::Turn(turn)) = job.claim(7).await else {
+        panic!("nobody has it");
+    };
+    let cell = |kind: &str| format!("document.querySelector('#jobRows .{kind}')?.textContent");
+    page.wait(&format!(
+        "{}?.startsWith('first runner runs 7 for ')",
+        cell("now")
+    ));
+    assert_eq!(page.text("#jobRows .tick"), "none");
+    turn.done().await.expect("it is held");
+    page.wait(&format!("{} === '7'", cell("tick")));
+    assert_eq!(page.text("#jobRows .by"), "first runner");
+    page.wait(&format!("{} === 'idle'", cell("now")));
+    page.wait(&format!("/^[0-9.]+s$/.test({})", cell("took")));
+    page.wait(&format!("/s ago$/.test({})", cell("ago")));
+
+    let args = [
+        "run", "report", "--once", "8", "--ttl", "1s", "--", "sleep", "60",
+    ];
+    let mut dies = Program::spawn(on(&server, args));
+    page.wait(&format!("{}?.includes(' runs 8 ')", cell("now")));
+    dies.signal(Signal::SIGKILL);
+    dies.code().await;
+    page.wait(&format!("{}?.startsWith('8 is unfinished')", cell("now")));
+    assert_eq!(page.text("#jobRows .tick"), "7");
+    assert_eq!(page.text("#countJobs"), "1 job");
+    page.picture("jobs");
+
+    page.click("#to-all");
+    page.wait("document.querySelector('#count').textContent === '1 lock'");
+    assert_eq!(
+        page.eval("document.querySelectorAll('.space .row').length"),
+        1
+    );
+    page.eval("location.hash = '#/jobs'; 0");
+    page.click("#jobRows a");
+    page.wait("document.querySelector('#name').textContent === 'report'");
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
@@ -264,6 +322,10 @@ async fn the_demo_fits_every_screen() {
         let whole = format!("{events}.every(event => event.scrollWidth <= event.clientWidth)");
         assert_eq!(page.eval(&whole), true, "{name}");
         page.picture(&format!("lock-{name}"));
+        page.eval("location.hash = '#/jobs'; 0");
+        page.wait("document.querySelectorAll('#jobRows tr').length === 2 && document.querySelector('#jobRows .tick').textContent !== 'none'");
+        assert_eq!(page.eval(fits), true, "{name}");
+        page.picture(&format!("jobs-{name}"));
         assert_eq!(page.errors(), Vec::<String>::new(), "{name}");
     }
 }
@@ -342,9 +404,24 @@ async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
+/// Returns after how many milliseconds a new page has all rows.
+fn ready(page: &mut Page, url: &str) -> f64 {
+    page.go("about:blank");
+    page.go(url);
+    let ready = "performance.getEntriesByName('ready')[0]";
+    page.wait(&format!("document.readyState === 'complete' && {ready}"));
+    let millis = page.eval(&format!("{ready}.startTime"));
+    millis.as_f64().expect("a number")
+}
+
 #[tokio::test]
 async fn ten_thousand_locks_stay_usable() {
     let _turn = turn().await;
+    // The yardstick: a page without locks, before and after. It takes about 200 ms on an idle machine.
+    let empty = RedisServer::start().await;
+    let (_measuring, yardstick) = serve(&empty, &[]);
+    let mut page = Page::open("about:blank", WIDE, "light");
+    let before = ready(&mut page, &yardstick);
     let server = RedisServer::start().await;
     let locker = Locker::connect(server.url()).await.expect("it is there");
     let acquiring = (0..10_000).map(|at| {
@@ -353,21 +430,14 @@ async fn ten_thousand_locks_stay_usable() {
             .expect("a valid name");
         async move { lock.ttl(Duration::from_secs(300)).acquire().await }
     });
-    let leases = futures::future::try_join_all(acquiring)
-        .await
-        .expect("all are free");
+    let leases = stream::iter(acquiring).buffer_unordered(500);
+    let leases: Vec<_> = leases.try_collect().await.expect("all are free");
     let (_serving, url) = serve(&server, &[]);
-    let mut page = Page::open("about:blank", WIDE, "light");
-    page.go(&url);
-    page.wait("globalThis.performance.getEntriesByName('ready').length");
+    ready(&mut page, &url);
     page.wait("document.querySelector('#count').textContent === '10,000 locks'");
     // All names are known by now, so this measures what a new page needs.
-    page.go("about:blank");
-    page.go(&url);
-    let ready = "performance.getEntriesByName('ready')[0]";
-    page.wait(&format!("document.readyState === 'complete' && {ready}"));
+    let all = ready(&mut page, &url);
     let paint = page.eval("performance.getEntriesByType('paint').at(-1).startTime");
-    let all = page.eval(&format!("{ready}.startTime"));
     let rows = page.eval("document.querySelectorAll('.space .row').length");
     assert!(
         rows.as_u64().expect("a number") < 60,
@@ -391,21 +461,21 @@ async fn ten_thousand_locks_stay_usable() {
         search.value = '0123'; search.dispatchEvent(new Event('input')); return performance.now() - from; })()";
     let searched = page.eval(search);
     assert_eq!(page.text("#count"), "11 of 10,000 locks");
+    assert_eq!(page.errors(), Vec::<String>::new());
+    let slower = (before.max(ready(&mut page, &yardstick)) / 200.0).max(1.0);
     println!(
-        "first paint {paint} ms, all rows {all} ms, a release seen after {seen:?}, searched in {searched} ms"
+        "first paint {paint} ms, all rows {all} ms, a release seen after {seen:?}, searched in {searched} ms, on a \
+        machine that is {slower:.1} times slower"
     );
     for (what, millis, most) in [
-        ("paint", &paint, 2_000.0),
-        ("rows", &all, 6_000.0),
-        ("search", &searched, 500.0),
+        ("paint", paint.as_f64(), 2_000.0),
+        ("rows", Some(all), 6_000.0),
+        ("search", searched.as_f64(), 500.0),
+        ("release", Some(seen.as_secs_f64() * 1e3), 3_000.0),
     ] {
-        assert!(
-            millis.as_f64().expect("a number") < most,
-            "{what}: {millis} ms"
-        );
+        let (millis, most) = (millis.expect("a number"), most * slower);
+        assert!(millis < most, "{what}: {millis} ms of {most}");
     }
-    assert!(seen < Duration::from_secs(3), "{seen:?}");
-    assert_eq!(page.errors(), Vec::<String>::new());
 }
 
 /// The load on the store stays bounded, however many locks there are.

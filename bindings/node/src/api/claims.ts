@@ -3,7 +3,7 @@ import { messageOf } from "../common/printable.js";
 import { orAborted } from "../common/signals.js";
 import type { CompletedInfo, Inspection } from "../common/types.js";
 import type { LockHost } from "../host/lock-host.js";
-import type { LockSpec } from "../module/wasm.js";
+import type { Backlog, LockSpec } from "../module/wasm.js";
 import { Lock } from "./lock.js";
 import type { Schedule } from "./schedule.js";
 import { Turn } from "./turn.js";
@@ -64,14 +64,14 @@ export class Claims {
   /**
    * Claims a tick, and waits in line for at most `wait` milliseconds.
    *
-   * @param missed how many ticks of the schedule were missed before this one
+   * @param backlog the ticks of the schedule before this one
    */
-  async ask(tick: number, wait: number, signal: AbortSignal | undefined, missed?: number): Promise<Claimed> {
+  async ask(tick: number, wait: number, signal: AbortSignal | undefined, backlog?: Backlog): Promise<Claimed> {
     const retention = (await this.schedule())?.retention ?? 0;
-    const lock = new Lock(this.host, this.host.newLock({ ...this.spec, tick, retention }));
+    const lock = new Lock(this.host, this.host.newLock({ ...this.spec, tick, retention, backlog }));
     const lease = await lock.ask(wait, signal);
     if (lease !== undefined) {
-      return { type: "turn", turn: new Turn(lease, tick, missed) };
+      return { type: "turn", turn: new Turn(lease, tick, backlog?.missed) };
     }
     const completed = (await this.inspect(signal)).job?.completed;
     return completed != null && completed.tick >= tick ? { type: "completed", completed } : { type: "inProgress" };

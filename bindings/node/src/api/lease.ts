@@ -7,6 +7,7 @@ import type { LockHost } from "../host/lock-host.js";
 import type { Tenure } from "../host/tenure.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import { Ticket } from "./ticket.js";
 import { untilWanted } from "./yields.js";
 
 /**
@@ -182,6 +183,38 @@ export class Lease {
       return this.#end(false);
     } catch (error) {
       return Promise.reject(error);
+    }
+  }
+
+  /**
+   * Passes the lock on to another process, and resolves to a {@link Ticket} for it. This does no I/O.
+   *
+   * The lease ends at once: it is not renewed any more, the event `passed` comes, and nothing that this process still
+   * sends changes the lock. The lock stays held at the store until a locker accepts the ticket (`Locker.accept`), or
+   * until the deadline that the lease had there: up to its time to live, less if it was just handed over. Then the next
+   * waiter gets it. `atLeast` ends with the lease; the age of `atMost` goes on with the ticket.
+   *
+   * @throws LeaseholdError `notHeld` if the lease was lost (its cause is a `LeaseLostError`) or released
+   * @throws LeaseholdError `config` if other leases of a re-entrant lock share the tenure, or for a turn of a job; the
+   * lease goes on
+   * @throws LeaseholdError `unsupported` for a quorum; the lease goes on
+   * @throws LeaseholdError `unavailable` for a lock with `atMost` while there is no connection: the ticket needs the
+   * store's clock. The lease goes on
+   * @example
+   * ```ts
+   * const ticket = await lease.pass();
+   * child.send(String(ticket)); // a secret: see `Ticket`
+   * ```
+   */
+  async pass(): Promise<Ticket> {
+    checkAttached(this, Lease, "lease.pass");
+    this.#checkReleased();
+    this.#released = true;
+    try {
+      return new Ticket(await this.#host.pass(this.#tenure));
+    } catch (error) {
+      this.#released = false;
+      return this.#rethrow(error);
     }
   }
 

@@ -9,6 +9,7 @@ import { Lease } from "./lease.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { Tenures } from "./tenures.js";
+import { type Ticket, ticketOf } from "./ticket.js";
 
 /**
  * A handle on one lock name and its options, made by `locker.lock()`. Making one does no I/O.
@@ -102,6 +103,39 @@ export class Lock {
    */
   ask(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
     return this.#host.acquire(this.#state, wait, signal, (call) => this.#end(call, signal));
+  }
+
+  /**
+   * Accepts a lease of this lock that another locker passed on (`Lease.pass`), with the options of this handle.
+   *
+   * The lock moves in one step, ahead of all waiters: the new lease has the next token, and storage that checks tokens
+   * refuses the sender's writes from then on. A ticket is used once. If a reply is lost, the call asks again and gets
+   * the same lease. Calls that acquire through a re-entrant handle meanwhile share the outcome. Without `atMost` of this
+   * handle, the lease ends at the age that the sender's lock allowed, or a little earlier.
+   *
+   * Aborting the `signal` frees the lock if the store may have given it already. Otherwise the ticket stays good.
+   *
+   * @throws LeaseholdError `notHeld` if the ticket no longer has the lock: it was accepted, it expired, the lock was
+   * freed, or it is at another server
+   * @throws LeaseholdError `config` if the ticket is damaged, or for another name or namespace; or if this is a
+   * re-entrant handle in use
+   * @throws LeaseholdError `overheld` if the lease has reached its age; the lock is freed
+   * @throws LeaseholdError `unsupported` for a quorum
+   * @throws LeaseholdError otherwise as `acquire`: the ticket may have been used, and the lock is freed
+   * @throws the reason of the `signal`, if that is aborted
+   */
+  async accept(
+    ticket: Ticket | string,
+    options?: { readonly signal?: AbortSignal | undefined },
+  ): Promise<Lease> {
+    checkAttached(this, Lock, "lock.accept");
+    const text = ticketOf(ticket).toString();
+    const { signal } = readOptions("the options of accept", options, SIGNAL_OPTION);
+    const accepted = await this.#host.accept(this.#state, text, signal, (call) => this.#end(call, signal));
+    if (accepted === undefined) {
+      throw new LeaseholdError("internal", "a ticket was accepted without a lease");
+    }
+    return accepted;
   }
 
   /**

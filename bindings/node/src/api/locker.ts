@@ -18,6 +18,7 @@ import type { Store } from "../store/store.js";
 import { LeaseEvents } from "./events.js";
 import { Claims } from "./claims.js";
 import { Job } from "./job.js";
+import type { Lease } from "./lease.js";
 import { Lock } from "./lock.js";
 import { byCodePoints, checkNames, LockSet } from "./lock-set.js";
 import { missedOf } from "./missed.js";
@@ -38,6 +39,7 @@ import {
 import { scheduleOf } from "./schedule.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { COUNTS, type Stats, statsOf } from "./stats.js";
+import { type Ticket, ticketOf } from "./ticket.js";
 import { hostInThread, OF_CLIENT, OF_MEMORY, refuseThread } from "./thread.js";
 import { requestYield } from "./yields.js";
 
@@ -345,6 +347,29 @@ export class Locker {
     const claims = new Claims(this.#host, spec, scheduleOf(read));
     this.#closed ??= new AbortController();
     return new Job(claims, { ...read, missed: missedOf(read.missed) }, this.#closed.signal);
+  }
+
+  /**
+   * Accepts a lease that another locker passed on (`Lease.pass`), and renews it from then on.
+   *
+   * The lease has the next token and the ticket's name and time to live. For other options, and for the errors, see
+   * `Lock.accept`.
+   *
+   * @example
+   * ```ts
+   * process.once("message", async (text) => {
+   *   const lease = await locker.accept(text);
+   *   console.log(`going on with token ${lease.token}`);
+   * });
+   * ```
+   */
+  async accept(
+    ticket: Ticket | string,
+    options?: { readonly signal?: AbortSignal | undefined },
+  ): Promise<Lease> {
+    checkAttached(this, Locker, "locker.accept");
+    const read = ticketOf(ticket);
+    return this.lock(read.name, { ttl: read.ttl }).accept(read, options);
   }
 
   /**

@@ -20,7 +20,7 @@ export interface Stats {
   readonly busy: number;
   /** Calls to acquire that failed with another error. */
   readonly failed: number;
-  /** Tenures whose release the store has confirmed. */
+  /** Tenures whose release the store has confirmed, or that were passed on. */
   readonly released: number;
   /** Lost tenures, by reason. */
   readonly lost: Losses;
@@ -28,6 +28,18 @@ export interface Stats {
   readonly renewals: number;
   /** Failed renewals, and warnings that the store cannot be reached: the number of `atRisk` events. */
   readonly renewalFailures: number;
+  /** Turns that completed their tick. */
+  readonly ticksCompleted: number;
+  /**
+   * Turns of a schedule whose tick an earlier turn had begun and not completed, as far as the runner saw when it
+   * asked for the tick.
+   */
+  readonly ticksRepeated: number;
+  /**
+   * The sum of the `missed` events: ticks that nobody completed before the turns. If such a turn fails, the next
+   * runner counts its missed ticks again.
+   */
+  readonly ticksMissed: number;
   /**
    * Times that successful calls waited for their lock. A call that joined an existing tenure is not included.
    */
@@ -79,7 +91,7 @@ const BOUNDS: readonly number[] = Object.freeze([
 ]);
 
 /** The number of values that the engine counts, and how many of these, which come first, are gauges. */
-export const COUNTS = [18 + 3 * (BOUNDS.length + 2), 2] as const;
+export const COUNTS = [21 + 3 * (BOUNDS.length + 2), 2] as const;
 
 /** Gives the engine's numbers their names. They come in the order of `Counts` in Rust. */
 export function statsOf([counts, crashed]: readonly [readonly number[], number]): Stats {
@@ -109,6 +121,9 @@ export function statsOf([counts, crashed]: readonly [readonly number[], number])
     },
     renewals: next(),
     renewalFailures: next(),
+    ticksCompleted: next(),
+    ticksRepeated: next(),
+    ticksMissed: next(),
     waitingTimes: histogram(),
     holdingTimes: histogram(),
     scriptCalls: next(),

@@ -1,6 +1,7 @@
 import { random } from "../common/platform.js";
 import { following, reasonOf } from "../common/signals.js";
 import type { Inspection } from "../common/types.js";
+import type { Backlog } from "../module/wasm.js";
 import type { Claims } from "./claims.js";
 import { bound, choose, type Missed, start } from "./missed.js";
 import { persist, sleep } from "./persist.js";
@@ -149,8 +150,8 @@ class Runner {
         continue;
       }
       const tick = choose(this.missed, schedule, next, seen.serverTime);
-      const missed = await schedule.between(completed ?? after, tick);
-      const claimed = await this.claims.ask(tick, Infinity, stop, missed);
+      const backlog = await backlogOf(schedule, seen, completed ?? after, tick);
+      const claimed = await this.claims.ask(tick, Infinity, stop, backlog);
       if (claimed.type === "turn") {
         this.#after = tick;
         return claimed.turn;
@@ -172,6 +173,15 @@ class Runner {
     after = Math.max(after, completed ?? 0);
     return (this.#after = await bound(this.missed, schedule, after, serverTime));
   }
+}
+
+/** Returns what is known of the ticks after `from` and up to `tick`, which is about to be claimed. */
+async function backlogOf(schedule: Schedule, seen: Inspection, from: number, tick: number): Promise<Backlog> {
+  const missed = await schedule.between(from, tick);
+  const { completed, begun } = seen.job ?? {};
+  // A turn after the last completed one had this tick if there is no other that it can have had.
+  const isLater = completed != null && (seen.lastToken ?? 0) > completed.token;
+  return { first: schedule.next(from) ?? tick, missed, again: begun === tick || (missed === 0 && isLater) };
 }
 
 /** Returns a sleep with what this runner wakes late: up to a twentieth of the sleep. */

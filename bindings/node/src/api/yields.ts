@@ -86,8 +86,10 @@ function isWanted(seen: Inspection | undefined): boolean {
 
 /** True if the event says that the tenure with this token is wanted, or over. */
 function endsWait(event: LeaseEvent, token: number): boolean {
-  return (event.type === "wanted" || event.type === "lost" || event.type === "released") && event.token === token;
+  return ENDS.has(event.type) && "token" in event && event.token === token;
 }
+
+const ENDS: ReadonlySet<LeaseEvent["type"]> = new Set(["wanted", "lost", "released", "passed"]);
 
 /** Inspects a lock; returns `undefined` while the store cannot be reached. */
 async function look(host: LockHost, name: string): Promise<Inspection | undefined> {

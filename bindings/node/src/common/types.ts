@@ -26,6 +26,20 @@ export type LeaseEvent =
     }
   /** A turn of a job has begun: this runner has the tick. It follows the `acquired` of the turn's lease. */
   | { readonly type: "begun"; readonly name: string; readonly token: number; readonly tick: number }
+  /**
+   * Ticks of a job's schedule were missed: nobody completed them before the tick of this turn. It follows the
+   * `begun` of a turn that the runner of a schedule gets, if there are any. If that turn does not complete its
+   * tick, the next runner of the tick finds and emits them, too.
+   */
+  | {
+      readonly type: "missed";
+      readonly name: string;
+      readonly token: number;
+      /** The first missed tick. */
+      readonly first: number;
+      /** The number of missed ticks; at most 10,000 for a cron text. */
+      readonly ticks: number;
+    }
   /** A turn has completed its tick, and the store confirmed it. The `released` of its lease follows. */
   | { readonly type: "completed"; readonly name: string; readonly token: number; readonly tick: number }
   /** The lease was extended. */
@@ -68,6 +82,8 @@ export type LeaseEvent =
     }
   /** The holder released the lock, and the store confirmed it. */
   | { readonly type: "released"; readonly name: string; readonly token: number }
+  /** The holder passed the lease on, by `Lease.pass`. The lock stays held, for whoever accepts the ticket. */
+  | { readonly type: "passed"; readonly name: string; readonly token: number }
   /**
    * The rates of the store's clock and of this machine's clock differed by more than the `driftMargin`: one
    * of them is being slewed, or runs wrong.

@@ -3,6 +3,7 @@ import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import {
+  accept,
   acquire,
   cancel,
   complete,
@@ -11,6 +12,7 @@ import {
   type LockSpec,
   newEngine,
   parsed,
+  pass,
   release,
   renew,
   type Settings,
@@ -86,10 +88,10 @@ export class Host extends StoreHost implements LockHost {
   }
 
   newLock(spec: LockSpec): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention } = spec;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = spec;
     // No spread, which would take as long as everything else here.
     const lock = {
-      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention,
+      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog,
       id: 0, uses: 0, tenures: [],
     };
     this.#define(lock);
@@ -122,6 +124,26 @@ export class Host extends StoreHost implements LockHost {
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
   ): Promise<Result> {
+    return this.#get(lock, wait, undefined, signal, finish);
+  }
+
+  accept<Result>(
+    lock: LockState,
+    ticket: string,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<Tenure>) => Result,
+  ): Promise<Result> {
+    return this.#get(lock, 0, ticket, signal, finish);
+  }
+
+  /** Acquires a lock, or accepts a lease of it if there is a ticket. */
+  #get<Result>(
+    lock: LockState,
+    wait: number,
+    ticket: string | undefined,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<Tenure>) => Result,
+  ): Promise<Result> {
     if (isAborted(signal)) {
       throw reasonOf(signal);
     }
@@ -130,7 +152,11 @@ export class Host extends StoreHost implements LockHost {
     const call = this.#call(
       lock,
       (engine, at, id) => {
-        if (!acquire(engine, at, id, lock.id, wait, lease)) {
+        const isDefined =
+          ticket === undefined
+            ? acquire(engine, at, id, lock.id, wait, lease)
+            : accept(engine, at, id, lock.id, ticket, lease);
+        if (!isDefined) {
           throw new LeaseholdError("config", "a lock was acquired before it was defined");
         }
       },
@@ -150,6 +176,13 @@ export class Host extends StoreHost implements LockHost {
     const end = completes ? complete : release;
     const call = this.#call(lock, (engine, at, id) => end(engine, at, id, lease), finish);
     return call.promise as Promise<void>;
+  }
+
+  async pass(tenure: Tenure): Promise<string> {
+    const { lock, lease } = tenure;
+    const ticket = await this.#call<string>(lock, (engine, at, id) => pass(engine, at, id, lease)).promise;
+    tenure.giveUp();
+    return ticket as string;
   }
 
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {

@@ -33,6 +33,15 @@ export interface LockHost {
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
   ): Promise<Result>;
+  /** Accepts a lease of the lock that was passed on, with a ticket's text. Otherwise it works as `acquire`. */
+  accept<Result>(
+    lock: LockState,
+    ticket: string,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<Tenure>) => Result,
+  ): Promise<Result>;
+  /** Passes a tenure on, which ends at once. Resolves to the text of the ticket. */
+  pass(tenure: Tenure): Promise<string>;
   /** Notes that a caller got a lease of the tenure. */
   begun(tenure: Tenure): void;
   /**

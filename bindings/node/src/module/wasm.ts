@@ -102,17 +102,29 @@ export interface LockSpec {
   /** The least time in milliseconds that the store remembers a completed tick; 0 for none. */
   readonly retention: number;
   readonly ages: Ages | undefined;
+  readonly backlog?: Backlog | undefined;
+}
+
+/** The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked. */
+export interface Backlog {
+  /** The first missed tick, which nobody completed. */
+  readonly first: number;
+  /** The number of missed ticks. */
+  readonly missed: number;
+  /** True if an earlier turn had begun the claimed tick and not completed it. */
+  readonly again: boolean;
 }
 
 // The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
-  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention } = spec;
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = spec;
   const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
   const { most, least } = ages ?? { most: Infinity, least: 0 };
+  const { first, missed, again } = backlog ?? { first: 0, missed: 0, again: false };
   engine.define(
     lock, name, ttl, fixed, reentrant, owner, reclaimable, dense,
-    replicas, timeout, fsynced, most, least, tick, retention,
+    replicas, timeout, fsynced, most, least, tick, retention, first, missed, again,
   );
 }
 
@@ -121,6 +133,25 @@ export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
  */
 export function acquire(engine: Engine, at: number, call: number, lock: number, wait: number, lease: Words): boolean {
   return engine.acquire(at, call, lock, wait, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** Accepts a lease that was passed on, with a new lease id. Returns false if the lock is not defined. */
+export function accept(engine: Engine, at: number, call: number, lock: number, ticket: string, lease: Words): boolean {
+  return engine.accept(at, call, lock, ticket, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** Passes a tenure on. The answer is the text of the ticket. */
+export function pass(engine: Engine, at: number, call: number, lease: Words): void {
+  engine.pass(at, call, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** Returns the name, the token and the time to live of a ticket. Throws the error in its text. */
+export function readTicket(text: string): [name: string, token: number, ttl: number] {
+  try {
+    return JSON.parse(stateless().readTicket(text));
+  } catch (error) {
+    throw thrown(error);
+  }
 }
 
 export function cancel(engine: Engine, at: number, call: number, lock: number, lease: Words): void {

@@ -118,6 +118,26 @@ export class ThreadHost implements LockHost {
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
   ): Promise<Result> {
+    return this.#get(Ask.Acquire, lock, wait, signal, finish);
+  }
+
+  accept<Result>(
+    lock: LockState,
+    ticket: string,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<Tenure>) => Result,
+  ): Promise<Result> {
+    return this.#get(Ask.Accept, lock, ticket, signal, finish);
+  }
+
+  /** Gets a lock in a way that takes a time to wait, or a ticket. */
+  #get<Result>(
+    way: Ask,
+    lock: LockState,
+    how: number | string,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<Tenure>) => Result,
+  ): Promise<Result> {
     if (isAborted(signal)) {
       throw reasonOf(signal);
     }
@@ -128,7 +148,7 @@ export class ThreadHost implements LockHost {
       if (signal !== undefined) {
         own.stopListening = onAbort(signal, () => this.#cancel(own, signal));
       }
-      link.send(Ask.Acquire, own.id, lock.id, wait, link.slots.take(), signal !== undefined);
+      link.send(way, own.id, lock.id, how, link.slots.take(), signal !== undefined);
     });
     return call.promise as Promise<Result>;
   }
@@ -148,6 +168,19 @@ export class ThreadHost implements LockHost {
       this.#linked().send(Ask.Release, id, slot, completes);
     });
     return call.promise as Promise<void>;
+  }
+
+  async pass(tenure: Tenure): Promise<string> {
+    const { lock, slot, over } = tenure as SharedTenure;
+    const call = this.#call<string>(lock, undefined, ({ id }) => {
+      if (over) {
+        throw notHeld();
+      }
+      this.#linked().send(Ask.Pass, id, slot);
+    });
+    const ticket = await call.promise;
+    tenure.giveUp();
+    return ticket as string;
   }
 
   renew(tenure: Tenure, ttl: number | undefined): Promise<void> {

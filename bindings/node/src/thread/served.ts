@@ -123,8 +123,14 @@ export class Served {
     const host = this.#host;
     switch (ask) {
       case Ask.Acquire:
-        this.#acquire(call, read.next(), read.next(), read.next(), read.next<boolean>());
+      case Ask.Accept:
+        this.#acquire(call, read.next(), read.next<number | string>(), read.next(), read.next<boolean>());
         break;
+      case Ask.Pass: {
+        const tenure = this.#tenures[read.next()] as Tenure;
+        this.#answer(call, () => host.pass(tenure));
+        break;
+      }
       case Ask.Release: {
         const tenure = this.#tenures[read.next()] as Tenure;
         const completes = read.next<boolean>();
@@ -170,7 +176,8 @@ export class Served {
     }
   }
 
-  #acquire(call: number, lock: number, wait: number, slot: number, cancels: boolean): void {
+  /** Acquires a lock within a time, or accepts a lease of it with a ticket. */
+  #acquire(call: number, lock: number, how: number | string, slot: number, cancels: boolean): void {
     const state = this.#locks.get(lock) as LockState | { readonly error: unknown };
     if ("error" in state) {
       this.outbox.add(Told.Failed, call, slot, ...written(state.error));
@@ -193,7 +200,11 @@ export class Served {
       }
     };
     const done = () => void this.#cancels.delete(call);
-    this.#end(call, slot, () => this.#host.acquire(state, wait, signal, finish), done, done);
+    const begin = () =>
+      typeof how === "string"
+        ? this.#host.accept(state, how, signal, finish)
+        : this.#host.acquire(state, how, signal, finish);
+    this.#end(call, slot, begin, done, done);
   }
 
   #acquired(call: number, own: number, tenure: Tenure, waited: number): void {

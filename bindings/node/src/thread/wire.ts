@@ -16,10 +16,14 @@ export const enum Ask {
   Forget,
   /** [call, lock, wait, slot, true if it may be canceled] The slot is for the tenure, if there is a new one. */
   Acquire,
+  /** [call, lock, ticket, slot, true if it may be canceled] */
+  Accept,
   /** [call] */
   Cancel,
   /** [call, slot, true if it completes the tick of a turn] */
   Release,
+  /** [call, slot] The answer is the text of the ticket. */
+  Pass,
   /** [call, slot, ttl or undefined] */
   Renew,
   /** [call, name] */

@@ -8,7 +8,7 @@ import { fence, file } from "./bundle.mjs";
 import { conforms, dawdle, fails, noticed, refused } from "./conformance.mjs";
 import { createTables, guarded, reading, write } from "./sql.mjs";
 
-const { accepted, check, createFenceTable, fencedTransaction, StaleTokenError } = fence;
+const { accepted, check, createFenceTable, doneIn, fencedTransaction, StaleTokenError } = fence;
 
 let names = 0;
 const unique = (what) => `${what} ${(names += 1)}`;
@@ -43,6 +43,9 @@ export function checkAll(base) {
   test("two first writers race", () => firstWritersRace(base()));
   test("holders wait for each other", () => holdersWait(base()));
   test("checks in a transaction of one's own", () => checksInside(base()));
+  test("a job's tick takes effect once", () => tickOnce(base()));
+  test("runners of one tick wait for each other", () => runnersWait(base()));
+  test("a tick is recorded in an open transaction only", () => ticksInside(base()));
   test("a refusal ends the transaction", () => refusalEnds(base()));
   test("one transaction at a time on a connection", () => oneAtATime(base()));
   test("names are compared byte by byte", () => distinctNames(base()));
@@ -213,6 +216,70 @@ async function checksInside({ db, pool, single }) {
   await refused(fencedTransaction(pool, one, 6, () => {}), { highest: 7 });
   await fails(check(pool, one, 9), "config", /pool/);
   await fails(check(connection, one, 0), "config", /fencing token/);
+}
+
+/** Does a tick's work, up to the commit, in a database with asynchronous calls. */
+const work = (db, pool, turn, act = () => {}) =>
+  fencedTransaction(pool, turn.name, turn, async (tx) => {
+    const written = await doneIn(tx, turn);
+    if (written) await write(db, tx, turn.name, turn, turn.tick);
+    await act(tx);
+    return written;
+  });
+
+/** Catches a record that is missing, is left by a rollback, or does not count for the next runner. */
+async function tickOnce({ db, pool }) {
+  const name = unique("job");
+  const turn = (token, tick) => ({ name, tick, token });
+  const mine = new Error("mine");
+  const failing = work(db, pool, turn(1, 7), () => Promise.reject(mine));
+  await assert.rejects(failing, (error) => error === mine);
+  assert.equal(await work(db, pool, turn(2, 7)), true, "a rollback leaves no record");
+  assert.equal(await work(db, pool, turn(2, 7)), false);
+  // The next runner, after the first one died before the locks' store knew of its work.
+  assert.equal(await work(db, pool, turn(3, 7)), false);
+  assert.equal(await work(db, pool, turn(4, 6)), false, "an earlier tick counts as completed");
+  assert.equal(await work(db, pool, turn("5", Number.MAX_SAFE_INTEGER)), true);
+  await refused(work(db, pool, turn(4, 8)), { resource: name, offered: 4, highest: 5 });
+  const seen = await reading(db, pool).history(name);
+  assert.deepEqual(seen.map(([token]) => token), [2, 5]);
+  // The negative control: the token alone lets the next runner repeat the work.
+  const bare = unique("job");
+  for (const token of [1, 2]) {
+    await fencedTransaction(pool, bare, token, (tx) => write(db, tx, bare, token, 7));
+  }
+  assert.deepEqual(await reading(db, pool).history(bare), [[1, 7], [2, 7]]);
+}
+
+/** Catches two transactions of one tick that both see no record. */
+async function runnersWait({ db, pool, other }) {
+  const name = unique("job");
+  const old = held(pool, name, 1, (tx) => doneIn(tx, { name, tick: 7, token: 1 }));
+  await old.open;
+  const next = work(db, other, { name, tick: 7, token: 2 });
+  await waits(next);
+  old.end();
+  assert.deepEqual([await old.done, await next], [true, false]);
+}
+
+async function ticksInside({ db, pool, single }) {
+  const connection = await single();
+  const turn = { name: unique("job"), tick: 7, token: 1 };
+  await fails(doneIn(connection, turn), "config", /none is open/);
+  await fails(doneIn(pool, turn), "config", /doneIn\(\) needs .* a pool/);
+  await connection.query(db.begin);
+  assert.equal(await doneIn(connection, turn), true);
+  await connection.query("ROLLBACK");
+  await connection.query(db.begin);
+  assert.equal(await doneIn(connection, turn), true);
+  await connection.query("COMMIT");
+  assert.equal(await work(db, pool, turn), false);
+  for (const tick of [0, -1, 1.5, 2 ** 53, "7", undefined, null, 7n]) {
+    await fails(doneIn(connection, { ...turn, tick }), "config", /tick/);
+  }
+  for (const wrong of [undefined, null, 7, {}, { ...turn, name: "a\0b" }, { ...turn, token: 0 }]) {
+    await fails(doneIn(connection, wrong), "config");
+  }
 }
 
 /** Catches a refusal that leaves the row locked, or a connection that does not return to its pool. */

@@ -18,7 +18,7 @@ import { mixed } from "./mixed.mjs";
 import { checkShapes } from "./shapes.mjs";
 import { createTables, guarded, reading, sqlite as db, write } from "./sql.mjs";
 
-const { accepted, check, createFenceTable, fencedTransaction } = fence;
+const { accepted, check, createFenceTable, doneIn, fencedTransaction } = fence;
 
 const hasOwn = (await import("node:sqlite").catch(() => undefined)) !== undefined;
 const only = process.env.LEASEHOLD_TEST_SQLITE;
@@ -153,6 +153,33 @@ function checkAll(kind, load, journal) {
       database.transaction(() => check(database, "one", 9)).immediate();
       await refused(fencedTransaction(database, "one", 8, () => {}), { highest: 9 });
     }
+  });
+
+  // Catches a record that is missing, is left by a rollback, or does not count for the next runner.
+  test("a job's tick takes effect once", async () => {
+    const name = "job";
+    const turn = (token, tick) => ({ name, tick, token });
+    const work = (turn, act = () => {}) =>
+      fencedTransaction(database, name, turn, (tx) => {
+        const written = doneIn(tx, turn);
+        if (written) write(db, tx, name, turn, turn.tick);
+        act();
+        return written;
+      });
+    const mine = new Error("mine");
+    const failing = work(turn(1, 7), () => {
+      throw mine;
+    });
+    await assert.rejects(failing, (error) => error === mine);
+    assert.equal(await work(turn(2, 7)), true, "a rollback leaves no record");
+    assert.equal(await work(turn(3, 7)), false);
+    assert.equal(await work(turn(4, 6)), false);
+    assert.equal(await work(turn(5, Number.MAX_SAFE_INTEGER)), true);
+    await refused(work(turn(4, 8)), { resource: name, offered: 4, highest: 5 });
+    const seen = await reading(db, database).history(name);
+    assert.deepEqual(seen.map(([token]) => token), [2, 5]);
+    assert.throws(() => doneIn(database, turn(5, 8)), { code: "config" });
+    assert.throws(() => doneIn(database, turn(5, 0)), { code: "config" });
   });
 
   // Catches work that continues after the commit, outside of any transaction.

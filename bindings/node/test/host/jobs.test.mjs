@@ -295,6 +295,43 @@ forEachStore((store) => {
     assert.deepEqual(told[2], { type: "completed", name, token, tick: 3 });
   });
 
+  test("missed and repeated ticks are told and counted", async () => {
+    // Catches missed ticks that nobody is told of, and a failed tick that counts for nobody.
+    const [name, every] = [store.name(), 3_600_000];
+    const lockers = [await store.hearing(), await store.hearing()];
+    const [first, second] = lockers.map((locker) => locker.job(name, { every, missed: { all: 3 } }));
+    const before = lockers.map((locker) => locker.stats());
+    const due = await first.due();
+    await (await turnOf(first, due - 24 * every)).done();
+    const told = lockers.map((locker) => collect(locker.events()));
+    const [one, two] = [first.turns(), second.turns()];
+    const { value: fails } = await two.next();
+    const next = one.next();
+    await store.inLine(name, 1);
+    await fails.giveBack();
+    const { value: again } = await within(next, 10_000, "the failed tick");
+    assert.deepEqual([again.tick, again.missed], [due - 2 * every, 21]);
+    await again.done();
+    // A runner that did not see the failed turn knows by its token.
+    const { value: failsToo } = await one.next();
+    await failsToo.giveBack();
+    const three = second.turns();
+    const { value: last } = await three.next();
+    assert.deepEqual([last.tick, last.missed], [due - every, 0]);
+    await last.done();
+    await Promise.all([one.return(), two.return(), three.return()]);
+    const counted = lockers.map((locker, at) => {
+      const names = ["ticksCompleted", "ticksRepeated", "ticksMissed"];
+      return names.map((name) => locker.stats()[name] - before[at][name]);
+    });
+    assert.deepEqual(counted, [[2, 1, 21], [1, 1, 21]]);
+    for (const [at, { token }] of [again, fails].entries()) {
+      const missed = () => told[at].filter(({ type }) => type === "missed");
+      await waitFor(() => missed().length > 0, 10_000, () => inspect(told[at]));
+      assert.deepEqual(missed(), [{ type: "missed", name, token, first: due - 23 * every, ticks: 21 }]);
+    }
+  });
+
   test("a canceled claim leaves neither a turn nor a place in line", async () => {
     const name = store.name();
     const locker = await store.locker();

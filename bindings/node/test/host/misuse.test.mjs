@@ -14,9 +14,9 @@ test("a method that was detached from its object says so", async (t) => {
   const { turn } = await job.claim(1);
   const objects = { locker, lock, lease, job, turn };
   const methods = {
-    locker: ["lock", "job", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "requestYield", "stats", "shutdown"],
-    lock: ["acquire", "tryAcquire", "using", "hold", "events"],
-    lease: ["run", "renew", "wanted", "release"],
+    locker: ["lock", "job", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
+    lock: ["acquire", "tryAcquire", "accept", "using", "hold", "events"],
+    lease: ["run", "renew", "wanted", "pass", "release"],
     job: ["run", "turns", "claim", "due"],
     turn: ["done", "giveBack"],
   };

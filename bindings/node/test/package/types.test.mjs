@@ -22,7 +22,7 @@ const STRICT = {
 const NODE = { typeRoots: [join(SOURCE, "node_modules/@types")], types: ["node"] };
 
 const PROGRAM = `
-import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Job, type Lease, type LeaseEvent, type Turn } from "leasehold";
+import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Job, type Lease, type LeaseEvent, type Ticket, type Turn } from "leasehold";
 import { Locker as Slim } from "leasehold/slim";
 import * as fence from "leasehold/fence";
 import { LeaseholdError as Same, LeaseLostError } from "leasehold/errors";
@@ -55,6 +55,9 @@ async function main(): Promise<number> {
   locker.job("report", { every: 60_000, missed: "none" });
   await using held = await lock.acquire();
   await lease.release();
+  const ticket: Ticket = await held.pass();
+  await using accepted = await same.accept(ticket);
+  await lock.accept(String(ticket), { signal: accepted.signal }).catch(code);
   await same.shutdown();
   return answer + held.token + String(turn).length;
 }
@@ -68,10 +71,13 @@ function told(event: LeaseEvent): string {
     case "lost":
       return \`\${event.name} \${event.token} \${event.reason}\`;
     case "released":
+    case "passed":
       return \`\${event.name} \${event.token}\`;
     case "begun":
     case "completed":
       return \`\${event.name} \${event.token} \${event.tick}\`;
+    case "missed":
+      return \`\${event.name} \${event.token} \${event.first} \${event.ticks}\`;
     case "wanted":
       return event.by;
     case "waiting":
@@ -110,8 +116,17 @@ export { main, code, redis, express, hono };
 /** Stubs that a program uses instead of a lock in its tests: whole objects, without casts and mocks. */
 const STUBS = `
 import type {
-  AcquireOptions, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, Stats, Tenures, Turn, Turns,
+  AcquireOptions, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, Stats, Tenures, Ticket, Turn,
+  Turns,
 } from "leasehold";
+
+const ticket: Ticket = {
+  name: "orders/42",
+  token: 34,
+  ttl: 30_000,
+  toString: () => "secret",
+  toJSON: () => "secret",
+};
 
 const lease: Lease = {
   name: "orders/42",
@@ -125,6 +140,7 @@ const lease: Lease = {
   run: async (work) => work(lease.signal),
   renew: async () => {},
   wanted: async () => {},
+  pass: async () => ticket,
   release: async () => {},
   toJSON: () => ({ name: "orders/42", token: 34, valid: true, remaining: 30_000 }),
   [Symbol.asyncDispose]: async () => {},
@@ -165,6 +181,9 @@ class FakeLock implements Lock {
   }
   async tryAcquire(): Promise<Lease | undefined> {
     return undefined;
+  }
+  async accept(): Promise<Lease> {
+    return lease;
   }
   async using<T>(work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     return work(lease, lease.signal);
@@ -221,6 +240,7 @@ export function stubbed(inspection: Inspection, stats: Stats): Locker {
     forceRelease: async () => undefined,
     forceReleaseToken: async () => undefined,
     requestYield: async () => true,
+    accept: async () => lease,
     shutdown: async () => {},
     toJSON: () => ({}),
     [Symbol.asyncDispose]: async () => {},

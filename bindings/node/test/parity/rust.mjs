@@ -24,9 +24,9 @@ export function rustItems(source = rustSource) {
  */
 function walk({ source, path, prefix, isPublic, types, items }) {
   const text = source(path);
-  const has = itemsOf(text, isPublic, types);
   // Items that a module adds to a type of the crate's root belong to that type.
-  const ofRoot = (item) => new RegExp(`^use crate::\\w+::(\\{[^}]*\\b)?${item.split("::")[0]}\\b`, "m").test(text);
+  const ofRoot = (item) => new RegExp(`^use crate::(\\w+::)?(\\{[^}]*\\b)?${item.split("::")[0]}\\b`, "m").test(text);
+  const has = itemsOf(text, isPublic, (type) => types(type) || ofRoot(type));
   has.items.forEach((item) => items.add(ofRoot(item) ? item : prefix + item));
   for (const [, open, name] of text.matchAll(/^(pub )?mod (\w+);/gm)) {
     const visible = open !== undefined && path !== ENGINE;

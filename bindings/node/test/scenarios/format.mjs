@@ -112,6 +112,8 @@ export const STEPS = {
   abort: { call: string },
   release: { lease: string, ...FAILURE },
   renew: { lease: string, "ttl?": count, ...FAILURE },
+  pass: { lease: string, as: string, ...FAILURE },
+  accept: { "locker?": string, "lock?": string, "ticket?": string, "text?": string, "as?": string, ...FAILURE },
   lease: { lease: string, "valid?": boolean, "remaining?": range, "holdCount?": count },
   held: { lock: string, held: boolean },
   lost: { lease: string, reason: string },

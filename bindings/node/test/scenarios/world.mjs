@@ -34,6 +34,8 @@ class World {
   lockers = new Named("locker");
   locks = new Named("lock");
   leases = new Named("lease");
+  /** The texts of tickets. */
+  tickets = new Named("ticket");
   calls = new Named("call");
   requests = new Named("request");
   readers = new Named("reader");
@@ -122,6 +124,17 @@ class World {
 
   async renew({ lease, ttl }) {
     await this.leases.get(lease).renew(ttl === undefined ? undefined : { ttl });
+  }
+
+  async pass({ lease, as }) {
+    this.tickets.add(as, String(await this.leases.get(lease).pass()));
+  }
+
+  async accept({ locker, lock, ticket, text, as }) {
+    assert.ok((ticket === undefined) !== (text === undefined), "accept takes a ticket or a text");
+    assert.ok((locker === undefined) !== (lock === undefined), "a locker or a lock accepts");
+    const by = locker === undefined ? this.locks.get(lock) : this.lockers.get(locker);
+    this.#acquired(await by.accept(text ?? this.tickets.get(ticket)), as);
   }
 
   async held({ lock, held }) {

@@ -80,7 +80,7 @@ function showState() {
 /** The name of the view that is open. */
 function shownView() {
   if (opened() !== undefined) return "one";
-  return location.hash === "#/events" ? "happened" : "all";
+  return { "#/events": "happened", "#/jobs": "work" }[location.hash] ?? "all";
 }
 
 function paint(force) {
@@ -90,6 +90,7 @@ function paint(force) {
     showTable();
     showFeed();
   } else if (view === "one") showLock(opened());
+  else if (view === "work") showJobs();
   else fillFeed(byId("allEvents"), model.feed);
   sendView(opened());
 }
@@ -97,8 +98,9 @@ function paint(force) {
 /** Tells the server what is on the screen, so that it inspects that first. */
 function sendView(name) {
   if (!model.view || !model.ready) return;
-  const names = shownView() === "all" ? visible().map(([shown]) => shown) : [];
-  const view = { view: model.view, names: names.slice(0, 128), open: name ?? null };
+  const names = { all: () => visible().map(([shown]) => shown), work: () => shownJobs().map((job) => job.name) };
+  const shown = names[shownView()]?.() ?? [];
+  const view = { view: model.view, names: shown.slice(0, 128), open: name ?? null };
   const text = JSON.stringify(view);
   if (text === sent) return;
   sent = text;
@@ -110,8 +112,9 @@ function sendView(name) {
 function route() {
   const [view, name] = [shownView(), opened()];
   if (!byId("all").hidden) route.scroll = scrollY;
-  for (const id of ["all", "one", "happened"]) byId(id).hidden = id !== view;
-  const title = { all: "", one: `${plain(name)} – `, happened: "What happened – " };
+  for (const id of ["all", "work", "one", "happened"]) byId(id).hidden = id !== view;
+  for (const id of ["all", "work"]) byId(`to-${id}`).setAttribute("aria-current", id === view ? "page" : "false");
+  const title = { all: "", work: "Jobs – ", one: `${plain(name)} – `, happened: "What happened – " };
   document.title = `${title[view]}Leasehold`;
   if (view === "all") {
     scrollTo(0, route.scroll ?? 0);
@@ -121,7 +124,7 @@ function route() {
   } else {
     scrollTo(0, 0);
     paint(true);
-    byId(view === "one" ? "name" : "happenedTitle").focus({ preventScroll: true });
+    byId({ one: "name", work: "workTitle", happened: "happenedTitle" }[view]).focus({ preventScroll: true });
   }
   route.from = name;
 }
@@ -150,6 +153,7 @@ function search(text) {
 }
 
 byId("search").addEventListener("input", (event) => search(event.target.value));
+byId("searchJobs").addEventListener("input", () => paint(true));
 byId("head").addEventListener("click", (event) => {
   const by = event.target.dataset.sort;
   if (by) sortBy(by);

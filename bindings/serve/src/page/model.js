@@ -40,11 +40,12 @@ function takeHello(hello) {
 function takeRow(row) {
   const at = now();
   const before = model.rows.get(row.name);
-  if (!before) model.version += 1;
+  if (!before || !before.job !== !row.job) model.version += 1;
   const holder = row.holder && {
     token: row.holder.token,
     owner: plain(row.holder.owner.label),
     reclaimable: row.holder.owner.reclaimable,
+    tick: row.holder.owner.tick,
     until: at + row.holder.remaining,
     fullest: Math.max(row.holder.fullest, 1),
     since: row.holder.held === null ? undefined : at - row.holder.held,
@@ -53,13 +54,21 @@ function takeRow(row) {
   const line = row.line.map((waiter) => ({ owner: plain(waiter.owner.label), since: at - waiter.waited }));
   const wanted = row.wanted && { by: plain(row.wanted.by), until: at + row.wanted.remaining };
   const key = row.name.toLowerCase();
+  const job = row.job && jobOf(row.job, at);
   const shown = before?.shown ?? plain(row.name);
   const looked = row.age === null ? undefined : at - row.age;
   const { name, waiting, lastToken, trouble } = row;
-  model.rows.set(name, { name, shown, key, holder, waiting, line, wanted, lastToken, looked, trouble });
+  model.rows.set(name, { name, shown, key, holder, waiting, line, wanted, job, lastToken, looked, trouble });
   if (looked === undefined) return;
   const { history } = model;
   if (history?.name === name) noteRow(history, model.rows.get(name), at);
+}
+
+/** Converts the ticks of a job to the terms of this page. */
+function jobOf({ completed, begun }, at) {
+  if (completed === null) return { completed: undefined, begun };
+  const { tick, token, by, ago, took } = completed;
+  return { completed: { tick, token, by: plain(by), at: at - ago, took: took ?? undefined }, begun };
 }
 
 function takeGone(name) {

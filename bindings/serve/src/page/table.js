@@ -29,7 +29,7 @@ const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
 function chosen() {
   const query = table.query.toLowerCase();
-  const rows = [...model.rows.values()];
+  const rows = [...model.rows.values()].filter((row) => !row.job);
   const has = (row) => row.key.includes(query) || row.holder?.owner.toLowerCase().includes(query);
   const found = query ? rows.filter(has) : rows;
   const [value] = ORDERS[table.order];
@@ -54,7 +54,7 @@ function order(force) {
   table.height = parseInt(getComputedStyle(document.documentElement).getPropertyValue("--row"), 10);
   byId("space").style.height = `${count * table.height}px`;
   byId("table").setAttribute("aria-rowcount", String(count + 1));
-  const all = model.rows.size;
+  const all = model.rows.size - jobs().length;
   say(byId("count"), count === all ? `${number(all)} ${all === 1 ? "lock" : "locks"}` : `${number(count)} of ${number(all)} locks`);
   const empty = byId("empty");
   empty.hidden = count > 0 || !model.ready;

@@ -1,10 +1,10 @@
 //! The engine's outputs for its host: numbers in one reused buffer, and texts in another.
 
 use leasehold_engine::Error;
-use leasehold_engine::LeaseEvent;
 use leasehold_engine::engine::{Answer, LockId, Output, ReaderId, ServerId, Suspicion};
 use leasehold_engine::protocol::{Durability, LeaseId, LockKey, Op, encode};
 use leasehold_engine::time::Timestamp;
+use leasehold_engine::{LeaseEvent, Ticket};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, words};
@@ -273,6 +273,7 @@ impl Engine {
                 return Ok(());
             }
             Answer::Renew(Err(error)) | Answer::Release(Err(error)) => return Err(error),
+            Answer::Pass(result) => json(&Ticket::new(self.namespace.as_str(), *result?)),
             Answer::Inspect(result) => json(&result?),
             Answer::ForceRelease(result) | Answer::RequestYield(result) => json(&result?),
             Answer::List(result) => {
@@ -302,7 +303,9 @@ impl Engine {
                 self.outputs.push(&about(task::LOST));
                 self.outputs.push_text(reason.code());
             }
-            LeaseEvent::Released { .. } => self.outputs.push(&about(task::RELEASED)),
+            LeaseEvent::Released { .. } | LeaseEvent::Passed { .. } => {
+                self.outputs.push(&about(task::RELEASED));
+            }
             // The lease was renewed; or a server that it counts on took it away, so it ends earlier.
             LeaseEvent::Renewed { .. } | LeaseEvent::AtRisk { .. } => {
                 if let Some(deadline) = deadline {

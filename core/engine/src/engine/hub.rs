@@ -207,7 +207,7 @@ impl<W> Reader<W> {
     fn push(&mut self, lease: HalfId, event: LeaseEvent) {
         match event {
             LeaseEvent::Acquired { .. } => self.count_held(1),
-            LeaseEvent::Lost { .. } | LeaseEvent::Released { .. } => {
+            LeaseEvent::Lost { .. } | LeaseEvent::Released { .. } | LeaseEvent::Passed { .. } => {
                 self.held = self.held.saturating_sub(1);
             }
             _ => {}

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
 use crate::protocol::{BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push};
+use crate::ticket::Passed;
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 
@@ -98,6 +99,19 @@ pub struct LockOptions {
     pub at_most: Option<Duration>,
     /// The age until which the name stays taken after a release.
     pub at_least: Option<Duration>,
+    /// The state of a job's schedule before the owner's tick, for the events of the turn.
+    pub backlog: Option<Backlog>,
+}
+
+/// The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    /// The first missed tick, which nobody completed.
+    pub first: u64,
+    /// The number of missed ticks.
+    pub missed: u64,
+    /// True if an earlier turn had begun the claimed tick and not completed it.
+    pub again: bool,
 }
 
 impl Deref for LockSpec {
@@ -257,6 +271,26 @@ pub enum Input {
         call: CallId,
         /// The lease of the turn.
         lease: LeaseId,
+    },
+    /// The program passes a tenure on, which ends at once and stays at the store. Answered by [`Answer::Pass`].
+    Pass {
+        /// The call to answer.
+        call: CallId,
+        /// The lease of the tenure.
+        lease: LeaseId,
+    },
+    /// The program takes over a tenure that its holder passed on. Answered by [`Answer::Acquire`].
+    Accept {
+        /// The call to answer.
+        call: CallId,
+        /// The handle. It must not be re-entrant and in use.
+        lock: LockId,
+        /// The lock. A lease of it ends at the age that the tenure was allowed, unless `at_most` is set.
+        spec: Arc<LockSpec>,
+        /// 128 fresh random bits.
+        lease: LeaseId,
+        /// The tenure.
+        passed: Box<Passed>,
     },
     /// The program asks for a lock's holder and waiters. Answered by [`Answer::Inspect`].
     Inspect {
@@ -459,6 +493,8 @@ pub enum Answer {
     Renew(Result<(), Error>),
     /// The lease was given up, and the lock freed if it was the last.
     Release(Result<(), Error>),
+    /// The tenure ended, and whoever knows it may accept it. Boxed, for the same reason as an inspection.
+    Pass(Result<Box<Passed>, Error>),
     /// The lock's holder and waiters. Boxed, so that the answers of acquisitions stay small.
     Inspect(Result<Box<Inspection>, Error>),
     /// Some of the held locks.
@@ -477,6 +513,7 @@ impl Answer {
         match self {
             Self::Acquire(result) => result.as_ref().err(),
             Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
+            Self::Pass(result) => result.as_ref().err(),
             Self::Inspect(result) => result.as_ref().err(),
             Self::List(result) => result.as_ref().err(),
             Self::ForceRelease(result) | Self::RequestYield(result) => result.as_ref().err(),

@@ -30,6 +30,7 @@
 //!     durability: None,
 //!     at_most: None,
 //!     at_least: None,
+//!     backlog: None,
 //! });
 //! let spec = Arc::new(LockSpec { name, key, options });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());
@@ -84,9 +85,9 @@ mod timers;
 
 pub use hub::{Hub, ReaderId};
 pub use io::{
-    Acquired, Answer, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo, Listing,
-    LockId, LockOptions, LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo,
-    WantedInfo,
+    Acquired, Answer, Backlog, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo,
+    Listing, LockId, LockOptions, LockSpec, Output, RequestId, ServerId, Suspicion, Wait,
+    WaiterInfo, WantedInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

@@ -47,7 +47,7 @@ pub struct Stats {
     pub busy: u64,
     /// The number of calls to acquire that failed with an error.
     pub failed: u64,
-    /// The number of tenures whose release the store has confirmed.
+    /// The number of tenures whose release the store has confirmed, or that were passed on.
     pub released: u64,
     /// The number of lost tenures, by reason.
     pub lost: Losses,
@@ -56,6 +56,14 @@ pub struct Stats {
     /// The number of [`AtRisk`](crate::LeaseEvent::AtRisk) events: for renewals that failed, and for warnings
     /// that the store cannot be reached.
     pub renewal_failures: u64,
+    /// The number of turns that completed their tick.
+    pub ticks_completed: u64,
+    /// The number of turns of a schedule whose tick an earlier turn had begun and not completed, as far as the
+    /// runner saw when it asked for the tick.
+    pub ticks_repeated: u64,
+    /// The sum of the [`Missed`](crate::LeaseEvent::Missed) events: ticks that nobody completed before the turns.
+    /// If such a turn fails, the next runner counts its missed ticks again.
+    pub ticks_missed: u64,
     /// How long calls waited for the lock that they got. Calls that joined an existing tenure are not
     /// included.
     pub waiting_times: Histogram,
@@ -223,6 +231,9 @@ impl From<Counts> for Stats {
             },
             renewals: numbers[at::RENEWALS],
             renewal_failures: numbers[at::RENEWAL_FAILURES],
+            ticks_completed: numbers[at::TICKS_COMPLETED],
+            ticks_repeated: numbers[at::TICKS_REPEATED],
+            ticks_missed: numbers[at::TICKS_MISSED],
             waiting_times: histogram(at::WAITING_TIMES),
             holding_times: histogram(at::HOLDING_TIMES),
             script_calls: numbers[at::SCRIPT_CALLS],

@@ -7,8 +7,9 @@ use super::keys::{StoredTenure, expiry};
 use super::line::First;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Acquire, AskYield, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant, Inspect,
-    Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire, YieldRequest,
+    Accept, Acquire, AskYield, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant,
+    Inspect, Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire,
+    YieldRequest,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -20,6 +21,7 @@ impl MemoryServer {
         }
         match command {
             Command::Acquire(acquire) => self.acquire(now, acquire),
+            Command::Accept(accept) => self.accept(now, accept),
             Command::Renew(renew) => Ok(self.renew(now, renew)),
             Command::Release(release) => Ok(self.release(now, release)),
             Command::ForceRelease(force_release) => Ok(self.force_release(now, force_release)),
@@ -95,6 +97,33 @@ impl MemoryServer {
         }
         let expires = self.tenure(now, key).map_or(now, |tenure| tenure.expires);
         Ok(Reply::Busy { expires, place })
+    }
+
+    fn accept(&mut self, now: ServerTime, accept: &Accept) -> Result<Reply, Error> {
+        let Accept {
+            key,
+            lease,
+            token,
+            claim,
+        } = accept;
+        if self.hash(now, key).is_some_and(|hash| hash.job.is_some()) {
+            return Err(other_use(None));
+        }
+        let tenure = self.tenure(now, key);
+        let grant = match tenure.map(|tenure| (tenure.lease, tenure.token)) {
+            None => return Ok(Reply::Gone),
+            Some((held, token)) if held == claim.lease => {
+                let expires = self.extend(now, key, (claim.counter, claim.ttl), false);
+                Grant { token, expires }
+            }
+            Some(held) if held == (*lease, *token) => {
+                let grant = self.take(now, key, (claim, claim.ttl), None)?;
+                self.leave_line(key, claim);
+                grant
+            }
+            Some(_) => return Ok(Reply::Taken),
+        };
+        Ok(Reply::Held(grant))
     }
 
     fn renew(&mut self, now: ServerTime, renew: &Renew) -> Reply {

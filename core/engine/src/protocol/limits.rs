@@ -99,6 +99,8 @@ limits! {
     RELEASE_OWNER: usize = RELEASE_CLIENT + CLIENT_LENGTH;
     /// The rest of an `AskYield`: the token of the tenure, and the label of the asking client.
     YIELD_LABEL: usize = OP_REST + TOKEN_LENGTH;
+    /// The rest of an `Accept`: the field of the tenure, and the claim without its time to live.
+    ACCEPT_CLAIM: usize = OP_REST + FIELD_LENGTH;
     /// Where the label begins in a stored request to yield. The end of the request's time comes first.
     REQUEST_LABEL: usize = 1 + EXPIRY_LENGTH;
     /// The rest of an `Enter`: the incarnation, then the incarnations to remember, watch or forget.

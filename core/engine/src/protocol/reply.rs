@@ -27,7 +27,7 @@ pub enum Reply {
     /// The server is no longer in the incarnation that the batch expected. The [`Enter`](super::Enter) that
     /// checks it, always the first operation of such a batch, and all operations after it did nothing.
     Forgot,
-    /// Acquire: this lease has the lock.
+    /// Acquire, accept: this lease has the lock.
     Held(Grant),
     /// Acquire: somebody else has the lock.
     Busy {
@@ -62,12 +62,12 @@ pub enum Reply {
         /// The request. Its time may have passed.
         request: YieldRequest,
     },
-    /// Acquire, renew: done, but the lock has too few copies and so does not count. No store sends this:
+    /// Acquire, accept, renew: done, but the lock has too few copies and so does not count. No store sends this:
     /// [`Durability::weigh`](super::Durability::weigh) makes it of a reply.
     NotDurable(Error),
-    /// Renew, release, retire, force-release, ask-yield: nobody has the lock.
+    /// Renew, release, retire, accept, force-release, ask-yield: nobody has the lock.
     Gone,
-    /// Renew, release, retire, force-release, ask-yield: somebody else has the lock.
+    /// Renew, release, retire, accept, force-release, ask-yield: somebody else has the lock.
     Taken,
     /// Ask-yield: the holder's lock has this request, or one that ends no later.
     Asked,

@@ -11,7 +11,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "42fd163e7162e950dfd99c08e8475a16f964ce2e";
+pub const SCRIPT_SHA: &str = "dd78e5b4066d9483d3aa8cdd8cc09162710c2c06";
 
 /// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
 /// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "5167e470b2b680f029a63e4a867d073ee9a0825b";
+pub const NODE_SCRIPT_SHA: &str = "0d4f958aeebc921b9c89b03b7b0167f54b70ec18";
 
 /// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
 /// send [`SCRIPT`] itself.

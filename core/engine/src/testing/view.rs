@@ -143,6 +143,7 @@ pub fn key_of(name: &Name) -> LockKey {
 pub fn kind(command: &Command) -> &'static str {
     match command {
         Command::Acquire(_) => "acquire",
+        Command::Accept(_) => "accept",
         Command::Renew(_) => "renew",
         Command::Release(_) => "release",
         Command::Retire(_) => "retire",
@@ -162,12 +163,14 @@ fn short(event: &LeaseEvent) -> String {
         },
         LeaseEvent::Acquired { token, .. } => format!("acquired {token}"),
         LeaseEvent::Begun { tick, .. } => format!("begun {tick}"),
+        LeaseEvent::Missed { first, ticks, .. } => format!("missed {ticks} from {first}"),
         LeaseEvent::Completed { tick, .. } => format!("completed {tick}"),
         LeaseEvent::Renewed { .. } => "renewed".to_owned(),
         LeaseEvent::AtRisk { .. } => "at risk".to_owned(),
         LeaseEvent::Wanted { by, .. } => format!("wanted by {by}"),
         LeaseEvent::Lost { reason, .. } => format!("lost: {}", reason.code()),
         LeaseEvent::Released { token, .. } => format!("released {token}"),
+        LeaseEvent::Passed { token, .. } => format!("passed {token}"),
         LeaseEvent::ClockDrift { drift_margin } => format!("drift {drift_margin}"),
         LeaseEvent::Quarantined { server, .. } => format!("server {server} is in quarantine"),
         LeaseEvent::Readmitted { server } => format!("server {server} votes again"),

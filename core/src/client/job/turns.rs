@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt, unfold};
-use leasehold_engine::engine::{Inspection, Wait};
+use leasehold_engine::engine::{Backlog, Inspection, Wait};
 use leasehold_engine::{Error, ErrorKind};
 use tokio::time::timeout;
 
@@ -155,11 +155,11 @@ impl Runner {
                 continue;
             }
             let tick = self.job.missed.choose(&schedule, (next, seen.server_time));
-            let missed = schedule.between(completed.unwrap_or(after), tick, MOST_COUNTED);
-            match self.job.ask(tick, Wait::Forever).await? {
+            let backlog = backlog(&schedule, &seen, (completed.unwrap_or(after), tick));
+            match self.job.ask((tick, Some(backlog)), Wait::Forever).await? {
                 Claimed::Turn(turn) => {
                     self.after = Some(tick);
-                    return Ok(turn.of_schedule(missed));
+                    return Ok(turn.of_schedule(backlog.missed));
                 }
                 Claimed::Completed(done) => self.after = Some(done.tick.max(tick)),
                 Claimed::InProgress => {}
@@ -193,7 +193,7 @@ impl Runner {
             open
         } else {
             // The events of a handle that acquires nothing end with the locker.
-            let handle = self.job.lock(1)?;
+            let handle = self.job.lock(1, None)?;
             (handle.events(), handle)
         };
         let (events, _) = self.shutdown.insert(open);
@@ -208,6 +208,21 @@ impl Runner {
         let most = (sleep / 20).min(MOST_SPREAD).as_micros();
         let micros = rt::random_bits()? % (most + 1);
         Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+    }
+}
+
+/// Returns what is known of the ticks after `from` and up to `tick`, which is about to be claimed.
+fn backlog(schedule: &Schedule, seen: &Inspection, (from, tick): (u64, u64)) -> Backlog {
+    let missed = schedule.between(from, tick, MOST_COUNTED);
+    let job = seen.job.as_ref();
+    let is_begun = job.and_then(|job| job.begun) == Some(tick);
+    // A turn after the last completed one had this tick if there is no other that it can have had.
+    let completed = job.and_then(|job| job.completed.as_ref());
+    let is_later = completed.is_some_and(|done| seen.last_token > Some(done.token));
+    Backlog {
+        first: schedule.next(from).unwrap_or(tick),
+        missed,
+        again: is_begun || (missed == 0 && is_later),
     }
 }
 

@@ -60,6 +60,11 @@
 //!
 //! [statements that commit]: https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html
 //!
+//! # The tick of a job
+//!
+//! `Turn::done_in` records a job's tick in the transaction of its work, so that the work takes effect exactly
+//! once per tick.
+//!
 //! # Isolation levels
 //!
 //! The guard is correct at every level. Below `REPEATABLE READ`, a statement after [`begin`] sees everything
@@ -97,8 +102,12 @@ mod sealed;
 mod shape;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "native")]
+mod tick;
 mod transaction;
 
+#[cfg(feature = "native")]
+pub use tick::TickRecord;
 pub use transaction::FencedTransaction;
 
 use leasehold_engine::{Error, ErrorKind, FencingToken};

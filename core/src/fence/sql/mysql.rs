@@ -54,6 +54,19 @@ impl Sealed for MySql {
         }
     }
 
+    async fn complete_tick(
+        connection: &mut MySqlConnection,
+        resource: &str,
+        tick: i64,
+    ) -> sqlx::Result<u64> {
+        let resource = resource.as_bytes();
+        let update = sqlx::query(MYSQL.complete)
+            .bind(tick)
+            .bind(resource)
+            .bind(tick);
+        Ok(update.execute(connection).await?.rows_affected())
+    }
+
     async fn run_for_fence(
         connection: &mut MySqlConnection,
         statement: &'static str,

@@ -49,6 +49,15 @@ impl Sealed for Postgres {
         })
     }
 
+    async fn complete_tick(
+        connection: &mut PgConnection,
+        resource: &str,
+        tick: i64,
+    ) -> sqlx::Result<u64> {
+        let update = sqlx::query(POSTGRES.complete).bind(tick).bind(resource);
+        Ok(update.execute(connection).await?.rows_affected())
+    }
+
     async fn run_for_fence(
         connection: &mut PgConnection,
         statement: &'static str,

@@ -41,6 +41,14 @@ pub trait Sealed: sqlx::Database {
         token: FencingToken,
     ) -> impl Future<Output = sqlx::Result<Taken>> + Send;
 
+    /// Records a completed tick in the row, which the transaction has taken, unless it has this tick or a later
+    /// one. Returns the number of rows that it changed.
+    fn complete_tick(
+        connection: &mut Self::Connection,
+        resource: &str,
+        tick: i64,
+    ) -> impl Future<Output = sqlx::Result<u64>> + Send;
+
     /// Runs a statement without arguments.
     fn run_for_fence(
         connection: &mut Self::Connection,

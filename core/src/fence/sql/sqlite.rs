@@ -51,6 +51,18 @@ impl Sealed for Sqlite {
         })
     }
 
+    async fn complete_tick(
+        connection: &mut SqliteConnection,
+        resource: &str,
+        tick: i64,
+    ) -> sqlx::Result<u64> {
+        let update = sqlx::query(SQLITE.complete)
+            .bind(tick)
+            .bind(resource)
+            .bind(tick);
+        Ok(update.execute(connection).await?.rows_affected())
+    }
+
     async fn run_for_fence(
         connection: &mut SqliteConnection,
         statement: &'static str,

@@ -52,6 +52,7 @@ impl<S: Store> Host<S> {
             durability: None,
             at_most: None,
             at_least: None,
+            backlog: None,
         });
         let spec = |number| {
             let name = format!("orders/{number:06}");

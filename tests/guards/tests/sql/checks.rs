@@ -11,11 +11,11 @@ use sqlx::{Connection, Pool};
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
-use crate::ended;
 use crate::stores::{Bare, CheckedBefore, Fenced, OwnRow, history};
+use crate::{ended, ticks};
 
 /// Far longer than any check takes.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A database of the tests.
 pub(crate) struct Base<DB: Db> {
@@ -39,6 +39,7 @@ pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
     a_refusal_ends_the_transaction(base).await;
     bad_resources(base).await;
     ended::by_hand(base).await;
+    ticks::all(base).await;
     if let Some(url) = &base.url {
         killed_before_the_commit(&base.pool, url).await;
     }

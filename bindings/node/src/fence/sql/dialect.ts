@@ -13,6 +13,11 @@ export interface Dialect {
    * one, and reads the result.
    */
   take(resource: string, token: number): Steps<Taken>;
+  /**
+   * Records a completed tick in the row, which the transaction has taken. Returns false if the row has this tick
+   * or a later one already.
+   */
+  complete(resource: string, tick: number): Steps<boolean>;
   /** A statement that marks the transaction, for databases that do not name transactions. */
   readonly mark?: string;
   /** Returns true if the open transaction is the marked one, or has this name. */

@@ -129,7 +129,7 @@ interface RawMysqlConnection {
 }
 
 type MysqlResult = [
-  result: Cell[][] | { readonly serverStatus?: number },
+  result: Cell[][] | { readonly serverStatus?: number; readonly affectedRows?: number },
   fields?: readonly { readonly columnType?: number }[],
 ];
 
@@ -166,7 +166,8 @@ function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean)
       }
       const status = result.serverStatus ?? AUTOCOMMIT;
       const has = (bit: number) => (status & bit) > 0;
-      return { rows: [], inTransaction: has(IN_TRANSACTION), autocommit: has(AUTOCOMMIT) };
+      const state = { inTransaction: has(IN_TRANSACTION), autocommit: has(AUTOCOMMIT) };
+      return { rows: [], changed: result.affectedRows ?? 0, ...state };
     },
     release,
   };

@@ -1,4 +1,4 @@
-import { config, readOptions, shown } from "../../common/check.js";
+import { attempt, config, readOptions, shown } from "../../common/check.js";
 import type { LeaseholdError } from "../../common/errors.js";
 import { checkResource } from "../resource.js";
 import { quoted, StaleTokenError } from "../stale.js";
@@ -10,12 +10,19 @@ import type {
   SqliteDatabase,
   TransactionOf,
 } from "./clients.js";
-import type { Isolation } from "./dialect.js";
+import type { Dialect, Isolation } from "./dialect.js";
 import { type AsyncDriver, driverOf } from "./drivers.js";
 import { failureOf } from "./failure.js";
-import { drive, driveSync } from "./steps.js";
+import { drive, driveSync, type Steps } from "./steps.js";
 import { makeTable } from "./table.js";
-import { type Claim, inTransaction, mustBeMarked, takeAndMark, takeFenceInside } from "./transaction.js";
+import {
+  type Claim,
+  completeInside,
+  inTransaction,
+  mustBeMarked,
+  takeAndMark,
+  takeFenceInside,
+} from "./transaction.js";
 
 export type * from "./clients.js";
 export type { Isolation } from "./dialect.js";
@@ -182,29 +189,93 @@ export function check(
   resource: string,
   token: Token,
 ): void | Promise<void> {
+  return inside("check", connection, (dialect) => takeFenceInside(dialect, claimOf(resource, token)));
+}
+
+/** A job's turn, for {@link doneIn}: a `Turn`, or what it told another process. */
+export interface TickOfTurn {
+  /** The name of the job, which is the resource of the guard. */
+  readonly name: string;
+  /** The tick. */
+  readonly tick: number;
+  /** The fencing token. */
+  readonly token: number | string;
+}
+
+/**
+ * Completes a job's tick in the transaction of its work. Returns true if the work is to be done in this
+ * transaction, and false if an earlier transaction has completed this tick or a later one: then skip the work.
+ * On SQLite it is synchronous.
+ *
+ * It checks the turn's token, as {@link check} does for the resource with the job's name. It then records the
+ * tick in the resource's fence row, which it holds until the transaction ends. Call it before the work, in
+ * {@link fencedTransaction} or in a transaction of your own. After the commit call `turn.done()`, or return from
+ * the work of `job.run`, to tell the locks' store.
+ *
+ * What the transaction writes takes effect exactly once per tick. If the runner dies after the commit and before
+ * `done`, the next runner of the tick gets false, and only has to call `done`. Effects outside of the transaction
+ * are not covered.
+ *
+ * The database remembers the greatest tick forever, as it does the token. So each tick also takes effect once
+ * after the locks' store lost its data. A job whose ticks start again from small numbers needs another name, or
+ * its row deleted.
+ *
+ * Errors are those of {@link check}, after which the transaction must be rolled back, and the code `config` if the
+ * tick is not valid. A {@link StaleTokenError} means that a later runner was here.
+ *
+ * ```ts
+ * await job.run((turn) =>
+ *   fencedTransaction(pool, turn.name, turn, async (tx) => {
+ *     if (await doneIn(tx, turn)) {
+ *       await tx.query("INSERT INTO report (tick) VALUES ($1)", [turn.tick]);
+ *     }
+ *   }),
+ * );
+ * ```
+ */
+export function doneIn(connection: SqliteDatabase, turn: TickOfTurn): boolean;
+export function doneIn(connection: PgClient | MysqlConnection, turn: TickOfTurn): Promise<boolean>;
+export function doneIn(
+  connection: SqliteDatabase | PgClient | MysqlConnection,
+  turn: TickOfTurn,
+): boolean | Promise<boolean> {
+  return inside("doneIn", connection, (dialect) => {
+    const { claim, tick } = attempt("a job's turn cannot be read", () => ({
+      claim: claimOf(turn.name, turn.token),
+      tick: turn.tick,
+    }));
+    if (!Number.isSafeInteger(tick) || tick < 1) {
+      throw config(`a tick must be a number from 1 to ${Number.MAX_SAFE_INTEGER}; got ${shown(tick)}`);
+    }
+    return completeInside(dialect, claim, tick);
+  });
+}
+
+/** Runs steps in an open transaction: now on SQLite, and otherwise later. */
+function inside<R>(caller: string, connection: unknown, steps: (dialect: Dialect) => Steps<R>): R | Promise<R> {
   const driver = driverOf(connection);
   if (!driver.sync) {
-    return checkLater(driver, resource, token);
+    return insideLater(caller, driver, steps);
   }
   try {
-    driveSync(takeFenceInside(driver.dialect, claimOf(resource, token)), driver.query);
+    return driveSync(steps(driver.dialect), driver.query);
   } catch (error) {
     throw failureOf(driver.dialect, error).error;
   }
 }
 
-async function checkLater(
+async function insideLater<R>(
+  caller: string,
   driver: AsyncDriver,
-  resource: string,
-  token: Token,
-): Promise<void> {
-  const claim = claimOf(resource, token);
+  steps: (dialect: Dialect) => Steps<R>,
+): Promise<R> {
+  const ours = steps(driver.dialect);
   if (driver.pool) {
-    throw config("check() needs the connection of an open transaction; got a pool");
+    throw config(`${caller}() needs the connection of an open transaction; got a pool`);
   }
   const session = await driver.open();
   try {
-    await drive(takeFenceInside(driver.dialect, claim), session.query);
+    return await drive(ours, session.query);
   } catch (error) {
     throw failureOf(driver.dialect, error).error;
   } finally {

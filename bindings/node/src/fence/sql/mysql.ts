@@ -1,6 +1,7 @@
 import mark from "../../../../../core/src/fence/sql/mark.sql";
 import marked from "../../../../../core/src/fence/sql/marked.sql";
 import codes from "../../../../../core/src/fence/sql/mysql/codes.txt";
+import complete from "../../../../../core/src/fence/sql/mysql/complete.sql";
 import create from "../../../../../core/src/fence/sql/mysql/create.sql";
 import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
 import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
@@ -26,6 +27,9 @@ export const mysql: Dialect = {
     // not whole may have rounded the token.
     const whole = seen.whole && seen.rows.length === 1;
     return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
+  },
+  *complete(resource, tick) {
+    return (yield { sql: complete, args: [tick, resource, tick] }).changed === 1;
   },
   mark,
   // The end of a transaction, of any kind, removes its savepoints.

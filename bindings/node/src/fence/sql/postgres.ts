@@ -1,4 +1,5 @@
 import codes from "../../../../../core/src/fence/sql/postgres/codes.txt";
+import complete from "../../../../../core/src/fence/sql/postgres/complete.sql";
 import create from "../../../../../core/src/fence/sql/postgres/create.sql";
 import highest from "../../../../../core/src/fence/sql/postgres/highest.sql";
 import shape from "../../../../../core/src/fence/sql/postgres/shape.sql";
@@ -22,6 +23,9 @@ export const postgres: Dialect = {
     // The row is locked, even though nothing was written to it.
     const seen = yield { sql: highest, args: [resource] };
     return { highest: seen.whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
+  },
+  *complete(resource, tick) {
+    return (yield { sql: complete, args: [tick, resource] }).rows.length === 1;
   },
   // The fence's row was written, so the transaction has a number, which is its name.
   *isMarked(name) {

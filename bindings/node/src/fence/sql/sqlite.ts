@@ -1,6 +1,7 @@
 import mark from "../../../../../core/src/fence/sql/mark.sql";
 import marked from "../../../../../core/src/fence/sql/marked.sql";
 import codes from "../../../../../core/src/fence/sql/sqlite/codes.txt";
+import complete from "../../../../../core/src/fence/sql/sqlite/complete.sql";
 import create from "../../../../../core/src/fence/sql/sqlite/create.sql";
 import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
 import shape from "../../../../../core/src/fence/sql/sqlite/shape.sql";
@@ -20,6 +21,9 @@ export const sqlite: Dialect = {
     const [row] = taken.rows[0] ? taken.rows : (yield { sql: highest, args: [resource] }).rows;
     // A text, or a number with a fraction, comes from a column of another type.
     return { highest: typeof row?.[0] === "bigint" ? row[0] : undefined, transaction: "" };
+  },
+  *complete(resource, tick) {
+    return (yield { sql: complete, args: [tick, resource, tick] }).rows.length === 1;
   },
   mark,
   // The end of a transaction, of any kind, removes its savepoints.

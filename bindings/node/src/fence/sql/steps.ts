@@ -12,6 +12,8 @@ export interface Answer {
   readonly rows: readonly (readonly Cell[])[];
   /** True if the first column has a whole-number type; `undefined` if the server does not say. */
   readonly whole?: boolean;
+  /** The number of rows that were changed; `undefined` for a statement that returns rows. */
+  readonly changed?: number;
   /** True if a transaction is open afterwards; `undefined` if the server does not say. */
   readonly inTransaction?: boolean;
   /**

@@ -57,6 +57,12 @@ export function* takeFenceInside(dialect: Dialect, claim: Claim): Steps<void> {
   yield* takeFence(dialect, claim);
 }
 
+/** Takes the fence inside a transaction of the program's own, and records the tick. Returns false if it is not new. */
+export function* completeInside(dialect: Dialect, claim: Claim, tick: number): Steps<boolean> {
+  yield* takeFenceInside(dialect, claim);
+  return yield* dialect.complete(claim.resource, tick);
+}
+
 /** Single connections on which this package has a transaction open. */
 const busy = new WeakSet<object>();
 

@@ -63,6 +63,13 @@ export async function sql(): Promise<void> {
   fence.check(own, "a", lease);
   // @ts-expect-error a pool is no connection
   await fence.check(pgPool, "a", lease);
+  const turn = { name: "a", tick: 7, token: 34 };
+  const recorded = fence.doneIn(pgPoolClient, turn);
+  same<typeof recorded, Promise<boolean>>(true);
+  const recordedNow = fence.doneIn(own, turn);
+  same<typeof recordedNow, boolean>(true);
+  // @ts-expect-error a lease has no tick
+  await fence.doneIn(mysqlConnection, lease);
   for (const database of [pgPool, pgClient, mysqlPool, mysqlConnection, better, own]) {
     await fence.createFenceTable(database);
   }

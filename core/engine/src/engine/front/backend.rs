@@ -13,6 +13,7 @@ use crate::engine::io::{CallId, LockSpec};
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::protocol::{HalfId, Reclaim};
+use crate::ticket::Passed;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -34,12 +35,15 @@ pub(crate) trait Backend: Debug + Sized {
     /// Returns an error if a lease of this backend cannot be renewed for this time to live.
     fn check_ttl(&self, ttl: Duration) -> Result<(), Error>;
 
-    /// Starts an acquisition. Also returns the contender's next step.
+    /// Returns an error if this backend cannot pass on or accept a tenure of a lock with these options.
+    fn check_passing(&self, spec: &LockSpec) -> Result<(), Error>;
+
+    /// Starts an acquisition, which may accept a tenure that was passed on. Also returns the contender's next step.
     fn begin(
         &mut self,
         who: Who,
         caller: Caller,
-        reclaims: Reclaim,
+        takes: (Reclaim, Option<Box<Passed>>),
     ) -> (Self::Lease, Self::Acquiring, Next<Self>);
 
     /// Adds a call to an acquisition that is in progress.
@@ -78,6 +82,12 @@ pub(crate) trait Backend: Debug + Sized {
         tenure: &mut Tenure<Self::Keeping>,
         renewal: Renewal,
     );
+
+    /// Returns a tenure as its holder passes it on. Fails if the store's clock has to be known and is not.
+    fn passed(&self, lease: &Self::Lease, tenure: &Tenure<Self::Keeping>) -> Result<Passed, Error>;
+
+    /// Ends a tenure that was passed on. Gives nothing back.
+    fn pass(&mut self, of: (Self::Lease, Tenure<Self::Keeping>));
 
     /// Ends an acquisition that has no callers left. Gives back whatever the store may have granted.
     fn give_up(&mut self, releases: &mut Self::Releases, of: (Self::Lease, Box<Self::Acquiring>));

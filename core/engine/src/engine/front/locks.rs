@@ -92,11 +92,17 @@ impl<B: Backend> Locks<B> {
             lease,
             wait,
             reclaims,
+            accepts,
         } = wanted;
         let asked = env.cx().now;
         let caller = Caller { call, wait, asked };
         let shared = self.handles.get(lock).and_then(Handle::shared);
         if let Some(contender) = shared.and_then(|id| self.contenders.get_mut(&id)) {
+            if accepts.is_some() {
+                let message =
+                    "a re-entrant handle that is in use cannot accept a ticket; make another one";
+                return caller.fail(env.cx(), Error::new(ErrorKind::Config, message));
+            }
             return contender.join(env, caller);
         }
         if caller.is_too_late(env.cx()) {
@@ -109,7 +115,8 @@ impl<B: Backend> Locks<B> {
         }
         self.handles.enter(lock, id, spec.reentrant);
         env.cx().counts.wanted();
-        let (lease, acquiring, next) = env.begin(Who { lease, lock, spec }, caller, reclaims);
+        let (lease, acquiring, next) =
+            env.begin(Who { lease, lock, spec }, caller, (reclaims, accepts));
         let mut contender = Contender::new(lease, acquiring);
         contender.settle(env.cx());
         self.contenders.insert(id, contender);
@@ -179,6 +186,32 @@ impl<B: Backend> Locks<B> {
         self.handles.await_release(lease.who().lock, id);
         let to = (&mut self.releases, &mut self.handles);
         env.release(to, (lease, tenure), call);
+    }
+
+    /// Ends a tenure that its holder passes on. It stays at the store.
+    pub(crate) fn pass(&mut self, env: &mut B, call: CallId, lease: LeaseId) {
+        let passed = match self.holder(lease).and_then(Contender::tenure) {
+            None => Err(not_held()),
+            Some((_, tenure)) if tenure.leases > 1 => {
+                let message = "other leases share the tenure; release them before you pass it on";
+                Err(Error::new(ErrorKind::Config, message))
+            }
+            Some((lease, tenure)) => env
+                .check_passing(&lease.who().spec)
+                .and_then(|()| env.passed(lease, tenure)),
+        };
+        if passed.is_ok()
+            && let Some((lease, Phase::Held(mut tenure))) = self.take(env, lease.half())
+        {
+            let message = "the lease is not held: it was passed on";
+            let over = || Error::new(ErrorKind::NotHeld, message);
+            refuse_renewals(env.cx(), tenure.kept.take_renewals(), &over);
+            lease.who().emit_passed(env.cx(), tenure.token);
+            let lock = lease.who().lock;
+            env.pass((lease, tenure));
+            self.handles.leave(env.cx(), lock);
+        }
+        env.cx().answer(call, Answer::Pass(passed.map(Box::new)));
     }
 
     /// Sets since when a lease of a quorum's member counts as held. With `None` it is a vote that is given

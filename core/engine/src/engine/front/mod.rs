@@ -20,6 +20,7 @@ use super::timers::Timed;
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::protocol::{LeaseId, Reclaim};
+use crate::ticket::Passed;
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 pub(super) use backend::{Acquisition, Backend, Keeping, Lease, Next, Phase, Releases};
@@ -28,7 +29,7 @@ pub(super) use contender::Contender;
 pub(super) use handle::{Handle, Handles};
 pub(super) use locks::Locks;
 pub(super) use queries::{Queried, Queries, Query, Question};
-pub(super) use tenure::{Tenure, lead, lost, overheld};
+pub(super) use tenure::{Tenure, lead, lost, overheld, used_up};
 pub(super) use who::Who;
 
 /// The part of an engine that faces the servers: it takes in their replies and pushes, and sends what is
@@ -105,6 +106,8 @@ pub(super) struct Wanted {
     pub(super) wait: Wait,
     /// The tenure of its own owner that the acquisition may take over.
     pub(super) reclaims: Reclaim,
+    /// The tenure that its holder passed on, if the acquisition accepts one.
+    pub(super) accepts: Option<Box<Passed>>,
 }
 
 /// A renewal that the program asks for.
@@ -203,6 +206,27 @@ impl<B: ServerSide> Front<B> {
                     lease,
                     wait,
                     reclaims: Reclaim::Ask,
+                    accepts: None,
+                }),
+                Err(error) => env.cx().answer(call, Answer::Acquire(Err(error))),
+            },
+            Input::Pass { call, lease } => locks.pass(env, call, lease),
+            Input::Accept {
+                call,
+                lock,
+                spec,
+                lease,
+                passed,
+            } => match env.check(&spec).and_then(|()| env.check_passing(&spec)) {
+                Ok(()) => self.acquire(Wanted {
+                    call,
+                    lock,
+                    spec,
+                    lease,
+                    // A lost reply must not lose the lock, so it asks again.
+                    wait: Wait::Forever,
+                    reclaims: Reclaim::Never,
+                    accepts: Some(passed),
                 }),
                 Err(error) => env.cx().answer(call, Answer::Acquire(Err(error))),
             },
@@ -340,7 +364,10 @@ impl Input {
     fn refused(&self) -> Option<(CallId, Answer)> {
         let error = Error::shutdown;
         match self {
-            Self::Acquire { call, .. } => Some((*call, Answer::Acquire(Err(error())))),
+            Self::Acquire { call, .. } | Self::Accept { call, .. } => {
+                Some((*call, Answer::Acquire(Err(error()))))
+            }
+            Self::Pass { call, .. } => Some((*call, Answer::Pass(Err(error())))),
             Self::Renew { call, .. } => Some((*call, Answer::Renew(Err(error())))),
             Self::Inspect { call, .. } => Some((*call, Answer::Inspect(Err(error())))),
             Self::List { call, .. } => Some((*call, Answer::List(Err(error())))),

@@ -132,11 +132,24 @@ impl<K> Tenure<K> {
 }
 
 impl Who {
-    /// Emits that a turn with this token has begun, if the lease is one.
+    /// Emits that a turn with this token has begun, if the lease is one, and which ticks were missed before it.
     pub(crate) fn emit_begun(&self, cx: &mut Ctx, token: FencingToken) {
         if let Some(tick) = self.spec.owner.tick() {
             let name = self.spec.name.clone();
             self.emit(cx, LeaseEvent::Begun { name, token, tick }, None);
+            let backlog = self.spec.backlog.unwrap_or_default();
+            if backlog.again {
+                cx.counts.repeated();
+            }
+            if backlog.missed > 0 {
+                let event = LeaseEvent::Missed {
+                    name: self.spec.name.clone(),
+                    token,
+                    first: backlog.first,
+                    ticks: backlog.missed,
+                };
+                self.emit(cx, event, None);
+            }
         }
     }
 
@@ -146,6 +159,12 @@ impl Who {
             let name = self.spec.name.clone();
             self.emit(cx, LeaseEvent::Completed { name, token, tick }, None);
         }
+    }
+
+    /// Emits that the tenure with this token was passed on.
+    pub(crate) fn emit_passed(&self, cx: &mut Ctx, token: FencingToken) {
+        let name = self.spec.name.clone();
+        self.emit(cx, LeaseEvent::Passed { name, token }, None);
     }
 
     /// Emits the end of a tenure with this token: a loss if there is a reason, or a release.
@@ -173,6 +192,13 @@ pub(crate) fn not_held() -> Error {
         ErrorKind::NotHeld,
         "the lease is not held: it was lost or released before",
     )
+}
+
+/// Returns the error for a ticket whose lock somebody else has, or nobody.
+pub(crate) fn used_up() -> Error {
+    let message =
+        "the ticket no longer has the lock: it was accepted or has expired, or the lock was freed";
+    Error::new(ErrorKind::NotHeld, message)
 }
 
 /// Returns the error for a renewal that `at_most` does not allow.

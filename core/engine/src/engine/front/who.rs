@@ -1,6 +1,7 @@
 //! The identity of a contender: its lease, its handle and its lock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{LockId, LockSpec};
@@ -19,6 +20,12 @@ pub(crate) struct Who {
 impl Who {
     pub(crate) fn id(&self) -> HalfId {
         self.lease.half()
+    }
+
+    /// Limits the age of the lease, counted from the beginning of its tenure.
+    pub(crate) fn limit(&mut self, age: Duration) {
+        let spec = Arc::make_mut(&mut self.spec);
+        Arc::make_mut(&mut spec.options).at_most = Some(age);
     }
 
     pub(crate) fn emit(&self, cx: &mut Ctx, event: LeaseEvent, deadline: Option<Timestamp>) {

@@ -176,6 +176,7 @@ impl Members {
             lease,
             wait,
             reclaims,
+            accepts: None,
         };
         member.engine.begin(cx.now);
         member.engine.acquire(wanted);

@@ -45,6 +45,7 @@ use super::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Counter, Reclaim};
+use crate::ticket::Passed;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 use acquiring::QuorumAcquiring;
@@ -101,6 +102,14 @@ impl Quorum {
     }
 }
 
+/// Returns the error for a lease that is to be passed on or accepted. A ticket would have to name the tenure at each
+/// server, and an acceptance by less than a majority would end the lease for both sides.
+fn cannot_pass() -> Error {
+    let message = "a lease of a quorum cannot be passed on: its servers would accept it one by one, and some \
+                   without the others; ask the holder to yield";
+    Error::new(ErrorKind::Unsupported, message)
+}
+
 impl Backend for Quorum {
     type Lease = Leased;
     type Acquiring = QuorumAcquiring;
@@ -138,11 +147,15 @@ impl Backend for Quorum {
         Err(Error::bad_option("longest_ttl", rule))
     }
 
+    fn check_passing(&self, _: &LockSpec) -> Result<(), Error> {
+        Err(cannot_pass())
+    }
+
     fn begin(
         &mut self,
         who: Who,
         caller: Caller,
-        _: Reclaim,
+        _: (Reclaim, Option<Box<Passed>>),
     ) -> (Leased, QuorumAcquiring, Next<Self>) {
         if self.handshakes.begin(self.cx.now, &who.spec.key) {
             // This is the locker's first lock, so no other lock is affected.
@@ -197,6 +210,12 @@ impl Backend for Quorum {
     fn renew(&mut self, lease: &mut Leased, tenure: &mut Tenure<Support>, renewal: Renewal) {
         tenure.kept.renew(self, lease, renewal);
     }
+
+    fn passed(&self, _: &Leased, _: &Tenure<Support>) -> Result<Passed, Error> {
+        Err(cannot_pass())
+    }
+
+    fn pass(&mut self, _: (Leased, Tenure<Support>)) {}
 
     fn give_up(&mut self, _: &mut QuorumReleases, (mut lease, _): (Leased, Box<QuorumAcquiring>)) {
         lease.give_back_all(self);

@@ -303,6 +303,13 @@ impl Servers {
         (at <= cx.now).then_some(at)
     }
 
+    /// Returns a time that the server's clock reaches no later than the local clock reaches `at`, if the clock is
+    /// known.
+    pub(super) fn not_after(&self, id: ServerId, at: Timestamp) -> Option<ServerTime> {
+        let server = self.get(id)?;
+        Some(server.anchor()?.not_after(at, server.margin()))
+    }
+
     /// Returns about what the server's clock says now, if that is known.
     pub(super) fn clock(&self, id: ServerId, now: Timestamp) -> Option<ServerTime> {
         Some(self.get(id)?.anchor()?.about(now))

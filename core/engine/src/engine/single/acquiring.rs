@@ -4,15 +4,17 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::renewing::ROUNDED_OFF;
 use super::{Single, line};
 use crate::engine::ctx::{Ctx, Whose};
-use crate::engine::front::{self, Acquisition, Caller, Callers, Tenure, Who};
+use crate::engine::front::{self, Acquisition, Caller, Callers, Tenure, Who, used_up};
 use crate::engine::io::{Answer, LockSpec, ServerId, Wait};
 use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{Acquire, Command, Durability, Grant, Reclaim, Reply};
+use crate::protocol::{Accept, Acquire, Claim, Command, Durability, Grant, Reclaim, Reply};
+use crate::ticket::Passed;
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -28,6 +30,8 @@ pub(crate) struct Acquiring {
     refused: Option<(ServerId, ServerTime)>,
     /// The tenure that this acquisition may take over: the first one found, if its own owner holds it.
     reclaims: Reclaim,
+    /// The tenure that it accepts, if its holder passed one on.
+    accepts: Option<Box<Passed>>,
     /// A tenure that a push ended before the answer that granted it arrived.
     taken_away: Option<(FencingToken, LossReason)>,
     /// True if an attempt without an answer may have joined the line, or if an attempt got the lock without
@@ -51,7 +55,11 @@ impl Acquisition for Acquiring {
 
 /// Calls of the program.
 impl Acquiring {
-    pub(super) fn new(now: Timestamp, caller: Caller, reclaims: Reclaim) -> Self {
+    pub(super) fn new(
+        now: Timestamp,
+        caller: Caller,
+        (reclaims, accepts): (Reclaim, Option<Box<Passed>>),
+    ) -> Self {
         Self {
             callers: Callers::of(caller),
             attempt: Attempt::due_at(now),
@@ -59,6 +67,7 @@ impl Acquiring {
             place: None,
             refused: None,
             reclaims,
+            accepts,
             taken_away: None,
             may_be_known: false,
             silence: None,
@@ -91,6 +100,11 @@ impl Acquiring {
         }
     }
 
+    /// True if it accepts a tenure that was passed on.
+    pub(super) fn accepts(&self) -> bool {
+        self.accepts.is_some()
+    }
+
     /// True if the store may have a place in line or a lock of this acquisition.
     pub(super) fn may_be_known(&self) -> bool {
         self.place.is_some() || self.may_be_known
@@ -102,12 +116,16 @@ impl Acquiring {
     pub(super) fn ask(&mut self, env: &mut Single, who: &Who) {
         self.asks_again = false;
         let spec = &who.spec;
-        let command = Command::Acquire(Acquire {
-            key: spec.key.clone(),
-            claim: spec.claim(env.cx.settings.client, who.lease),
-            waits: self.callers.wait(),
-            reclaims: self.reclaims,
-        });
+        let claim = spec.claim(env.cx.settings.client, who.lease);
+        let command = match &self.accepts {
+            Some(passed) => Command::Accept(accept(env, spec, claim, passed)),
+            None => Command::Acquire(Acquire {
+                key: spec.key.clone(),
+                claim,
+                waits: self.callers.wait(),
+                reclaims: self.reclaims,
+            }),
+        };
         let give_up = (env.cx.now + self.patience_of_one(&env.cx, spec)).min(self.callers.latest);
         let whose = Whose::Contender(who.id());
         let asked = (command, spec.durability(spec.ttl));
@@ -167,7 +185,7 @@ impl Acquiring {
 
 /// Replies.
 impl Acquiring {
-    pub(super) fn landed(&mut self, env: &mut Single, who: &Who, outcome: Outcome) -> Next {
+    pub(super) fn landed(&mut self, env: &mut Single, who: &mut Who, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
@@ -198,6 +216,9 @@ impl Acquiring {
                 self.fail(&mut env.cx, &error)
             }
             Reply::Completed => self.completed(env, flight, time),
+            Reply::Gone | Reply::Taken if self.accepts.is_some() => {
+                self.fail(&mut env.cx, &used_up())
+            }
             Reply::Full { waiting } => self.line_full(env, flight, (waiting, time)),
             // The server's clock differed from its anchor. This reply corrects the anchor, so asking again at
             // once may succeed.
@@ -225,16 +246,26 @@ impl Acquiring {
     fn held(
         &mut self,
         env: &mut Single,
-        who: &Who,
+        who: &mut Who,
         flight: Flight,
         (grant, time): (Grant, ServerTime),
     ) -> Next {
-        let (spec, began) = (&who.spec, flight.sent);
+        let began = flight.sent;
+        if let Some(ends) = self.accepts.as_ref().and_then(|passed| passed.ends) {
+            let longest = (ends, LockSpec::MAX_TTL);
+            let ends = env.servers.deadline(flight.server, began, time, longest);
+            who.limit(ends.since(began));
+        }
+        let spec = &who.spec;
         let deadline = env
             .servers
             .deadline(flight.server, began, time, (grant.expires, spec.ttl));
         let mut tenure = Tenure::begin(who, grant.token, (began, deadline));
         if tenure.is_over(spec, env.cx.now) {
+            if self.accepts.is_some() && tenure.is_overheld(spec) {
+                self.may_be_known = true;
+                return self.fail(&mut env.cx, &too_old());
+            }
             // The answer took longer than the lease lives: ask again with the same lease ID.
             let failure = Failure::Unknown(Error::no_answer());
             return self.failed(env, who, flight, &failure);
@@ -358,6 +389,28 @@ impl Acquiring {
         }
         Next::of(&self.callers)
     }
+}
+
+/// Returns the operation that accepts a tenure. The store, too, ends the lease at about the age that was allowed.
+fn accept(env: &Single, spec: &LockSpec, mut claim: Claim, passed: &Passed) -> Accept {
+    let server = env.servers.of(&spec.key);
+    if let (Some(ends), Some(clock)) = (passed.ends, env.servers.clock(server, env.cx.now)) {
+        // As much as a last renewal asks for, so that the deadline reaches the age.
+        let left = env.servers.margin(server).outlasting(ends.since(clock));
+        claim.ttl = claim.ttl.min(left + ROUNDED_OFF);
+    }
+    Accept {
+        key: spec.key.clone(),
+        lease: passed.lease,
+        token: passed.token,
+        claim,
+    }
+}
+
+/// Returns the error for a ticket whose lease was held for as long as its lock allowed.
+fn too_old() -> Error {
+    let message = "the lease has reached the age that `at_most` allowed; the lock was freed";
+    Error::new(ErrorKind::Overheld, message)
 }
 
 /// The news that a waiter got the lock.

@@ -28,7 +28,7 @@ impl Contender<Single> {
     /// Takes in the outcome of the attempt in flight.
     fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Next<Single> {
         match &mut self.phase {
-            Phase::Acquiring(acquiring) => acquiring.landed(env, &self.lease, outcome),
+            Phase::Acquiring(acquiring) => acquiring.landed(env, &mut self.lease, outcome),
             Phase::Held(tenure) => tenure.landed(env, &self.lease, outcome),
         }
     }

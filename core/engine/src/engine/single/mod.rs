@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::ctx::{Ctx, Origin, Whose};
 use super::front::{
     Backend, Caller, Front, Handles, Lease, Locks, Next, Phase, Queried, Queries, Question,
-    Renewal, ServerSide, Tenure, Who,
+    Renewal, ServerSide, Tenure, Who, overheld,
 };
 use super::io::{CallId, Input, LockSpec, RequestId, ServerId};
 use super::servers::{Replied, Servers};
@@ -27,6 +27,7 @@ use super::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{BatchReply, Reclaim, Reply};
+use crate::ticket::Passed;
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 use acquiring::Acquiring;
@@ -85,13 +86,28 @@ impl Backend for Single {
         Ok(())
     }
 
+    fn check_passing(&self, spec: &LockSpec) -> Result<(), Error> {
+        if spec.owner.tick().is_none() {
+            return Ok(());
+        }
+        let message =
+            "a turn of a job cannot be passed on: give it back, and another runner gets the tick";
+        Err(Error::new(ErrorKind::Config, message))
+    }
+
     fn begin(
         &mut self,
         who: Who,
         caller: Caller,
-        reclaims: Reclaim,
+        mut takes: (Reclaim, Option<Box<Passed>>),
     ) -> (Who, Acquiring, Next<Self>) {
-        let mut acquiring = Acquiring::new(self.cx.now, caller, reclaims);
+        if let (_, Some(passed)) = &mut takes
+            && who.spec.at_most.is_some()
+        {
+            // The accepting side sets an age of its own.
+            passed.ends = None;
+        }
+        let mut acquiring = Acquiring::new(self.cx.now, caller, takes);
         acquiring.ask(self, &who);
         (who, acquiring, Next::Stay)
     }
@@ -124,6 +140,9 @@ impl Backend for Single {
     ) -> Option<LossReason> {
         let server = self.servers.of(&who.spec.key);
         self.servers.want_pushes(&mut self.cx, server);
+        if acquiring.accepts() && tenure.is_overheld(&who.spec) {
+            tenure.emit_at_risk(&mut self.cx, who, (overheld(&who.spec), None));
+        }
         let taken_away = acquiring.was_taken_away(tenure.token);
         if taken_away.is_some() {
             tenure.kept.doubt_push(self.cx.now);
@@ -145,6 +164,26 @@ impl Backend for Single {
 
     fn renew(&mut self, who: &mut Who, tenure: &mut Tenure<Renewing>, renewal: Renewal) {
         tenure.renew_by_hand(self, who, renewal);
+    }
+
+    fn passed(&self, who: &Who, tenure: &Tenure<Renewing>) -> Result<Passed, Error> {
+        let server = self.servers.of(&who.spec.key);
+        let ends = || self.servers.not_after(server, tenure.ends(&who.spec));
+        let ends = who.spec.at_most.map(|_| ends().ok_or_else(no_clock));
+        Ok(Passed {
+            name: who.spec.name.clone(),
+            lease: who.lease,
+            token: tenure.token,
+            ttl: tenure.kept.manual.wanted_ttl(&who.spec),
+            ends: ends.transpose()?,
+        })
+    }
+
+    fn pass(&mut self, (who, mut tenure): (Who, Tenure<Renewing>)) {
+        tenure.kept.watched.end(self, &who);
+        // An earlier attempt to acquire that is in doubt may still join the line, for its window at most. A release
+        // would take it out, and might free the lock before the ticket is accepted.
+        tenure.kept.attempt.abandon(&mut self.servers);
     }
 
     fn give_up(&mut self, releases: &mut Releases, (who, acquiring): (Who, Box<Acquiring>)) {
@@ -413,6 +452,12 @@ impl Front<Single> {
         }
         self.tidy_timers();
     }
+}
+
+fn no_clock() -> Error {
+    let message =
+        "the store's clock, by which the ticket ends at the age of `at_most`, is not known for now";
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn too_short() -> Error {

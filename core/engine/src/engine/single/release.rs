@@ -257,7 +257,11 @@ impl Releases {
             }
             self.all.take(&id);
         } else {
-            release.settle(cx);
+            // The doubt about a tenure that just ended may be over already.
+            if let Due::Now = release.attempt.due(cx.now) {
+                release.ask(env);
+            }
+            release.settle(&mut env.cx);
         }
     }
 }
@@ -418,8 +422,11 @@ impl Release {
         (lost_by, sent): (Option<LossReason>, Timestamp),
     ) -> bool {
         // A doubted attempt that may act after this request left may also act after its answer: release once
-        // more then.
-        let doubt = self.doubt.filter(|doubt| doubt.until > sent);
+        // more then. It may also have joined the line for a name that stays taken, where its claim may last.
+        let lasts = |doubt: &Doubt| self.retires && doubt.until + self.lasts() > cx.now;
+        let doubt = self
+            .doubt
+            .filter(|doubt| doubt.until > sent || lasts(doubt));
         if let Some(doubt) = doubt {
             self.attempt.pace = Pace::due_at(doubt.until);
             self.until = doubt.until + self.lasts();

@@ -18,7 +18,7 @@ use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
 /// How much longer a tenure's last renewal asks for, because the store counts whole milliseconds.
-const ROUNDED_OFF: Duration = Duration::from_millis(2);
+pub(super) const ROUNDED_OFF: Duration = Duration::from_millis(2);
 
 /// The state of a tenure's renewals.
 #[derive(Debug)]

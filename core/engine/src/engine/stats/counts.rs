@@ -34,7 +34,10 @@ pub(super) mod at {
     pub(in super::super) const LOST: usize = 6;
     pub(in super::super) const RENEWALS: usize = 12;
     pub(in super::super) const RENEWAL_FAILURES: usize = 13;
-    pub(in super::super) const WAITING_TIMES: usize = 14;
+    pub(in super::super) const TICKS_COMPLETED: usize = 14;
+    pub(in super::super) const TICKS_REPEATED: usize = 15;
+    pub(in super::super) const TICKS_MISSED: usize = 16;
+    pub(in super::super) const WAITING_TIMES: usize = 17;
     pub(in super::super) const HOLDING_TIMES: usize = WAITING_TIMES + 1 + BUCKETS;
     pub(in super::super) const SCRIPT_CALLS: usize = HOLDING_TIMES + 1 + BUCKETS;
     pub(in super::super) const OPERATIONS: usize = SCRIPT_CALLS + 1;
@@ -104,10 +107,11 @@ impl Counts {
             LeaseEvent::AtRisk { error, .. } if error.kind() == ErrorKind::Overheld => return,
             LeaseEvent::AtRisk { .. } => at::RENEWAL_FAILURES,
             LeaseEvent::Lost { reason, .. } => at::LOST + *reason as usize,
-            LeaseEvent::Released { .. } => at::RELEASED,
+            LeaseEvent::Released { .. } | LeaseEvent::Passed { .. } => at::RELEASED,
+            LeaseEvent::Completed { .. } => at::TICKS_COMPLETED,
+            LeaseEvent::Missed { ticks, .. } => return self.add(at::TICKS_MISSED, *ticks),
             LeaseEvent::Waiting { .. }
             | LeaseEvent::Begun { .. }
-            | LeaseEvent::Completed { .. }
             | LeaseEvent::Wanted { .. }
             | LeaseEvent::ClockDrift { .. }
             | LeaseEvent::Quarantined { .. }
@@ -115,6 +119,11 @@ impl Counts {
             | LeaseEvent::Lagged { .. } => return,
         };
         self.add(what, 1);
+    }
+
+    /// Counts a turn whose tick an earlier turn had begun.
+    pub(in crate::engine) fn repeated(&mut self) {
+        self.add(at::TICKS_REPEATED, 1);
     }
 
     /// Counts the start of an acquisition.

@@ -21,6 +21,7 @@ impl Stats {
     /// | `leasehold_acquired_total`, `leasehold_busy_total`, `leasehold_failed_total`, `leasehold_released_total` | counters |
     /// | `leasehold_lost_total` | counter, with the label `reason`: `expired`, `deleted`, `superseded`, `revoked`, `shutdown`, `overheld` |
     /// | `leasehold_renewals_total`, `leasehold_renewal_failures_total` | counters |
+    /// | `leasehold_ticks_completed_total`, `leasehold_ticks_repeated_total`, `leasehold_ticks_missed_total` | counters |
     /// | `leasehold_script_calls_total`, `leasehold_operations_total`, `leasehold_timeouts_total`, `leasehold_pushes_total` | counters |
     /// | `leasehold_waiting_seconds`, `leasehold_holding_seconds`, `leasehold_round_trip_seconds` | histograms |
     ///
@@ -90,7 +91,7 @@ impl Stats {
     }
 
     #[doc(hidden)]
-    pub fn counters(&self) -> [Metric<u64>; 10] {
+    pub fn counters(&self) -> [Metric<u64>; 13] {
         [
             (
                 "leasehold_acquired_total",
@@ -121,6 +122,21 @@ impl Stats {
                 "leasehold_renewal_failures_total",
                 "Renewals that failed, and warnings that the store cannot be reached.",
                 self.renewal_failures,
+            ),
+            (
+                "leasehold_ticks_completed_total",
+                "Turns of jobs that completed their tick.",
+                self.ticks_completed,
+            ),
+            (
+                "leasehold_ticks_repeated_total",
+                "Turns whose tick an earlier turn had begun and not completed.",
+                self.ticks_repeated,
+            ),
+            (
+                "leasehold_ticks_missed_total",
+                "Ticks that nobody completed before the turns.",
+                self.ticks_missed,
             ),
             (
                 "leasehold_script_calls_total",
@@ -263,7 +279,7 @@ mod tests {
             assert!(text.lines().any(|own| own == line), "{line} in {text}");
         }
         let mut kinds = text.lines().filter(|line| line.starts_with("# TYPE "));
-        assert_eq!(kinds.clone().count(), 16);
+        assert_eq!(kinds.clone().count(), 19);
         assert!(kinds.all(|line| line.split(' ').count() == 4));
         let values = text.lines().filter(|line| !line.starts_with('#'));
         for line in values {

@@ -177,7 +177,7 @@ fn a_release_that_never_arrives_ends_when_the_lock_would_have_expired() {
 }
 
 /// Returns a tenure whose acquisition has an earlier attempt still on its way to the store.
-fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
+pub(super) fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();

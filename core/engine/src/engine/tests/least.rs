@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::cancel::with_a_ghost;
 use super::host::{Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use crate::engine::clock::Margin;
@@ -189,6 +190,25 @@ fn a_release_of_a_lease_that_was_lost_leaves_the_line() {
     assert_eq!(host.ops(), ["retire", "release"]);
     assert_eq!(host.told(), ["lost: superseded"]);
     assert_eq!(host.waiting(LOCK), 0);
+}
+
+/// Catches a late attempt that stays in line for the name that its own release keeps taken.
+#[test]
+fn an_attempt_that_outlives_its_tenure_does_not_wait_for_the_name() {
+    for net in [Net::Up, Net::LoseReplies] {
+        let mut host = Host::new();
+        host.at_least = Some(LEAST);
+        let (ghost, lease) = with_a_ghost(&mut host);
+        host.net = net;
+        host.release(lease);
+        host.execute(&ghost);
+        assert_eq!(host.waiting(LOCK), 1, "a ghost");
+        host.advance(TIMEOUT);
+        host.net = Net::Up;
+        host.advance(TIMEOUT + SOON);
+        assert_eq!(host.waiting(LOCK), 0);
+        assert!(host.is_taken(LOCK) && host.engine.is_idle());
+    }
 }
 
 /// Catches an acquisition that was canceled and keeps the name taken.

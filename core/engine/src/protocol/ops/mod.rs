@@ -7,6 +7,7 @@
 //! are new, to [`Reply`], and the operation to the model, [`MemoryServer`](crate::MemoryServer), which does
 //! not compile without it.
 
+mod accept;
 mod acquire;
 mod ask_yield;
 mod enter;
@@ -159,6 +160,7 @@ operations! {
     inspect::Inspect,
     list::List,
     retire::Retire,
+    accept::Accept,
 }
 
 fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {

@@ -11,7 +11,7 @@ use crate::protocol::limits::{
     CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
 use crate::protocol::ops::{
-    Acquire, AskYield, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
+    Accept, Acquire, AskYield, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
     Reclaim, Release, Renew, Retire, Terms, YieldRequest,
 };
 use crate::protocol::pattern::Pattern;
@@ -85,6 +85,17 @@ fn read_command<'a>(
             },
             ttl,
         }),
+        "H" => {
+            let (from, token) = (text.lease()?, text.token()?);
+            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+            let lease = text.lease()?;
+            Command::Accept(Accept {
+                key,
+                lease: from,
+                token,
+                claim: text.claim(lease, (ttl, window, counter))?,
+            })
+        }
         "T" => Command::Retire(Retire {
             key,
             counter: text.counter()?,
@@ -417,10 +428,11 @@ mod tests {
 
         fn command(&mut self) -> Command {
             let name = ["a", "*b}%", "ö:c"][usize::try_from(self.below(3)).expect("below 3")];
-            let claim = self.claim(name == "a");
+            let of_job = name == "a";
+            let claim = self.claim(of_job);
             let name = Name::new(name).expect("a short name is valid");
             let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
-            let below = self.below(17);
+            let below = self.below(18);
             let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
             match below {
                 0..5 => Command::Acquire(Acquire {
@@ -460,6 +472,12 @@ mod tests {
                     by: claim.owner,
                 }),
                 11 | 12 => Command::Enter(self.enter(&key)),
+                16 if !of_job => Command::Accept(Accept {
+                    key,
+                    lease: LeaseId(u128::from(self.below(6)) << 64 | 7),
+                    token: token.unwrap_or(FencingToken::MAX),
+                    claim,
+                }),
                 13 => Command::Retire(Retire {
                     key,
                     lease: claim.lease,
@@ -477,7 +495,7 @@ mod tests {
         }
     }
 
-    /// Makes requests to yield and renewals name the lock's tenure.
+    /// Makes requests to yield, renewals and accepts name the lock's tenure.
     fn aim(server: &MemoryServer, now: ServerTime, command: &mut Command) {
         let tenure = command.key().and_then(|key| server.tenure(now, key));
         let Some(tenure) = tenure.cloned() else {
@@ -486,6 +504,7 @@ mod tests {
         match command {
             Command::AskYield(ask) => ask.token = tenure.token,
             Command::Renew(renew) => (renew.lease, renew.token) = (tenure.lease, tenure.token),
+            Command::Accept(accept) => (accept.lease, accept.token) = (tenure.lease, tenure.token),
             _ => {}
         }
     }

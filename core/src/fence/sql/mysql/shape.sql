@@ -15,6 +15,7 @@ SELECT NULLIF(CONVERT(CONCAT_WS(', ', t.table_type, t.engine,
         (SELECT GROUP_CONCAT('trigger ', g.trigger_name SEPARATOR ', ') FROM information_schema.triggers g
             WHERE g.event_object_schema = DATABASE() AND g.event_object_table = 'leasehold_fence')
     ) USING utf8mb4),
-    'BASE TABLE, InnoDB, resource varbinary(512) NOT NULL, token bigint NOT NULL, key PRIMARY resource')
+    'BASE TABLE, InnoDB, resource varbinary(512) NOT NULL, token bigint NOT NULL, '
+    'tick bigint NOT NULL, key PRIMARY resource')
 FROM information_schema.tables t
 WHERE t.table_schema = DATABASE() AND t.table_name = 'leasehold_fence'

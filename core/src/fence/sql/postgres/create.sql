@@ -1,2 +1,2 @@
 CREATE TABLE leasehold_fence
-(resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL)
+(resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL, tick BIGINT NOT NULL)

@@ -24,5 +24,5 @@ SELECT nullif(concat_ws(', ',
                 AND (me.rolsuper OR NOT pg_has_role(me.oid, o.oid, 'MEMBER'))
         ) AS parts (part))),
     'table, resource pg_catalog.text collate C not null, token pg_catalog.int8 not null, '
-        'PRIMARY KEY (resource)')
+        'tick pg_catalog.int8 not null, PRIMARY KEY (resource)')
 FROM pg_class c WHERE c.oid = to_regclass('leasehold_fence')

@@ -7,6 +7,7 @@ mod least;
 mod line;
 mod members;
 mod most;
+mod passed;
 mod quarantine;
 mod queries;
 mod stats;

@@ -1,0 +1,1 @@
+UPDATE leasehold_fence SET tick = ? WHERE resource = ? AND tick < ? RETURNING tick
