@@ -121,6 +121,7 @@ impl Book {
             .held
             .as_mut()
             .filter(|held| Some(held.token) == event.token());
+        let not_held = || format!("host {host}: not held, and {event:?}");
         match event {
             LeaseEvent::Acquired { token, .. } => {
                 let deadline = deadline.unwrap_or(at.now);
@@ -134,9 +135,7 @@ impl Book {
                     checks.check_age((host, at.now), &lock.spec, held);
                 }
                 checks.saw("renewed");
-                checks.ensure("I4", kept, || {
-                    format!("host {host}: not held, and {event:?}")
-                });
+                checks.ensure("I4", kept, not_held);
             }
             LeaseEvent::AtRisk { error, .. } => {
                 let is_overheld = error.kind() == ErrorKind::Overheld;
@@ -149,9 +148,7 @@ impl Book {
                 });
                 let held = held.is_some() || given_up == event.token();
                 checks.saw("at risk");
-                checks.ensure("I4", held, || {
-                    format!("host {host}: not held, and {event:?}")
-                });
+                checks.ensure("I4", held, not_held);
             }
             LeaseEvent::Waiting { position, .. } => {
                 let idle = lock.held.is_none() && position.is_some_and(|place| place > 0);
@@ -162,9 +159,7 @@ impl Book {
             }
             LeaseEvent::Wanted { token, .. } => {
                 checks.saw("told that it is wanted");
-                checks.ensure("yield", held.is_some(), || {
-                    format!("host {host}: not held, and {event:?}")
-                });
+                checks.ensure("yield", held.is_some(), not_held);
                 checks.told_of_request(&lock.spec.key, *token);
             }
             LeaseEvent::Lost { reason, .. } => self.lost(checks, at, id, event, *reason),
@@ -183,9 +178,7 @@ impl Book {
             }
             LeaseEvent::Passed { .. } => {
                 let passed = lock.held.take_if(|held| Some(held.token) == event.token());
-                checks.ensure("I4", passed.is_some(), || {
-                    format!("host {host}: not held, and {event:?}")
-                });
+                checks.ensure("I4", passed.is_some(), not_held);
                 self.ended.extend(passed.as_ref().map(|held| held.lease));
                 self.passed.extend(passed.map(|held| (id, held)));
             }
