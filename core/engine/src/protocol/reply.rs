@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use super::claim::LeaseId;
 use super::ops::{Entered, Inspected, YieldRequest};
+use super::wire::Fields;
 use crate::error::Error;
 use crate::name::Name;
 use crate::time::ServerTime;
@@ -103,4 +104,14 @@ pub struct Grant {
     pub token: FencingToken,
     /// When the lock expires unless it is renewed.
     pub expires: ServerTime,
+}
+
+impl Grant {
+    /// Reads the next fields of a reply as a grant.
+    pub(super) fn read<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Self, Error> {
+        Ok(Self {
+            token: fields.token()?,
+            expires: fields.millis()?,
+        })
+    }
 }

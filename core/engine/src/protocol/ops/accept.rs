@@ -63,10 +63,7 @@ impl Operation for Accept {
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
         Ok(match status {
-            "held" => Reply::Held(Grant {
-                token: fields.token()?,
-                expires: fields.millis()?,
-            }),
+            "held" => Reply::Held(Grant::read(fields)?),
             "gone" => Reply::Gone,
             "taken" => Reply::Taken,
             _ => return Err(unexpected()),

@@ -113,10 +113,7 @@ impl Operation for Acquire {
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
         Ok(match status {
-            "held" => Reply::Held(Grant {
-                token: fields.token()?,
-                expires: fields.millis()?,
-            }),
+            "held" => Reply::Held(Grant::read(fields)?),
             "busy" => Reply::Busy {
                 expires: fields.millis()?,
                 place: NonZeroU32::new(fields.count()?),

@@ -76,10 +76,7 @@ impl Operation for Release {
             "released" => Reply::Released,
             "handed_over" => Reply::HandedOver {
                 lease: fields.text()?.parse().map_err(|_| unexpected())?,
-                grant: Grant {
-                    token: fields.token()?,
-                    expires: fields.millis()?,
-                },
+                grant: Grant::read(fields)?,
             },
             "completed" => Reply::Completed,
             "gone" => Reply::Gone,
