@@ -121,7 +121,7 @@ fn key_of(ticket: &Passed) -> LockKey {
     LockKey::new("sim", &ticket.name).expect("the namespace is short")
 }
 
-/// What the programs are told.
+/// Checks of the answers and events that the programs get.
 impl Book {
     /// Returns true if the answer to a pass is one that may be.
     pub(crate) fn passes(&mut self, checks: &mut Checks, call: Call, answer: &Answer) -> bool {
@@ -159,7 +159,7 @@ impl Checks {
     }
 }
 
-/// What the server does.
+/// Checks of the operations that the server executes.
 impl Checks {
     /// Checks that an accept takes only the tenure that was passed on, and that only once.
     pub(crate) fn accepts(&mut self, accept: &Accept, before: Stored, held: &Grant) {

@@ -231,7 +231,7 @@ impl Locker {
     ///
     /// # Errors
     ///
-    /// As for [`all`](Self::all).
+    /// Fails as [`all`](Self::all) does, for the same names.
     ///
     /// # Example
     ///

@@ -65,7 +65,7 @@ impl Turn {
     /// # Ok(()) }
     /// ```
     ///
-    /// What the transaction writes takes effect exactly once per tick. If the runner dies after the commit and
+    /// The writes of the transaction take effect exactly once per tick. If the runner dies after the commit and
     /// before `done`, the next runner of the tick gets [`AlreadyCompleted`](TickRecord::AlreadyCompleted), and only
     /// has to call `done`. Effects outside of the transaction are not covered.
     ///

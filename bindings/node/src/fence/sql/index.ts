@@ -212,7 +212,7 @@ export interface TickOfTurn {
  * {@link fencedTransaction} or in a transaction of your own. After the commit call `turn.done()`, or return from
  * the work of `job.run`, to tell the locks' store.
  *
- * What the transaction writes takes effect exactly once per tick. If the runner dies after the commit and before
+ * The writes of the transaction take effect exactly once per tick. If the runner dies after the commit and before
  * `done`, the next runner of the tick gets false, and only has to call `done`. Effects outside of the transaction
  * are not covered.
  *
