@@ -147,11 +147,11 @@ async fn waiters_without_claims_wait_only_after_they_ask_again() {
 async fn a_full_line_takes_no_more_waiters() {
     const FILL: &str = "
       for i = 1, tonumber(ARGV[1]) do
-        local member = string.format('%011d%05d%011d%032x%016xlsomebody', 60000, 12000, 0, i + 1000, 7)
+        local member = string.format('%011d%05d%011d%032x%016xlsomebody', 60000, 60000, 0, i + 1000, 7)
         redis.call('ZADD', KEYS[1], 1000000000000000 + i, member, ARGV[2], 'a' .. member)
       end
       redis.call('HSET', KEYS[2], 'w', '', 'x', '')";
-    // On a busy machine this test takes longer than a waiter usually stays alive.
+    // On a busy machine this test takes longer than a waiter usually stays alive, or a grant waits.
     let wait = |key: &LockKey, lease| match wait(key, lease) {
         Command::Acquire(mut ask) => {
             ask.claim.window = Claim::LONGEST_WINDOW;
@@ -189,7 +189,7 @@ async fn a_full_line_takes_no_more_waiters() {
     assert_eq!(holder(&mut real, &key).await, Some(1_001));
     let dying = format!(
         "a{:011}{:05}{:011}{:032x}{:016x}lsomebody",
-        60_000, 12_000, 0, 1_500, 7
+        60_000, 60_000, 0, 1_500, 7
     );
     real.admin.int(&["ZADD", &line, "1", &dying]).await;
     let replies = run(&mut real, [wait(&key, 4), wait(&key, 5)]).await;

@@ -12,13 +12,17 @@ test("a method that was detached from its object says so", async (t) => {
   const lease = await lock.acquire();
   const job = locker.job("j");
   const { turn } = await job.claim(1);
-  const objects = { locker, lock, lease, job, turn };
+  const lockSet = locker.all(["a", "b"]);
+  const bundle = await lockSet.acquire();
+  const objects = { locker, lock, lease, job, turn, lockSet, bundle };
   const methods = {
-    locker: ["lock", "job", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
+    locker: ["lock", "job", "all", "allAtOnce", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
     lock: ["acquire", "tryAcquire", "accept", "using", "hold", "events"],
     lease: ["run", "renew", "wanted", "pass", "release"],
     job: ["run", "turns", "claim", "due"],
     turn: ["done", "giveBack"],
+    lockSet: ["acquire", "tryAcquire", "using"],
+    bundle: ["run", "release"],
   };
   for (const [name, object] of Object.entries(objects)) {
     for (const method of methods[name]) {
@@ -54,10 +58,10 @@ test("a method that was detached from its object says so", async (t) => {
   for (const [name, object] of Object.entries(objects)) {
     const own = Object.entries(Object.getOwnPropertyDescriptors(Object.getPrototypeOf(object)));
     const callable = own.filter(([, { value }]) => typeof value === "function").map(([method]) => method);
-    const others = ["constructor", "toJSON", "whenOver", "ask", "complete", "close"];
+    const others = ["constructor", "toJSON", "whenOver", "ask", "complete", "close", "checkHeld", "checkLost"];
     assert.deepEqual(callable.filter((method) => !others.includes(method)).sort(), [...methods[name]].sort());
   }
-  assert.ok(lease.valid && turn.lease.valid, "nothing was done by any of them");
+  assert.ok(lease.valid && turn.lease.valid && bundle.valid, "nothing was done by any of them");
 });
 
 test("without WebAssembly every way to a locker says what is missing", async () => {
