@@ -21,6 +21,7 @@ export class Bundle {
   /** The fencing token of each name, in the order of the names. */
   readonly tokens: ReadonlyMap<string, number>;
   #lost: readonly [controller: AbortController, stopListening: () => void] | undefined;
+  #released: Promise<readonly [names: readonly string[], failure: LeaseholdError | undefined]> | undefined;
 
   /** @internal */
   constructor(leases: readonly Lease[]) {
@@ -67,7 +68,7 @@ export class Bundle {
   /**
    * Releases all names together, and resolves to those that the store has freed, in their order.
    *
-   * Calling it again does nothing.
+   * Calling it again resolves to the same names, also after an error.
    *
    * @throws LeaseholdError `notHeld` if a lease had been lost (its cause is a `LeaseLostError`): another client
    * may have held that name while you worked
@@ -76,27 +77,31 @@ export class Bundle {
    */
   async release(): Promise<readonly string[]> {
     checkAttached(this, Bundle, "bundle.release");
-    this.#lost?.[1]();
-    const released: string[] = [];
-    const failures: LeaseholdError[] = [];
-    const releases = this.#leases.map(async (lease) => {
-      try {
-        await lease.release();
-        released.push(lease.name);
-      } catch (error) {
-        failures.push(error as LeaseholdError);
-      }
-    });
-    await Promise.all(releases);
-    const names = [...this.tokens.keys()].filter((name) => released.includes(name));
-    // A loss says more than a release that the store has not confirmed.
-    const failed = failures.find(({ code }) => code === "notHeld") ?? failures[0];
-    if (failed !== undefined) {
-      const { code, message, cause } = failed;
+    const isFirst = this.#released === undefined;
+    this.#released ??= this.#releaseAll();
+    const [names, failure] = await this.#released;
+    if (isFirst && failure !== undefined) {
+      const { code, message, cause } = failure;
       const what = `the bundle released only ${JSON.stringify(names)}: ${message}`;
       throw new LeaseholdError(code, what, { cause });
     }
     return names;
+  }
+
+  async #releaseAll(): Promise<readonly [names: readonly string[], failure: LeaseholdError | undefined]> {
+    this.#lost?.[1]();
+    const failures: LeaseholdError[] = [];
+    const names = await Promise.all(this.#leases.map(async (lease) => {
+      try {
+        await lease.release();
+        return [lease.name];
+      } catch (error) {
+        failures.push(error as LeaseholdError);
+        return [];
+      }
+    }));
+    // A loss says more than a release that the store has not confirmed.
+    return [names.flat(), failures.find(({ code }) => code === "notHeld") ?? failures[0]];
   }
 
   /** Returns what logs need, and what `JSON.stringify` writes. `remaining` is in whole milliseconds. */

@@ -132,6 +132,8 @@ forEachStore((store) => {
         assert.ok(message.includes(`released only ${JSON.stringify([a, c])}: lock ${JSON.stringify(b)}`), message);
         return code === "notHeld" && lost(cause);
       });
+      // Catches: a second release that boasts of the name that was lost.
+      assert.deepEqual(await bundle.release(), [a, c]);
       await store.nothingLeft(a);
       await store.nothingLeft(c);
     }
