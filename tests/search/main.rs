@@ -1,0 +1,98 @@
+//! An exhaustive search of small worlds: a few real engines, one in-memory server, and a network that loses,
+//! repeats, delays and reorders.
+//!
+//! The search does every action in every state: a call, the execution of any request under way, the arrival
+//! of any reply or push, a step of time, a crash. It checks the promises of `leasehold` (I1, I2 and I4 to I8)
+//! after each one. From each state it also checks that each waiter gets the lock and the name becomes free
+//! once nothing new happens. The simulation in `tests/simulation` draws long schedules at random; this search
+//! leaves out none of the short ones.
+//!
+//! `cargo test -p leasehold-search --release -- --ignored --nocapture` searches larger worlds, and tells the
+//! shortest story of each control.
+
+mod checks;
+mod controls;
+mod faults;
+mod search;
+mod world;
+
+use faults::Fault;
+use search::search;
+use world::Plan;
+
+/// A world in which nothing may happen yet.
+const EMPTY: Plan = Plan {
+    clients: 2,
+    calls: 1,
+    tries: false,
+    renews: false,
+    steps: &[500, 2_500],
+    passes: 0,
+    repeats: 0,
+    cancels: 0,
+    crashes: 0,
+    flushes: 0,
+    // Within the drift margin, which is 2,000.
+    faster: 1_000,
+    hears: true,
+    fault: Fault::None,
+    depth: 0,
+};
+
+/// Searches a world, in which no promise may be broken. Prints the number of states and the depth.
+fn keeps(name: &str, plan: Plan) {
+    let began = std::time::Instant::now();
+    let found = search(plan);
+    if let Some((violation, story)) = found.violation {
+        let story = story.join("\n  ");
+        panic!(
+            "{name}: {} is broken: {}\n  {story}",
+            violation.promise, violation.what
+        );
+    }
+    let end = if found.complete { "all" } else { "bounded" };
+    let (states, depth) = (found.states, found.depth);
+    println!(
+        "{name}: {states} states, depth {depth} ({end}), {:.1?}",
+        began.elapsed()
+    );
+}
+
+/// Writes one test per world.
+macro_rules! worlds {
+    ($(#[$attribute:meta] $name:ident { $($bound:ident: $value:expr),* };)*) => {
+        $(
+            #[$attribute]
+            fn $name() {
+                keeps(stringify!($name), Plan { $($bound: $value,)* ..EMPTY });
+            }
+        )*
+    };
+}
+
+worlds! {
+    #[test] two_clients_at_one_time { tries: true, calls: 2, cancels: 1, depth: 9 };
+    #[test] two_clients_that_wait { passes: 2, depth: 8 };
+    #[test] two_clients_with_a_network_that_repeats { passes: 1, repeats: 1, cancels: 1, depth: 8 };
+    #[test] two_clients_that_crash { passes: 1, crashes: 1, depth: 9 };
+    #[test] two_clients_that_renew { passes: 3, renews: true, steps: &[700], depth: 9 };
+    #[test] two_clients_without_pushes { passes: 2, hears: false, depth: 8 };
+    #[test] two_clients_of_a_server_that_loses_its_data { passes: 1, flushes: 1, depth: 8 };
+    #[test] three_clients { clients: 3, depth: 9 };
+}
+
+/// The larger worlds take minutes.
+mod large {
+    use super::{EMPTY, Plan, keeps};
+
+    worlds! {
+        #[test] x0 { depth: 40 };
+        #[test] x1 { passes: 1, depth: 40 };
+        #[test] x2 { cancels: 1, depth: 40 };
+        #[test] x3 { repeats: 1, depth: 40 };
+        #[test] x4 { crashes: 1, depth: 40 };
+        #[test] x5 { passes: 1, hears: false, depth: 40 };
+        #[test] x6 { passes: 1, renews: true, depth: 40 };
+        #[test] x7 { clients: 3, depth: 40 };
+    }
+}
