@@ -26,7 +26,7 @@ controls! {
     a_loss_that_is_told_late_is_caught: TicksLate breaks "I4" in { passes: 1 };
     a_loss_that_is_not_told_is_caught: LossesUntold breaks "I4" in { passes: 1 };
     a_lease_for_longer_than_asked_is_caught: RenewsForLonger breaks "I8" in {};
-    lease_ids_that_come_again_are_caught: LeaseIdsAgain breaks "I1" in { calls: 2, hears: false };
+    lease_ids_that_come_again_are_caught: LeaseIdsAgain breaks "I2" in { calls: 2 };
     a_request_that_acts_late_is_caught: ActsLate breaks "I6" in { passes: 1 };
     a_release_of_anybody_is_caught: ReleasesAnybody breaks "I1" in { calls: 2, cancels: 1, hears: false };
     a_waiter_that_stays_in_line_is_caught: LeavesForgotten breaks "I6" in { cancels: 1 };

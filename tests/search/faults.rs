@@ -134,9 +134,9 @@ impl World {
                     .collect();
                 let holds = tenure.is_some_and(|(lease, _)| lease == release.claim.lease);
                 if holds && let Some((_, others)) = line.split_last() {
-                    others
-                        .iter()
-                        .for_each(|claim| self.leave(now, claim.clone()));
+                    for claim in others {
+                        self.leave(now, claim.clone());
+                    }
                 }
             }
             (Fault::TriesOvertake, Command::Acquire(acquire))
@@ -148,7 +148,9 @@ impl World {
                     .iter()
                     .map(|(claim, _)| claim.clone())
                     .collect();
-                line.into_iter().for_each(|claim| self.leave(now, claim));
+                for claim in line {
+                    self.leave(now, claim);
+                }
             }
             (Fault::RepeatsCountTwice, Command::Acquire(acquire))
                 if tenure.is_some_and(|(lease, _)| lease == acquire.claim.lease)

@@ -10,7 +10,7 @@ use leasehold_engine::protocol::{BatchReply, ClientId, Counter, LeaseId, Op, Pus
 use leasehold_engine::testing::{FAR, Host, LOCK, Net, Pushes, Sent, key, kind, ms};
 use leasehold_engine::time::Timestamp;
 
-use crate::checks::{Checks, Held, Stored, Violation};
+use crate::checks::{Checks, Held, Stored, Violation, lasts};
 use crate::faults::{Fault, Forged};
 
 pub(crate) const TTL: Duration = ms(2_000);
@@ -432,7 +432,9 @@ impl World {
             }
         }
         let host = &mut self.host;
-        (host.log.clear(), host.reads.clear(), host.suspected.clear());
+        host.log.clear();
+        host.reads.clear();
+        host.suspected.clear();
         host.asked_to_subscribe.clear();
         for locker in &mut host.lockers {
             locker.notices.clear();
@@ -493,7 +495,7 @@ impl World {
                 held.until = held.until.max(deadline);
                 held.deadline = deadline;
                 self.tell(|| format!("client {} renewed its lease", name(client)));
-                self.checks.renewed(now, deadline)?;
+                lasts(now, deadline)?;
             }
             LeaseEvent::Lost { .. } if fault != Fault::LossesUntold => {
                 held.lost = true;
