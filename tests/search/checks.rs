@@ -7,7 +7,8 @@ use leasehold_engine::testing::ms;
 use leasehold_engine::time::{ServerTime, Timestamp};
 
 use crate::faults::Fault;
-use crate::world::{Action, Client, TTL, World, name};
+use crate::program::Client;
+use crate::world::{Action, TTL, World, name};
 
 /// A promise that was broken.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@
 mod checks;
 mod controls;
 mod faults;
+mod program;
 mod search;
 mod world;
 
