@@ -50,6 +50,16 @@ pub(crate) struct Stored {
     pub(crate) line: Vec<(String, u64, ServerTime)>,
 }
 
+/// A waiter, as the checks know it.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) claim: Claim,
+    /// The time until which it counts as alive.
+    until: ServerTime,
+    /// True if it was dead and asked again: the server may have given its place to others, or not.
+    lapsed: bool,
+}
+
 /// The checks' own knowledge of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
@@ -57,8 +67,8 @@ pub(crate) struct Checks {
     given: u64,
     /// The greatest token that a program got.
     got: u64,
-    /// The waiters in the order in which the server got to know them, and until when each is alive.
-    pub(crate) line: Vec<(Claim, ServerTime)>,
+    /// The waiters in the order in which the server got to know them.
+    pub(crate) line: Vec<Waiting>,
     /// True if the server lost its data, so that exclusion is not promised.
     lost_data: bool,
 }
@@ -135,15 +145,16 @@ impl Checks {
             );
         }
         self.given = token;
-        let ahead = self
+        let own = |waiting: &Waiting| waiting.claim.lease == lease;
+        let is_free = self
             .line
             .iter()
-            .take_while(|(claim, _)| claim.lease != lease);
-        let ahead = ahead
-            .filter(|(_, until)| until.millis() > now.millis())
-            .count();
-        self.line.retain(|(claim, _)| claim.lease != lease);
-        if ahead > 0 {
+            .any(|waiting| own(waiting) && waiting.lapsed);
+        let alive = |waiting: &&Waiting| waiting.until.millis() > now.millis() && !waiting.lapsed;
+        let ahead = self.line.iter().take_while(|waiting| !own(waiting));
+        let ahead = ahead.filter(alive).count();
+        self.line.retain(|waiting| !own(waiting));
+        if ahead > 0 && !is_free {
             return broken("I7", format!("the lock goes past {ahead} live waiters"));
         }
         Ok(())
@@ -163,7 +174,7 @@ impl Checks {
             }
             Command::Release(release) => {
                 let lease = release.claim.lease;
-                self.line.retain(|(claim, _)| claim.lease != lease);
+                self.line.retain(|waiting| waiting.claim.lease != lease);
                 let waits =
                     |(claim, ..): &(String, u64, ServerTime)| claim.contains(&lease.to_string());
                 if has(after, lease) || after.line.iter().any(waits) {
@@ -174,10 +185,18 @@ impl Checks {
             Command::Acquire(acquire) => {
                 if let Some(Reply::Busy { place: Some(_), .. }) = reply {
                     let until = now + acquire.claim.window;
-                    let own = |(claim, _): &&mut (Claim, _)| claim.lease == acquire.claim.lease;
-                    match self.line.iter_mut().find(own) {
-                        Some((_, alive)) => *alive = until,
-                        None => self.line.push((acquire.claim.clone(), until)),
+                    let lease = acquire.claim.lease;
+                    let own = |waiting: &&mut Waiting| waiting.claim.lease == lease;
+                    if let Some(waiting) = self.line.iter_mut().find(own) {
+                        waiting.lapsed |= waiting.until < now;
+                        waiting.until = until;
+                    } else {
+                        let (claim, lapsed) = (acquire.claim.clone(), false);
+                        self.line.push(Waiting {
+                            claim,
+                            until,
+                            lapsed,
+                        });
                     }
                 }
                 Ok(())

@@ -105,7 +105,7 @@ impl World {
             }
             (Fault::LeavesForgotten, Command::Release(release)) => {
                 let waits = |claim: &Claim| claim.lease == release.claim.lease;
-                if self.checks.line.iter().any(|(claim, _)| waits(claim)) {
+                if self.checks.line.iter().any(|waiting| waits(&waiting.claim)) {
                     op.command =
                         Command::Inspect(leasehold_engine::protocol::Inspect { key: key(LOCK) });
                     return Some(Reply::Taken);
@@ -130,7 +130,7 @@ impl World {
                     .checks
                     .line
                     .iter()
-                    .map(|(claim, _)| claim.clone())
+                    .map(|waiting| waiting.claim.clone())
                     .collect();
                 let holds = tenure.is_some_and(|(lease, _)| lease == release.claim.lease);
                 if holds && let Some((_, others)) = line.split_last() {
@@ -146,7 +146,7 @@ impl World {
                     .checks
                     .line
                     .iter()
-                    .map(|(claim, _)| claim.clone())
+                    .map(|waiting| waiting.claim.clone())
                     .collect();
                 for claim in line {
                     self.leave(now, claim);
