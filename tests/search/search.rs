@@ -66,7 +66,7 @@ pub(crate) fn search(plan: Plan) -> Found {
                 result = world.ends_quietly().0;
             }
             if let Err(violation) = result {
-                found.states = nodes.len();
+                (found.states, found.depth) = (nodes.len(), depth);
                 found.violation = Some((violation, story(plan, &path, action)));
                 return found;
             }
