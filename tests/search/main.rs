@@ -82,7 +82,6 @@ worlds! {
     #[test] two_clients_while_time_passes { passes: 2, steps: &[500, 1_999], depth: 8 };
     #[test] two_clients_with_all_faults { passes: 1, repeats: 1, cancels: 1, crashes: 1, depth: 7 };
     #[test] two_clients_that_renew { passes: 3, renews: true, steps: &[700], depth: 9 };
-    // Leases that are not renewed end before their deadline; these reach it.
     #[test] two_clients_whose_renewals_are_lost { passes: 1, renews: true, steps: &[1_999], depth: 7 };
     #[test] two_clients_without_pushes { passes: 2, hears: false, depth: 7 };
     #[test] two_clients_of_a_server_that_loses_its_data { passes: 1, flushes: 1, depth: 7 };
