@@ -252,6 +252,13 @@ pub(crate) const STEPS: &[Step] = &[
         &[],
         "--test=simulation"
     ),
+    suite!(
+        "search",
+        "small worlds keep every promise, whatever the order of events",
+        Computes,
+        &[],
+        "--test=search"
+    ),
     Step {
         name: "doctest",
         what: "the examples in the documentation",
@@ -448,7 +455,7 @@ mod tests {
     /// Catches a test binary that no step runs.
     #[test]
     fn each_test_binary_has_a_step() {
-        for folder in ["tests", "tests/guards", "bindings/cli"] {
+        for folder in ["tests", "tests/guards", "tests/search", "bindings/cli"] {
             let package = root().join(folder);
             let manifest = fs::read_to_string(package.join("Cargo.toml")).expect("it can be read");
             let named = manifest.split("[[test]]\nname = \"").skip(1);
