@@ -18,7 +18,7 @@ pub(super) fn lease(host: &Host) -> LeaseId {
 }
 
 /// Returns a waiter in line whose next request is in flight and not executed yet.
-fn with_a_question_under_way(host: &mut Host) -> CallId {
+pub(super) fn with_a_question_under_way(host: &mut Host) -> CallId {
     let call = in_line(host);
     host.net = Net::Hold;
     host.advance(ms(5_000));
