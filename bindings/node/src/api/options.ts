@@ -195,6 +195,9 @@ export interface LockOptions {
    *
    * Only a release keeps the name: after a loss, a crash or a shutdown it is free at the latest when the `ttl`
    * is over.
+   *
+   * At a quorum a release is confirmed once a majority keeps the name. Otherwise it fails, and the lease is lost as
+   * `expired`. Until a waiter notices that the name is free, a later caller may come first there.
    */
   readonly atLeast?: number | undefined;
 }
