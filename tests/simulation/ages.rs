@@ -11,9 +11,11 @@ use leasehold_engine::time::Timestamp;
 
 use crate::book::Tenure;
 use crate::checks::Checks;
+use crate::clock::MILLI;
 use crate::drain::nanos;
 use crate::line::Step;
 use crate::plan::Plan;
+use crate::quorum::votes::SURELY;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 use crate::world::{Process, World};
@@ -98,6 +100,26 @@ impl Checks {
         self.ensure("age", in_time, || {
             format!("host {host}: {tenure:?} goes on for {left} ns after it was passed on")
         });
+    }
+}
+
+/// Waiters for a name that stays taken.
+impl Checks {
+    /// Notes until when a server keeps a name taken. Its clock may be slow.
+    pub(crate) fn stays_taken(&mut self, step: &Step) {
+        if let (Command::Retire(retire), Ok(Reply::Released)) = (step.command, step.reply) {
+            let until = self.now + nanos(retire.ttl) * 1_001 / 1_000 + MILLI;
+            let last = self.kept_until.entry(retire.key.clone()).or_default();
+            *last = until.max(*last);
+        }
+    }
+
+    /// True if a waiter knows that nothing keeps the name taken. Nobody is told when a name becomes free, so a
+    /// waiter finds out with its next heartbeat: half of its time to live, from 1 s to 5 s.
+    pub(crate) fn knows_it_is_free(&self, spec: &LockSpec) -> bool {
+        let heartbeat = (spec.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(5));
+        let kept = self.kept_until.get(&spec.key);
+        kept.is_none_or(|until| until + nanos(heartbeat) + SURELY < self.now)
     }
 }
 
