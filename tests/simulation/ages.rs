@@ -132,8 +132,11 @@ impl Checks {
         // The host's clock may be fast, by the widest drift margin.
         let left = until.since(now) * 3 / 4;
         let until = self.now + nanos(left);
-        self.released
-            .insert(spec.key.clone(), (tenure.token, until));
+        // Somebody may have freed it by force between the release and its report.
+        if !self.forced.contains(&(spec.key.clone(), tenure.token)) {
+            self.released
+                .insert(spec.key.clone(), (tenure.token, until));
+        }
     }
 
     pub(crate) fn told_of_lease(&mut self, spec: &LockSpec, token: FencingToken) {
@@ -180,6 +183,7 @@ impl World {
     pub(crate) fn forget_kept(&mut self, step: &Step) {
         if let (Command::ForceRelease(force), Ok(Reply::Released)) = (step.command, step.reply) {
             self.checks.released.remove(&force.key);
+            self.checks.forced.insert((force.key.clone(), force.token));
         }
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct Checks {
     pub(crate) lingering: Vec<Lingering>,
     /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
     pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,
+    /// The tenures, and the names kept after them, that somebody freed by force.
+    pub(crate) forced: BTreeSet<(LockKey, FencingToken)>,
     /// Until when some server keeps a name taken whose lock was released.
     pub(crate) kept_until: BTreeMap<LockKey, Moment>,
     /// The latest tickets, and the tenures whose tickets a server has accepted.
