@@ -132,8 +132,11 @@ impl Checks {
         // The host's clock may be fast, by the widest drift margin.
         let left = until.since(now) * 3 / 4;
         let until = self.now + nanos(left);
-        // Somebody may have freed it by force between the release and its report.
-        if !self.forced.contains(&(spec.key.clone(), tenure.token)) {
+        // Somebody may have freed the name by force before the release was told, also at one member of a quorum.
+        let since = self
+            .granted(&spec.key, tenure.token)
+            .map_or(0, |granted| granted.at);
+        if self.forced.get(&spec.key).is_none_or(|at| *at < since) {
             self.released
                 .insert(spec.key.clone(), (tenure.token, until));
         }
@@ -183,7 +186,7 @@ impl World {
     pub(crate) fn forget_kept(&mut self, step: &Step) {
         if let (Command::ForceRelease(force), Ok(Reply::Released)) = (step.command, step.reply) {
             self.checks.released.remove(&force.key);
-            self.checks.forced.insert((force.key.clone(), force.token));
+            self.checks.forced.insert(force.key.clone(), self.now);
         }
     }
 
