@@ -67,8 +67,8 @@ async fn a_handover_skips_a_dead_waiter() {
         let replies = run(&mut real, [hold(&key, 1), wait(&key, 2), wait(&key, 3)]).await;
         if dead {
             let mark = format!("a{}", member(&claim(2, FLOOR)));
-            let died = (real.time().await.millis() - 1).to_string();
-            let dies = ["ZADD", &key.line(), "XX", "CH", &died, &mark];
+            let past = (real.time().await.millis() - 1).to_string();
+            let dies = ["ZADD", &key.line(), "XX", "CH", &past, &mark];
             assert_eq!(real.admin.int(&dies).await, 1);
         }
         run(&mut real, [release(&key, 1, held(&replies[0]))]).await;

@@ -262,7 +262,7 @@ fn a_later_tenure_does_not_settle_the_doubt_about_an_old_attempt() {
     let old = host.take();
     host.connect(0);
     host.answer_all();
-    host.advance(TIMEOUT - ms(100));
+    host.advance(ms(1_900));
     host.release(lease);
     let release = host.take();
     let next = host.acquire(LOCK, Wait::Forever);
