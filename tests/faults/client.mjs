@@ -106,6 +106,8 @@ class Store {
 class Looks {
   #recorded = 0n;
   #last = now();
+  // The longest time between two looks since the lease was last valid.
+  #gap = 0n;
   #deadline;
 
   constructor(recorder, lease, name) {
@@ -117,19 +119,28 @@ class Looks {
 
   look() {
     const at = now();
+    this.#widen(at);
     if (this.lease.valid) {
+      this.#gap = 0n;
       this.#deadline = now() + BigInt(Math.ceil(this.lease.remaining * 1e6));
       if (at - this.#recorded >= RECORD_NS) {
         this.#recorded = at;
         this.recorder.record("valid", this.name, { token: this.token }, at);
       }
     }
+  }
+
+  #widen(at) {
+    const gap = at - this.#last;
+    this.#gap = gap > this.#gap ? gap : this.#gap;
     this.#last = at;
   }
 
   #lost() {
     const at = now();
-    const [late, unseen] = this.#deadline === undefined ? [0n, 0n] : [at - this.#deadline, at - this.#last];
+    this.#widen(at);
+    const late = this.#deadline === undefined ? 0n : at - this.#deadline;
+    const unseen = this.#gap;
     const text = this.lease.signal.reason?.reason;
     this.recorder.record("lost", this.name, { token: this.token, text, late: Number(late), unseen: Number(unseen) }, at);
   }

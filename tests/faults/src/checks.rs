@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::fault::Injected;
 use crate::history::{Entry, Event, Kind, Outcome};
-use crate::nemesis::Injected;
 use crate::store::Served;
 use crate::topology::Topology;
 

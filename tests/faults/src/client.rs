@@ -151,14 +151,14 @@ impl Worker {
                 return self
                     .recorder
                     .back(Kind::Acquire, name, Outcome::Failed, |entry| {
-                        entry.text = Some(text)
+                        entry.text = Some(text);
                     });
             }
         };
         let token = lease.token().get();
         self.recorder
             .back(Kind::Acquire, name, Outcome::Ok, |entry| {
-                entry.token = Some(token)
+                entry.token = Some(token);
             });
         let hold = hold_time(&mut self.random);
         let mut looks = Looks::new(&lease, name, token);
@@ -173,7 +173,7 @@ impl Worker {
                 let text = error.to_string();
                 self.recorder
                     .back(Kind::Release, name, Outcome::Failed, |entry| {
-                        entry.text = Some(text)
+                        entry.text = Some(text);
                     });
             }
         }
@@ -230,8 +230,10 @@ struct Looks<'a> {
     lease: &'a Lease,
     name: &'a str,
     token: u64,
-    /// The latest look, and the latest recorded one.
+    /// The latest look, and the longest time between two looks since the lease was last valid.
     last: u64,
+    gap: u64,
+    /// The latest recorded look.
     recorded: u64,
     /// The deadline, as the latest look that found the lease valid saw it.
     deadline: u64,
@@ -245,6 +247,7 @@ impl<'a> Looks<'a> {
             name,
             token,
             last: now(),
+            gap: 0,
             recorded: 0,
             deadline: u64::MAX,
             told: false,
@@ -254,7 +257,9 @@ impl<'a> Looks<'a> {
     /// Records that the lease is valid, if it says so.
     fn look(&mut self, recorder: &mut Recorder) {
         let at = now();
+        self.gap = self.gap.max(at - self.last);
         if self.lease.is_valid() {
+            self.gap = 0;
             let left = u64::try_from(self.lease.remaining().as_nanos()).unwrap_or(u64::MAX);
             self.deadline = now().saturating_add(left);
             if at - self.recorded >= RECORD {
@@ -281,7 +286,7 @@ impl<'a> Looks<'a> {
                     entry.token = Some(self.token);
                     entry.text = Some(lost.reason.to_string());
                     entry.late = Some(i64::try_from(entry.at).unwrap_or(0) - i64::try_from(self.deadline).unwrap_or(i64::MAX));
-                    entry.unseen = Some(entry.at - self.last);
+                    entry.unseen = Some(self.gap.max(entry.at - self.last));
                     recorder.record(&entry);
                 }
                 done = &mut work => {

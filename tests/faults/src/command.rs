@@ -1,7 +1,7 @@
 //! The command as a client: `leasehold run` with a program that writes to the guarded store.
 
 use std::io;
-use std::path::Path;
+
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use leasehold_tests::Random;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{LONGEST_TTL, Settings, TTL, WAIT, answered, hold_time};
+use crate::fleet::Programs;
 use crate::history::{Event, Kind, Outcome, Recorder, now};
 use crate::store::StoreClient;
 
@@ -25,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(40);
 pub type Present = Arc<Mutex<Option<Child>>>;
 
 /// Runs the command again and again, until the task is aborted.
-pub async fn repeat(settings: Settings, leasehold: Box<Path>, present: Present) {
+pub async fn repeat(settings: Settings, programs: Programs, present: Present) {
     let mut random = Random::new(settings.seed);
     let Ok(mut recorder) = Recorder::open(&settings.history, settings.client.clone()) else {
         return;
@@ -35,7 +36,7 @@ pub async fn repeat(settings: Settings, leasehold: Box<Path>, present: Present) 
         let name = &settings.names[name];
         recorder.call(Kind::Acquire, name, None, None);
         let hold = hold_time(&mut random);
-        let child = start(&settings, &leasehold, name, recorder.op(), hold);
+        let child = start(&settings, &programs, name, recorder.op(), hold);
         *present.lock().unwrap_or_else(PoisonError::into_inner) = child.ok();
         let code = ended(&present).await.and_then(|status| status.code());
         // In any other case the program has recorded the acquisition, or was killed before.
@@ -55,17 +56,17 @@ const OPERATIONS: u64 = 2;
 
 fn start(
     settings: &Settings,
-    leasehold: &Path,
+    programs: &Programs,
     name: &str,
     op: u64,
     hold: Duration,
 ) -> io::Result<Child> {
     let millis = |time: Duration| format!("{}ms", time.as_millis());
     let text = serde_json::to_string(settings)?;
-    Command::new(leasehold)
+    Command::new(&programs.leasehold)
         .args(["run", name, "--ttl", &millis(TTL), "--wait", &millis(WAIT)])
         .args(["--longest-ttl", &millis(LONGEST_TTL), "--"])
-        .arg(std::env::current_exe()?)
+        .arg(&programs.faults)
         .args([
             "work",
             &text,
@@ -104,7 +105,7 @@ pub async fn work(settings: Settings, name: &str, op: u64, hold: Duration) -> io
     let token: u64 = token.parse().map_err(io::Error::other)?;
     let mut recorder = Recorder::open(&settings.history, settings.client.clone())?.skip(op);
     recorder.back(Kind::Acquire, name, Outcome::Ok, |entry| {
-        entry.token = Some(token)
+        entry.token = Some(token);
     });
     let alive = |recorder: &mut Recorder| {
         let mut entry = recorder.entry(Event::Valid, name);

@@ -119,10 +119,10 @@ impl Client {
         settings.seed = settings.seed.wrapping_add(self.starts << 32);
         if self.language == Language::Command {
             if self.task.is_none() {
-                let leasehold = self.programs.leasehold.clone().into_boxed_path();
+                let programs = self.programs.clone();
                 self.task = Some(tokio::spawn(command::repeat(
                     settings,
-                    leasehold,
+                    programs,
                     self.present.clone(),
                 )));
             }
@@ -134,17 +134,14 @@ impl Client {
         }
         self.starts += 1;
         let text = serde_json::to_string(&settings)?;
-        let mut command = match self.language {
-            Language::Node => {
-                let mut command = Command::new("node");
-                command.arg(&self.programs.node);
-                command
-            }
-            _ => {
-                let mut command = Command::new(&self.programs.faults);
-                command.arg("client");
-                command
-            }
+        let mut command = if self.language == Language::Node {
+            let mut command = Command::new("node");
+            command.arg(&self.programs.node);
+            command
+        } else {
+            let mut command = Command::new(&self.programs.faults);
+            command.arg("client");
+            command
         };
         let child = command
             .arg(text)

@@ -80,7 +80,8 @@ pub struct Entry {
     /// How long after the deadline a loss was told, in nanoseconds; negative if before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<i64>,
-    /// How long ago the client last looked at the lease, in nanoseconds. A stopped process does not look.
+    /// The longest time, in nanoseconds, in which the client did not look at a lease that it lost, since it last found the
+    /// lease valid. A stopped process does not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! Real clients on real servers under random faults, and two judges of what the clients saw.
 //!
 //! - [`run()`]: rounds of faults, each on servers and clients of its own
-//! - [`nemesis`]: the faults, which follow from a seed
+//! - [`nemesis`]: injects [`fault`]s, which follow from a seed
 //! - [`client`], [`command`] and `client.mjs`: the clients, which record a [`history`]
 //! - [`store`]: the guarded store that they write to
 //! - [`checks`] and [`porcupine`]: the judges
@@ -10,6 +10,7 @@
 pub mod checks;
 pub mod client;
 pub mod command;
+pub mod fault;
 pub mod fleet;
 pub mod history;
 pub mod nemesis;

@@ -1,17 +1,15 @@
 //! Faults at random times, which follow from a seed.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::Locker;
 use leasehold_tests::{Direction, Mode, Proxy, Random, Resp};
-use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::fault::{Fault, Injected};
 use crate::fleet::Client;
 use crate::history::now;
 use crate::topology::{Servers, Topology};
@@ -20,134 +18,6 @@ use crate::topology::{Servers, Topology};
 const LIMIT: Duration = Duration::from_secs(2);
 /// How much faster a slewed clock runs, in parts per million. It is less than half of the default drift margin.
 const SLEW: f64 = 800.0;
-
-/// A kind of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fault {
-    /// Kills a client, and starts it again later.
-    KillClient,
-    /// Stops a client for a while.
-    StopClient,
-    /// Delays the requests of a client to the guarded store, and the answers.
-    HoldStoreLink,
-    /// Cuts the connections of a client to a server.
-    CutLink,
-    /// Loses what a client and a server send to each other.
-    BlackHole,
-    /// Loses the answers of a server to a client.
-    LoseAnswers,
-    /// Keeps what a client and a server send, and delivers it late.
-    HoldLink,
-    /// Slows a link down.
-    SlowLink,
-    /// Stops a server for a while.
-    StopServer,
-    /// Kills a server, and starts it later with the data that it has on disk.
-    RestartServer,
-    /// Kills a server, and starts it without data.
-    WipeServer,
-    /// Deletes all keys of a server.
-    FlushAll,
-    /// Deletes the key of a lock.
-    Del,
-    /// Releases a lock by force.
-    ForceRelease,
-    /// Makes a server forget its scripts.
-    ScriptFlush,
-    /// Closes the connections of all clients of a server.
-    ClientKill,
-    /// Makes a server answer nobody for a while.
-    ClientPause,
-    /// Makes a server refuse writes for want of memory.
-    FillMemory,
-    /// Makes a server evict keys.
-    Evict,
-    /// Sets the clock of a server ahead.
-    StepClock,
-    /// Makes the clock of a server run faster for a while, within the drift margin.
-    SlewClock,
-    /// Makes a replica take over.
-    FailOver,
-    /// Moves the slot of a lock to another master.
-    MoveSlot,
-}
-
-impl Fault {
-    /// Returns its name in histories.
-    pub fn name(self) -> String {
-        let text = serde_json::to_value(self).unwrap_or_default();
-        text.as_str().unwrap_or_default().to_owned()
-    }
-
-    /// Returns the faults that a deployment may have. Those that appear twice are twice as likely.
-    fn of(topology: Topology, clocks: bool) -> Vec<Self> {
-        let mut faults = vec![
-            Self::KillClient,
-            Self::StopClient,
-            Self::StopClient,
-            Self::HoldStoreLink,
-            Self::StopServer,
-            Self::RestartServer,
-            Self::WipeServer,
-            Self::FlushAll,
-            Self::Del,
-            Self::ForceRelease,
-            Self::ScriptFlush,
-            Self::ClientKill,
-            Self::ClientPause,
-            Self::FillMemory,
-            Self::Evict,
-        ];
-        if topology.fails_over() {
-            faults.push(Self::FailOver);
-        } else {
-            faults.extend([Self::CutLink, Self::BlackHole, Self::LoseAnswers]);
-            faults.extend([Self::HoldLink, Self::SlowLink, Self::CutLink]);
-            faults.extend([Self::StopServer, Self::RestartServer]);
-            if clocks {
-                faults.extend([Self::StepClock, Self::SlewClock]);
-            }
-        }
-        match topology {
-            Topology::Cluster => faults.extend([Self::MoveSlot; 3]),
-            Topology::Quorum => {
-                faults.extend([Self::WipeServer, Self::FlushAll, Self::RestartServer])
-            }
-            Topology::One | Topology::Sentinel => {}
-        }
-        faults
-    }
-
-    /// Returns true if leases may overlap after it: the server forgets one, or ends it early. The guard alone protects
-    /// against that.
-    pub fn ends_exclusion(self, topology: Topology) -> bool {
-        match self {
-            Self::Del | Self::ForceRelease | Self::Evict | Self::StepClock | Self::FailOver => true,
-            // A server of a quorum that forgot does not vote until all leases are over.
-            Self::FlushAll | Self::WipeServer => topology != Topology::Quorum,
-            // A replica may take over that has not heard of the lease.
-            Self::StopServer | Self::RestartServer => topology.fails_over(),
-            _ => false,
-        }
-    }
-}
-
-/// A fault that was injected.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Injected {
-    /// Its kind.
-    pub kind: Fault,
-    /// The client, server or lock.
-    pub target: String,
-    /// The lock, if it concerns only one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// When it began, by the clock of histories.
-    pub at: u64,
-    /// When it ended.
-    pub until: u64,
-}
 
 /// The end of a fault.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +62,7 @@ pub struct Nemesis<'a> {
     pub names: &'a [String],
     /// True if clocks can be set.
     pub clocks: bool,
+    seed: u64,
     state: State,
 }
 
@@ -235,6 +106,7 @@ impl<'a> Nemesis<'a> {
             locker,
             names,
             clocks,
+            seed,
             state,
         }
     }
@@ -242,7 +114,7 @@ impl<'a> Nemesis<'a> {
     /// Injects faults for this long, and then ends all of them. Returns them in order.
     pub async fn run(mut self, time: Duration) -> Vec<Injected> {
         let end = Instant::now() + time;
-        let kinds = Fault::of(self.servers.topology, self.clocks);
+        let kinds = Fault::of(self.servers.topology, self.clocks, self.seed);
         let mut next = Instant::now() + self.pause();
         while next < end {
             self.undo(|pending, now| pending.at <= now).await;
@@ -347,7 +219,7 @@ impl<'a> Nemesis<'a> {
                     return None;
                 }
                 let key = format!("{{leasehold:{name}}}");
-                let shift = usize::from(extra % 2 == 1);
+                let shift = usize::from(!extra.is_multiple_of(2));
                 let moved = self.servers.move_slot(&key, shift).await;
                 moved.then(|| (format!("lock {name}"), Undo::Nothing))
             }
@@ -435,7 +307,7 @@ impl<'a> Nemesis<'a> {
     ) -> Option<Undo> {
         let bad = self.state.server_is_bad.iter().filter(|bad| **bad).count();
         // A majority of a quorum is up for most of the time.
-        let most = if self.servers.count() == 1 || extra % 8 == 0 {
+        let most = if self.servers.count() == 1 || extra.is_multiple_of(8) {
             3
         } else {
             2
@@ -531,7 +403,7 @@ impl<'a> Nemesis<'a> {
             return None;
         }
         let mut args = vec!["CLUSTER", "FAILOVER"];
-        if extra % 2 == 0 {
+        if extra.is_multiple_of(2) {
             args.push("FORCE");
         }
         let answer = self.servers.command(server, &args).await;
@@ -634,13 +506,4 @@ async fn caught<T>(kind: Fault, work: impl Future<Output = T>) -> Option<T> {
         eprintln!("the fault {} failed: see the panic above", kind.name());
     }
     done
-}
-
-/// Writes faults as JSON lines.
-pub fn write(path: &Path, faults: &[Injected]) -> io::Result<()> {
-    let lines = faults
-        .iter()
-        .map(serde_json::to_string)
-        .collect::<Result<Vec<_>, _>>()?;
-    std::fs::write(path, lines.join("\n") + "\n")
 }

@@ -13,6 +13,8 @@ pub struct Porcupine(PathBuf);
 pub struct Judged {
     /// True if the history of each name is linearizable.
     pub is_ok: bool,
+    /// True if the history of a name is certainly not linearizable. Otherwise the search may have taken too long.
+    pub is_refused: bool,
     /// A line for each name: the name, its operations, and `Ok`, `Illegal` or `Unknown`.
     pub lines: Vec<String>,
 }
@@ -47,9 +49,9 @@ impl Porcupine {
         let lines = String::from_utf8_lossy(&output.stdout);
         let lines: Vec<_> = lines.lines().map(str::to_owned).collect();
         match output.status.code() {
-            Some(0) if !lines.is_empty() => Ok(Judged { is_ok: true, lines }),
-            Some(1 | 2) => Ok(Judged {
-                is_ok: false,
+            Some(code @ 0..=2) if !lines.is_empty() => Ok(Judged {
+                is_ok: code == 0,
+                is_refused: code == 1,
                 lines,
             }),
             _ => {

@@ -11,9 +11,10 @@ use tokio::time::{Instant, timeout};
 
 use crate::checks::{Round, Verdict};
 use crate::client::{self, LONGEST_TTL, PATIENCE, Settings, TIMEOUT, TTL, WAIT};
+use crate::fault::{self, Fault};
 use crate::fleet::{CLIENTS, Client, Language, Programs};
 use crate::history::{self, Event, Kind, Outcome, Recorder};
-use crate::nemesis::{self, Fault, Nemesis};
+use crate::nemesis::Nemesis;
 use crate::porcupine::Porcupine;
 use crate::report::{self, Shown};
 use crate::store::{Store, StoreClient};
@@ -70,12 +71,14 @@ pub struct Summary {
     pub violations: Vec<String>,
     /// The histories that Porcupine refused.
     pub refused_histories: u64,
+    /// The histories for which Porcupine's search took too long.
+    pub undecided_histories: u64,
 }
 
 impl Summary {
     /// Returns true if no judge found a violation.
     pub fn is_ok(&self) -> bool {
-        self.violations.is_empty() && self.refused_histories == 0
+        self.violations.is_empty() && self.refused_histories + self.undecided_histories == 0
     }
 
     fn add(&mut self, number: u64, round: &Round, verdict: &Verdict) {
@@ -145,10 +148,11 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "own checks: {} violations; Porcupine: {} of {} histories refused",
+            "own checks: {} violations; Porcupine: {} of {} histories refused, {} undecided",
             self.violations.len(),
             self.refused_histories,
-            self.rounds
+            self.rounds,
+            self.undecided_histories
         )
     }
 }
@@ -188,7 +192,8 @@ pub async fn run(options: &Options) -> io::Result<Summary> {
             &folder.join("porcupine.html"),
         )?;
         summary.add(number, &played.round, &verdict);
-        summary.refused_histories += u64::from(!judged.is_ok);
+        summary.refused_histories += u64::from(judged.is_refused);
+        summary.undecided_histories += u64::from(!judged.is_ok && !judged.is_refused);
         let result = format!(
             "{} faults, {} leases, {} violations; Porcupine: {}",
             played.round.faults.len(),
@@ -264,7 +269,7 @@ async fn play(
         (clocks, seed),
     );
     let faults = nemesis.run(time).await;
-    nemesis::write(&folder.join("faults.jsonl"), &faults)?;
+    fault::write(&folder.join("faults.jsonl"), &faults)?;
     let mut violations = Vec::new();
     for client in &mut clients {
         if !client.end(TO_END).await {
@@ -347,7 +352,7 @@ async fn ghosts(
         };
         let token = lease.token().get();
         recorder.back(Kind::Acquire, name, Outcome::Ok, |entry| {
-            entry.token = Some(token)
+            entry.token = Some(token);
         });
         recorder.call(Kind::Read, name, Some(token), None);
         let answer = store.ask(&format!("read {name} {token}")).await;

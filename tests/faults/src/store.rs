@@ -170,31 +170,30 @@ impl StoreClient {
         let link = self.link.take();
         let port = self.port;
         let work = async move {
-            let mut link = match link {
-                Some(link) => link,
-                None => {
-                    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-                    stream.set_nodelay(true)?;
-                    let (read, write) = stream.into_split();
-                    (BufReader::new(read), write)
-                }
+            let mut link = if let Some(link) = link {
+                link
+            } else {
+                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+                stream.set_nodelay(true)?;
+                let (read, write) = stream.into_split();
+                (BufReader::new(read), write)
             };
             link.1.write_all(format!("{request}\n").as_bytes()).await?;
-            let mut line = String::new();
-            if link.0.read_line(&mut line).await? == 0 {
+            let mut answer = String::new();
+            if link.0.read_line(&mut answer).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }
-            Ok((link, line))
+            Ok((link, answer))
         };
-        let (link, line) = timeout(PATIENCE, work)
+        let (link, answer) = timeout(PATIENCE, work)
             .await
             .map_err(|_| io::ErrorKind::TimedOut)??;
         self.link = Some(link);
-        match line.trim_end_matches('\n').split_once(' ') {
+        match answer.trim_end_matches('\n').split_once(' ') {
             Some(("ok", value)) => Ok(Answer::Done(value.to_owned())),
-            None if line == "ok\n" => Ok(Answer::Done(String::new())),
-            None if line == "stale\n" => Ok(Answer::Stale),
-            _ => Err(io::Error::other(format!("the store answered {line:?}"))),
+            None if answer == "ok\n" => Ok(Answer::Done(String::new())),
+            None if answer == "stale\n" => Ok(Answer::Stale),
+            _ => Err(io::Error::other(format!("the store answered {answer:?}"))),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Histories that are broken on purpose.
 
 use leasehold_faults::checks::Round;
+use leasehold_faults::fault::{Fault, Injected};
 use leasehold_faults::history::{Entry, Event, Kind, Outcome};
-use leasehold_faults::nemesis::{Fault, Injected};
 use leasehold_faults::porcupine::Porcupine;
 use leasehold_faults::store::Served;
 use leasehold_faults::topology::Topology;
