@@ -1,4 +1,4 @@
-module leasehold.invalid/faults
+module leasehold/faults/porcupine
 
 go 1.23
 

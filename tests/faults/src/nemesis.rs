@@ -329,11 +329,11 @@ impl<'a> Nemesis<'a> {
                 return Some(Undo::Nothing);
             }
             Fault::FillMemory => {
-                self.config(server, "noeviction", "1").await?;
+                self.config(server, "noeviction", "1").await.begun()?;
                 Undo::GiveMemory(server)
             }
             Fault::Evict => {
-                self.config(server, "allkeys-random", "1").await?;
+                self.config(server, "allkeys-random", "1").await.begun()?;
                 // Any write evicts.
                 self.servers
                     .command(server, &["SET", "{evicts}", "1", "PX", "1"])
@@ -351,40 +351,34 @@ impl<'a> Nemesis<'a> {
             },
             Fault::ClientPause => {
                 let pause = ["CLIENT", "PAUSE", &millis.to_string(), "ALL"];
-                self.servers.command(server, &pause).await?;
+                self.servers.command(server, &pause).await.begun()?;
                 Undo::EndPause(server)
             }
-            _ => {
-                let args: &[&str] = match kind {
-                    Fault::FlushAll => &["FLUSHALL"],
-                    Fault::ScriptFlush => &["SCRIPT", "FLUSH"],
-                    _ => &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
-                };
-                let answer = self.servers.command(server, args).await;
-                if kind == Fault::ClientKill {
-                    self.servers
-                        .command(server, &["CLIENT", "KILL", "TYPE", "pubsub"])
-                        .await;
-                }
-                let is_refused = matches!(answer, Some(Resp::Error(_)));
-                return (!is_refused).then_some(Undo::Nothing);
-            }
+            _ => return self.one_command(kind, server).await,
         };
         self.state.server_is_bad[server] = true;
         Some(undo)
     }
 
-    async fn config(&mut self, server: usize, policy: &str, memory: &str) -> Option<()> {
-        let set = [
-            "CONFIG",
-            "SET",
-            "maxmemory-policy",
-            policy,
-            "maxmemory",
-            memory,
-        ];
-        let answer = self.servers.command(server, &set).await?;
-        matches!(answer, Resp::Simple(_)).then_some(())
+    /// Injects a fault that is a single command.
+    async fn one_command(&mut self, kind: Fault, server: usize) -> Option<Undo> {
+        let args: &[&str] = match kind {
+            Fault::FlushAll => &["FLUSHALL"],
+            Fault::ScriptFlush => &["SCRIPT", "FLUSH"],
+            _ => &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
+        };
+        self.servers.command(server, args).await.begun()?;
+        if kind == Fault::ClientKill {
+            let listeners = ["CLIENT", "KILL", "TYPE", "pubsub"];
+            self.servers.command(server, &listeners).await;
+        }
+        Some(Undo::Nothing)
+    }
+
+    async fn config(&mut self, server: usize, policy: &str, memory: &str) -> Option<Resp> {
+        let set = ["CONFIG", "SET", "maxmemory-policy", policy];
+        let set = [&set[..], &["maxmemory", memory]].concat();
+        self.servers.command(server, &set).await
     }
 
     /// Sets a clock further ahead. A clock that went back could be behind the last token of a server that forgets.
@@ -463,7 +457,10 @@ impl<'a> Nemesis<'a> {
                 self.servers.command(server, &["CLIENT", "UNPAUSE"]).await;
             }
             Undo::GiveMemory(server) => {
-                if self.config(server, "noeviction", "0").await.is_none() {
+                if !matches!(
+                    self.config(server, "noeviction", "0").await,
+                    Some(Resp::Simple(_))
+                ) {
                     // It is paused; without this it would refuse writes for the rest of the round.
                     let at = Instant::now() + Duration::from_millis(200);
                     self.state.pending.push(Pending { at, fault, undo });
@@ -490,6 +487,18 @@ impl<'a> Nemesis<'a> {
             }
             Undo::Nothing => {}
         }
+    }
+}
+
+/// The answer of a server to a command.
+trait Answer {
+    /// Returns `None` if the server refused the command. Without an answer it may have executed it.
+    fn begun(self) -> Option<()>;
+}
+
+impl Answer for Option<Resp> {
+    fn begun(self) -> Option<()> {
+        (!matches!(self, Some(Resp::Error(_)))).then_some(())
     }
 }
 
