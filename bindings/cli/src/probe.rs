@@ -132,12 +132,14 @@ mod tests {
     /// Catches a command that waits forever for a server that went away after it was connected.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn quitting_ends_although_the_server_went_away() {
-        let mut server = RedisServer::start().await;
-        let probe = Probe::connect(&server.url()).await;
-        let probe = probe.unwrap_or_else(|_| panic!("the server answers"));
-        server.kill();
-        // fred reconnects, and then waits for a reply to what it no longer sends.
-        let (quit, ()) = tokio::join!(timeout(LIMIT, probe.quit()), server.restart());
-        assert!(quit.is_ok(), "it waits for the server");
+        // It hung in about half of the attempts.
+        for _ in 0..8 {
+            let mut server = RedisServer::start().await;
+            let probe = Probe::connect(&server.url()).await;
+            let probe = probe.unwrap_or_else(|_| panic!("the server answers"));
+            server.kill();
+            let (quit, ()) = tokio::join!(timeout(LIMIT, probe.quit()), server.restart());
+            assert!(quit.is_ok(), "it waits for the server");
+        }
     }
 }
