@@ -42,13 +42,13 @@ type input struct {
 	value string
 }
 
-// output is what came of it: "ok", "stale" or "unknown".
+// output is the result of an operation: "ok", "stale" or "unknown".
 type output struct {
 	outcome string
 	value   string
 }
 
-// state is what one name has seen.
+// state is the state of one name.
 type state struct {
 	// The token of the last acquisition.
 	acquired int64
@@ -140,7 +140,7 @@ func read(path string) (map[string][]porcupine.Operation, error) {
 	return operations, nil
 }
 
-// operationOf returns false for what says nothing: a release, or an acquisition that gave no token.
+// operationOf returns false for an operation that says nothing: a release, or an acquisition without a token.
 func operationOf(call, back entry) (porcupine.Operation, bool) {
 	in := input{call.Kind, call.Token, call.Value}
 	out := output{back.Outcome, back.Value}

@@ -21,7 +21,7 @@ pub struct Lease {
     pub name: String,
     /// The token.
     pub token: u64,
-    /// When the acquisition was called, and when it returned.
+    /// When the acquisition was called.
     pub call: u64,
     /// When it returned.
     pub back: u64,

@@ -1,4 +1,4 @@
-//! The history of a round: what each client called, and what came of it, one JSON object per line.
+//! The history of a round: the calls of each client and their results, one JSON object per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ pub struct Entry {
     pub client: String,
     /// The number of the operation, for each client.
     pub op: u64,
-    /// What happened.
+    /// The kind of the entry.
     pub event: Event,
     /// The operation of a call or return.
     #[serde(default, skip_serializing_if = "Option::is_none")]

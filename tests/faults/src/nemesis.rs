@@ -47,7 +47,7 @@ struct Pending {
     undo: Undo,
 }
 
-/// What the nemesis works on.
+/// Injects faults into servers, clients and links.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
     /// The servers.

@@ -26,7 +26,7 @@ const ROUND: Duration = Duration::from_secs(60);
 const TO_END: Duration = Duration::from_secs(30);
 /// How long after the end of all faults each name must be acquirable.
 const GHOSTS: Duration = Duration::from_secs(10);
-/// The same where sentinels or masters first agree on a primary.
+/// The limit that replaces [`GHOSTS`] where sentinels or masters first agree on a primary.
 const GHOSTS_OF_FAILOVER: Duration = Duration::from_secs(40);
 
 /// The options of a run.
@@ -46,7 +46,7 @@ pub struct Options {
     pub program: PathBuf,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The number of rounds.
@@ -216,7 +216,7 @@ pub async fn run(options: &Options) -> io::Result<Summary> {
 
 struct Played {
     round: Round,
-    /// What the end of the round has shown.
+    /// The violations that the end of the round has shown.
     violations: Vec<String>,
 }
 
