@@ -20,8 +20,9 @@ CONSTANTS
     Paces,
     \* By how many ticks the members' wall clocks may be ahead, and by how many a client's idea of the time.
     Offsets, Guesses,
-    \* What an instance contains: replies that take time; forced releases; a restarted member whose clock is set forward.
-    SlowReplies, HasForce, SetsClock,
+    \* What an instance contains: clients that never give up or release, and only lose their leases; replies that take
+    \* time; forced releases; a restarted member whose clock is set forward.
+    NeverEndsEarly, SlowReplies, HasForce, SetsClock,
     \* Assumptions.
     RatesAreBounded,        \* The clocks' rates differ by less than the drift margin.
     FewForget,              \* Fewer than a majority lose their data within the longest lease.
@@ -267,7 +268,7 @@ ForceRelease(c, m) ==
 ------------------------------------------------------------------------------
 \* The clients.
 
-\* `Handshakes::standing` and `Members::check_before_acquiring`: an acquisition names the incarnation that may vote. 
+\* `Handshakes::standing` and `Members::check_before_acquiring`: an acquisition names the incarnation that may vote.
 AcquireOf(c, m, proposed) ==
     [kind |-> "acquire", sent |-> local[c], proposed |-> proposed, incarnation |-> client[c].seen[m]]
 
@@ -324,7 +325,7 @@ AskForProof(c) ==
 
 \* The caller gives up or lets go, or an attempt falls short: `QuorumAcquiring::fall_short`.
 End(c) ==
-    /\ client[c].phase # "idle"
+    /\ ~NeverEndsEarly /\ client[c].phase # "idle"
     /\ vote' = [vote EXCEPT ![c] = GivenBack(c, member)]
     /\ call' = [call EXCEPT ![c] = [m \in Members |-> NoCall]]
     /\ client' = [client EXCEPT ![c] = Idle(@.number) @@ [seen |-> @.seen]]
