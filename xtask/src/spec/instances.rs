@@ -429,6 +429,16 @@ pub(super) const INSTANCES: &[Instance] = &[
         "Guesses={0} MaxLosses=1 SetsClock=TRUE NeverEndsEarly=TRUE",
         "one member loses its data, and votes again after its quarantine",
     )),
+    quorum(large(
+        "quorum-replies",
+        "SlowReplies=TRUE NeverEndsEarly=TRUE",
+        "replies that take time; leases end at their deadlines",
+    )),
+    quorum(large(
+        "quorum-two",
+        "MaxLeases=2 MaxTime=2",
+        "two leases for each client",
+    )),
     quorum(large_control(
         "quorum-clocks-apart",
         "ClocksAreNear=FALSE Offsets={0,9} Guesses={0} MaxLosses=1 NeverEndsEarly=TRUE",
