@@ -466,7 +466,13 @@ mod tests {
     /// Catches a test binary that no step runs.
     #[test]
     fn each_test_binary_has_a_step() {
-        for folder in ["tests", "tests/faults", "tests/guards", "tests/search", "bindings/cli"] {
+        for folder in [
+            "tests",
+            "tests/faults",
+            "tests/guards",
+            "tests/search",
+            "bindings/cli",
+        ] {
             let package = root().join(folder);
             let manifest = fs::read_to_string(package.join("Cargo.toml")).expect("it can be read");
             let named = manifest.split("[[test]]\nname = \"").skip(1);

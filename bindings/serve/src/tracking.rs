@@ -59,7 +59,10 @@ async fn track_once(url: &str, pattern: &Pattern, prefix: &str, state: &State) -
     let (mut changes, mut links) = (client.invalidation_rx(), client.reconnect_rx());
     let task = client.connect();
     let tracked = async {
-        timeout(TO_CONNECT, client.wait_for_connect()).await.ok()?.ok()?;
+        timeout(TO_CONNECT, client.wait_for_connect())
+            .await
+            .ok()?
+            .ok()?;
         let (mut second, mut count) = (Instant::now(), 0);
         loop {
             // fred reports the first connection as a new one, too, and a prefix may be given only once.

@@ -9,6 +9,8 @@ mod locker;
 mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod observer;
+mod persist;
 mod several;
 mod tenures;
 mod yields;
@@ -20,6 +22,7 @@ pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryStore;
+pub use observer::Observer;
 pub use several::{Bundle, LockSet};
 pub use tenures::Tenures;
 pub use yields::YieldRequest;

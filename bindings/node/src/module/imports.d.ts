@@ -48,6 +48,7 @@ declare module "*/limits.jsonc" {
   export const longestSleep: number;
   export const longestSpread: number;
   export const storePause: number;
+  export const observePeriod: number;
   export const shownCharacters: number;
   export const gateCapacity: number;
   export const gateWaiting: number;

@@ -116,8 +116,8 @@ export { main, code, redis, express, hono };
 /** Stubs that a program uses instead of a lock in its tests: whole objects, without casts and mocks. */
 const STUBS = `
 import type {
-  AcquireOptions, Bundle, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, LockSet, Stats, Tenures,
-  Ticket, Turn, Turns,
+  AcquireOptions, Bundle, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, LockSet, Observer, Stats,
+  Tenures, Ticket, Turn, Turns,
 } from "leasehold";
 
 const ticket: Ticket = {
@@ -170,6 +170,14 @@ const tenures: Tenures = {
   return: async () => ({ done: true, value: undefined }),
   toJSON: () => ({ name: "orders/42", ended: false }),
   [Symbol.asyncIterator]: () => tenures,
+  [Symbol.asyncDispose]: async () => {},
+};
+
+const observer: Observer = {
+  next: async () => ({ done: false, value: undefined }),
+  return: async () => ({ done: true, value: undefined }),
+  toJSON: () => ({ name: "orders/42", ended: false }),
+  [Symbol.asyncIterator]: () => observer,
   [Symbol.asyncDispose]: async () => {},
 };
 
@@ -257,6 +265,7 @@ export function stubbed(inspection: Inspection, stats: Stats): Locker {
     stats: () => stats,
     events: () => new Events(),
     inspect: async () => inspection,
+    observe: () => observer,
     async *list() {
       yield "orders/42";
     },

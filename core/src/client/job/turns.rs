@@ -13,11 +13,9 @@ use tokio::time::timeout;
 
 use super::schedule::Schedule;
 use super::{Claimed, Job, Missed, Turn};
+use crate::client::persist::{PAUSE, trace};
 use crate::client::{LeaseEvents, Lock};
 use crate::rt;
-
-/// The pause between attempts while the store cannot be reached.
-const PAUSE: Duration = limits::time("storePause");
 
 /// The longest sleep. After it the runner asks for the server's clock again, which may have been set.
 const LONGEST_SLEEP: Duration = limits::time("longestSleep");
@@ -114,14 +112,7 @@ impl Runner {
                     return Some((Ok(turn), self));
                 }
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(
-                        target: "leasehold",
-                        {
-                            "error.type" = error.kind().code(),
-                            "exception.message" = %error,
-                        },
-                        "cannot claim a tick of the job yet; retrying"
-                    );
+                    trace("cannot claim a tick of the job", &error);
                     if self.sleep(PAUSE).await.is_err() {
                         return None;
                     }
