@@ -58,13 +58,16 @@ pub struct Observer {
     core: Arc<Core>,
     key: Result<LockKey, Error>,
     every: Duration,
-    /// The tenure that was yielded last, once something was.
-    last: Option<Option<(FencingToken, Owner)>>,
+    last: Option<Seen>,
     look: Option<Pin<Box<dyn Future<Output = Found> + Send>>>,
     is_over: bool,
 }
 
 type Found = Result<Option<HolderInfo>, Error>;
+
+/// The tenure that was yielded last, if the lock was held.
+#[derive(PartialEq)]
+struct Seen(Option<(FencingToken, Owner)>);
 
 impl Observer {
     pub(super) fn new(core: Arc<Core>, key: Result<LockKey, Error>) -> Self {
@@ -131,9 +134,10 @@ impl Stream for Observer {
             };
             match found {
                 Ok(holder) => {
-                    let tenure = holder.as_ref().map(|now| (now.token, now.owner.clone()));
-                    if self.last.as_ref() != Some(&tenure) {
-                        self.last = Some(tenure);
+                    let tenure = |holder: &HolderInfo| (holder.token, holder.owner.clone());
+                    let seen = Some(Seen(holder.as_ref().map(tenure)));
+                    if self.last != seen {
+                        self.last = seen;
                         return Poll::Ready(Some(Ok(holder)));
                     }
                 }
