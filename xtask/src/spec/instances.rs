@@ -314,13 +314,6 @@ pub(super) const INSTANCES: &[Instance] = &[
         "Two clients hold leases at different members: one member suffices.",
     )),
     quorum(control(
-        "quorum-from-reply",
-        "CountsFromRequest=FALSE SlowReplies=TRUE NeverEndsEarly=TRUE",
-        "Exclusion",
-        LEMMAS,
-        "Replies are slow; the holder counts its time from them, and the members give the lock to another client meanwhile.",
-    )),
-    quorum(control(
         "quorum-no-margin",
         "LeavesMargin=FALSE Paces={0,1} NeverEndsEarly=TRUE",
         "Exclusion",
@@ -361,13 +354,6 @@ pub(super) const INSTANCES: &[Instance] = &[
         "TokensGrow",
         LEMMAS,
         "A member loses its data, counts from 1 again, and votes with one that never knew the lease.",
-    )),
-    quorum(control(
-        "quorum-far-proposal",
-        "IgnoresFar=FALSE Guesses={1,9} MaxLosses=1 NeverEndsEarly=TRUE",
-        "TokensGrow",
-        LEMMAS,
-        "A client proposes a token far ahead, a member forgets it, and that member's clock is still behind.",
     )),
     quorum(control(
         "quorum-no-quarantine",
@@ -438,6 +424,20 @@ pub(super) const INSTANCES: &[Instance] = &[
         "quorum-two",
         "MaxLeases=2 MaxTime=2",
         "two leases for each client",
+    )),
+    quorum(large_control(
+        "quorum-from-reply",
+        "CountsFromRequest=FALSE SlowReplies=TRUE NeverEndsEarly=TRUE",
+        "Exclusion",
+        LEMMAS,
+        "Replies are slow; the holder counts its time from them, and the members give the lock to another client meanwhile.",
+    )),
+    quorum(large_control(
+        "quorum-far-proposal",
+        "IgnoresFar=FALSE Guesses={1,9} MaxLosses=1 NeverEndsEarly=TRUE",
+        "TokensGrow",
+        LEMMAS,
+        "A client proposes a token far ahead, a member forgets it, and that member's clock is still behind.",
     )),
     quorum(large_control(
         "quorum-clocks-apart",
