@@ -8,6 +8,7 @@ mod faults;
 mod glue;
 mod man;
 mod markdown;
+mod mutants;
 mod npm;
 mod package;
 mod release;
@@ -96,6 +97,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Break the code in small ways, one at a time, in a copy of the repository, and check that a test notices.
+    ///
+    /// The mutants are in tests/mutants. All of them take about an hour, and need what `test` needs; the copy and what
+    /// is built there are in target/mutants.
+    Mutants(mutants::Options),
     /// Run the native tests on other servers that speak Redis, and print a table of what failed.
     ///
     /// Not a part of `test`: nothing is installed or fetched. Build or install the servers yourself,
@@ -121,6 +127,7 @@ fn main() -> ExitCode {
         Task::Costs { write } => bench::costs(write),
         Task::Spec(options) => spec::main(&options),
         Task::Faults { args } => faults::main(&args),
+        Task::Mutants(options) => mutants::main(&options),
         Task::Servers(options) => servers::main(&options),
         Task::Bench { args } => bench::main(&args),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// A Markdown file: the targets of its links and images, and the anchors that links to it may name.
@@ -63,4 +64,15 @@ impl Page {
         self.anchors
             .extend(anchors.find(|anchor| !self.anchors.contains(anchor)));
     }
+}
+/// Puts a text into its place on a page: between the comments `NAME: begin` and `NAME: end`.
+pub(crate) fn fill(page: &mut String, name: &str, text: &str) -> Result<()> {
+    let (begin, end) = (
+        format!("<!-- {name}: begin -->\n"),
+        format!("<!-- {name}: end -->"),
+    );
+    let at = page.find(&begin).zip(page.find(&end));
+    let (from, to) = at.with_context(|| format!("the page has no place for {name}"))?;
+    page.replace_range(from + begin.len()..to, text);
+    Ok(())
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::instances::{INSTANCES, Instance};
 use super::tlc::Outcome;
+use crate::markdown;
 use crate::run::root;
 
 /// The page, relative to the root of the repository.
@@ -20,13 +21,7 @@ pub(super) fn update(outcomes: &Outcomes, write: bool) -> Result<()> {
     let path = root().join(PAGE);
     let mut page = fs::read_to_string(&path).context(PAGE)?;
     for (name, table) in tables(outcomes) {
-        let (begin, end) = (
-            format!("<!-- spec {name}: begin -->\n"),
-            format!("<!-- spec {name}: end -->"),
-        );
-        let at = page.find(&begin).zip(page.find(&end));
-        let (from, to) = at.with_context(|| format!("{PAGE} has no place for {name}"))?;
-        page.replace_range(from + begin.len()..to, &table);
+        markdown::fill(&mut page, &format!("spec {name}"), &table).context(PAGE)?;
     }
     let is_same = page == fs::read_to_string(&path)?;
     if write && !is_same {

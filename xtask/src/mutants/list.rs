@@ -1,0 +1,138 @@
+//! The mutants of `tests/mutants`.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::run::root;
+
+pub(super) const FOLDER: &str = "tests/mutants";
+
+/// A small change that breaks a promise.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    /// The name of its file, without the extension.
+    pub(super) area: String,
+    pub(super) name: String,
+    /// The promise, and how it is broken.
+    pub(super) breaks: String,
+    /// The command of the fastest suite that notices, as one types it in the root.
+    pub(super) suite: String,
+    /// Why no test can notice, or why it need not.
+    pub(super) survives: Option<String>,
+    pub(super) file: String,
+    /// The lines that are replaced, and the new ones.
+    old: Vec<String>,
+    new: Vec<String>,
+}
+
+impl Mutant {
+    /// Returns the text of the file with the change. Spaces around lines do not matter.
+    pub(super) fn apply(&self, text: &str) -> Result<String> {
+        let lines: Vec<_> = text.lines().collect();
+        let is_old = |window: &&[&str]| {
+            let mut pairs = window.iter().zip(&self.old);
+            pairs.all(|(line, old)| line.trim() == old.trim())
+        };
+        let found = lines.windows(self.old.len()).filter(is_old).count();
+        ensure!(
+            found == 1,
+            "mutant `{}`: its lines are {found} times in {}",
+            self.name,
+            self.file
+        );
+        let at = lines
+            .windows(self.old.len())
+            .position(|window| is_old(&window));
+        let at = at.context("it was found")?;
+        let after = &lines[at + self.old.len()..];
+        let new = self.new.iter().map(String::as_str);
+        let mutated: Vec<_> = lines[..at]
+            .iter()
+            .copied()
+            .chain(new)
+            .chain(after.iter().copied())
+            .collect();
+        Ok(mutated.join("\n") + "\n")
+    }
+}
+
+/// Reads all mutants, in the order of their files' names.
+pub(super) fn all() -> Result<Vec<Mutant>> {
+    let entries = fs::read_dir(root().join(FOLDER))?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    paths.sort();
+    let mut mutants = Vec::new();
+    for path in paths {
+        let area = path.file_stem().context("it has a name")?.to_string_lossy();
+        for block in fs::read_to_string(&path)?.split("\n## ").skip(1) {
+            mutants
+                .push(parse(&area, block).with_context(|| format!("{}: {block}", path.display()))?);
+        }
+    }
+    Ok(mutants)
+}
+
+fn parse(area: &str, block: &str) -> Result<Mutant> {
+    let (name, rest) = block.split_once('\n').context("a mutant has lines")?;
+    let value = |key: &str| {
+        let mut lines = rest.lines();
+        lines
+            .find_map(|line| line.strip_prefix(key))
+            .map(|value| value.trim().to_owned())
+    };
+    let marked = |mark: char| {
+        let lines = rest.lines().filter_map(|line| line.strip_prefix(mark));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mutant = Mutant {
+        area: area.to_owned(),
+        name: name.trim().to_owned(),
+        breaks: value("breaks:").context("`breaks:` is missing")?,
+        suite: value("suite:").context("`suite:` is missing")?,
+        survives: value("survives:"),
+        file: value("file:").context("`file:` is missing")?,
+        old: marked('-'),
+        new: marked('+'),
+    };
+    ensure!(!mutant.old.is_empty(), "no line is replaced");
+    Ok(mutant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a mutant whose lines have changed, and that therefore tries nothing.
+    #[test]
+    fn each_mutant_applies_to_the_code_of_today() {
+        let mutants = all().expect("they can be read");
+        let mut faults = Vec::new();
+        for mutant in &mutants {
+            let text = fs::read_to_string(root().join(&mutant.file));
+            let applied = text
+                .map_err(Into::into)
+                .and_then(|text| mutant.apply(&text));
+            faults.extend(applied.err().map(|error| error.to_string()));
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        let mut names: Vec<_> = mutants.iter().map(|mutant| &mutant.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), mutants.len(), "two have the same name");
+    }
+
+    #[test]
+    fn a_mutant_replaces_its_lines_once() {
+        let block = "name\nbreaks: I1: much\nsuite: true\nfile: x\n-b\n-  c\n+d\n";
+        let mutant = parse("area", block).expect("it is valid");
+        assert_eq!(mutant.apply("a\n  b\nc\nb\n").expect("once"), "a\nd\nb\n");
+        for text in ["a\nb\n", "b\nc\nb\nc\n"] {
+            let error = mutant.apply(text).expect_err("not once");
+            assert!(error.to_string().contains("name"), "{error}");
+        }
+    }
+}
