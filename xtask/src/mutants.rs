@@ -50,6 +50,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         return Ok(());
     }
     let tree = tree()?;
+    for mutant in &chosen {
+        mutant.apply(&fs::read_to_string(tree.join(&mutant.file))?)?;
+    }
     check_suites(&chosen)?;
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     for mutant in &chosen {
