@@ -244,10 +244,10 @@ pub(crate) const STEPS: &[Step] = &[
     ),
     suite!(
         "unit",
-        "unit tests",
+        "unit tests, and hostile bytes",
         Computes,
         &[Need::Redis],
-        "--lib --bins"
+        "--lib --bins --test=bytes"
     ),
     Step {
         name: "unit-xtask",
