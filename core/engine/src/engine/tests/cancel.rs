@@ -90,6 +90,28 @@ fn an_earlier_attempt_without_an_answer_keeps_the_doubt() {
     assert!(!host.is_taken(LOCK));
 }
 
+/// Catches a refusal that settles an earlier attempt, which can still act: it was sent before the refused one, over a
+/// connection that broke.
+#[test]
+fn a_refused_attempt_does_not_settle_an_earlier_one_that_can_still_act() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, ms(300));
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.connect(0);
+    assert_eq!(host.waiting(LOCK), 1, "the second attempt was refused");
+    host.cancel(call);
+    assert_eq!(host.waiting(LOCK), 0);
+    host.advance(ms(500));
+    host.execute(&ghost);
+    assert!(host.is_taken(LOCK));
+    host.advance(TIMEOUT);
+    assert!(!host.is_taken(LOCK));
+    assert!(host.engine.is_idle());
+}
+
 /// Catches an entry that stays in line, and a release that is sent twice although every answer arrived.
 #[test]
 fn a_waiter_canceled_between_requests_leaves_the_line_and_sends_nothing_more() {
