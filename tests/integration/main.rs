@@ -8,6 +8,7 @@ mod crowds;
 mod eviction;
 mod exclusion;
 mod faults;
+mod garbled;
 mod hostile;
 mod jobs;
 mod lazy;

@@ -15,7 +15,7 @@ use crate::npm;
 use crate::run::{Cmd, root, target};
 
 /// The longest time of a suite in seconds. A suite that hangs has noticed the mutant.
-const LIMIT: &str = "900";
+const LIMIT: &str = "400";
 
 /// The options of `cargo xtask mutants`.
 #[derive(Args)]
