@@ -10,6 +10,7 @@ mod languages;
 mod latency;
 mod lockers;
 mod many;
+mod overload;
 mod pairs;
 mod peer;
 mod quorum;
@@ -44,7 +45,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 #[allow(clippy::struct_excessive_bools)]
 struct Options {
     benchmark: Benchmark,
-    /// Rounds after one that warms up; not of `many` and `report`. 11, or 5 of `latency`.
+    /// Rounds after one that warms up; not of `many`, `overload` and `report`. 11, or 5 of `latency`.
     #[arg(long, value_name = "N", value_parser = some())]
     rounds: Option<usize>,
     /// `pairs`, `quorum`, `lockers`: only this many callers.
@@ -96,6 +97,9 @@ enum Benchmark {
     Handoff,
     /// 100,000 leases held for 30 s: script calls, CPU and bytes of memory for each.
     Many,
+    /// 100,000 calls on a stopped server, 10,000 streams that nobody reads, a line of 50,000, and 1,000 lockers that
+    /// reconnect at once: memory, how the calls end, and the time until all is well again.
+    Overload,
     /// 100 lockers in one process: memory, connections, tasks; pairs by 16 lockers, beside one locker and 16
     /// clients without the lock.
     Lockers,
@@ -167,6 +171,7 @@ async fn run(options: &Options) -> Result<()> {
         Benchmark::Pairs => pairs::run(options).await,
         Benchmark::Handoff => handoff::run(options.rounds()).await,
         Benchmark::Many => many::run(options.leases).await,
+        Benchmark::Overload => overload::run().await,
         Benchmark::Lockers => lockers::run(options).await,
         Benchmark::Quorum => quorum::run(options).await,
         Benchmark::Topologies => topologies::run(options.rounds()).await,

@@ -64,7 +64,7 @@ impl Bench {
     async fn measure(&self, store: &str) {
         match store {
             "gate" => gate::measure(self).await,
-            "redis" => redis::measure(self).await,
+            "redis" => Box::pin(redis::measure(self)).await,
             "postgres" => sql::postgres(self).await,
             "mariadb" => sql::mariadb(self).await,
             "sqlite" => sql::sqlite(self).await,
