@@ -26,6 +26,7 @@ mod name;
 pub mod protocol;
 #[doc(hidden)]
 pub mod rows;
+mod share;
 mod stale;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -44,6 +45,7 @@ pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;
 pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
+pub use share::{Share, Sharing};
 pub use stale::StaleToken;
 pub use tick::Tick;
 pub use ticket::{Passed, Ticket};

@@ -4,6 +4,7 @@ mod keys;
 mod line;
 mod mark;
 mod ops;
+mod share;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -235,6 +236,19 @@ impl MemoryServer {
         self.remove_hash(key);
     }
 
+    /// Deletes the key of a shared name's holders, as `DEL` does.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock, which is not shared.
+    /// server.delete_holders(&key);
+    /// assert!(server.tenure(now, &key).is_some());
+    /// # Ok::<(), leasehold_engine::Error>(())
+    /// ```
+    pub fn delete_holders(&mut self, key: &LockKey) {
+        self.remove_holders(key);
+    }
+
     /// Takes over a name's data from another server, at one moment of each one's clock, as when a cluster's
     /// slot moves.
     ///
@@ -328,7 +342,24 @@ impl MemoryServer {
         let there = !line.is_empty() && !expired(now, line.expires());
         there.then(|| (line.members(), line.expires()))
     }
+
+    /// Returns the key of a shared name's holders as Redis would have it: its members with their scores, in order,
+    /// and its expiry.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock, which is not shared.
+    /// assert_eq!(server.holders_value(now, &key), None);
+    /// # Ok::<(), leasehold_engine::Error>(())
+    /// ```
+    pub fn holders_value(&self, now: ServerTime, key: &LockKey) -> Option<SetValue> {
+        let holders = self.names.get(key)?.holders.as_ref()?;
+        (!holders.is_expired(now)).then(|| holders.value())
+    }
 }
+
+/// Members with their scores, and the key's expiry.
+type SetValue = (Vec<(String, i64)>, Option<ServerTime>);
 
 /// Fields with their values, and the key's expiry.
 type HashValue = (Vec<(String, String)>, Option<ServerTime>);

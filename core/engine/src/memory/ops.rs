@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::MemoryServer;
 use super::keys::{StoredTenure, expiry};
 use super::line::First;
+use super::share;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     Accept, Acquire, AskYield, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant,
     Inspect, Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire,
     YieldRequest,
 };
+use crate::share::Sharing;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -18,6 +20,9 @@ impl MemoryServer {
     pub(super) fn apply(&mut self, now: ServerTime, command: &Command) -> Result<Reply, Error> {
         if let Some(key) = command.key() {
             self.expire(now, key);
+        }
+        if let Some(sharing) = self.misused(now, command) {
+            return Err(other_use_of_shared(sharing));
         }
         match command {
             Command::Acquire(acquire) => self.acquire(now, acquire),
@@ -30,7 +35,22 @@ impl MemoryServer {
             Command::Enter(enter) => Ok(self.enter(now, enter)),
             Command::List(list) => Ok(self.list(now, list)),
             Command::Retire(retire) => Ok(self.retire(now, retire)),
+            Command::Admit(admit) => self.admit(now, admit),
+            Command::Extend(extend) => Ok(self.extend_shared(now, extend)),
+            Command::Vacate(vacate) => self.vacate(now, vacate),
+            Command::Resize(resize) => self.resize(now, resize),
         }
+    }
+
+    /// Returns how a name is shared, if the command is only for names that are not.
+    fn misused(&self, now: ServerTime, command: &Command) -> Option<Sharing> {
+        let is_for_shared = matches!(
+            command,
+            Command::Admit(_) | Command::Extend(_) | Command::Vacate(_) | Command::Resize(_)
+        );
+        let hash = self.hash(now, command.key()?)?;
+        let record = hash.share.as_ref().filter(|_| !is_for_shared)?;
+        Some(record.sharing())
     }
 
     fn acquire(&mut self, now: ServerTime, acquire: &Acquire) -> Result<Reply, Error> {
@@ -302,6 +322,11 @@ impl CompletedTick {
     pub(super) fn includes(&self, claim: &Claim) -> bool {
         claim.owner.running().is_some_and(|tick| tick <= self.tick)
     }
+}
+
+/// Returns the error for a shared name that is used as a lock or a job, as the script words it.
+fn other_use_of_shared(sharing: Sharing) -> Error {
+    share::other_use(Some(sharing), None)
 }
 
 /// Returns the error for a name that is used as a job and as a lock, as the script words it.

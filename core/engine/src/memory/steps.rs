@@ -53,6 +53,7 @@ impl MemoryServer {
             last: token.get(),
             is_brief,
             job: job.or_else(|| claim.owner.tick().map(|_| None)),
+            share: None,
             tenure: Some(Box::new(tenure)),
             expires: key_expires,
         });
@@ -212,7 +213,11 @@ impl MemoryServer {
     }
 }
 
-fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingToken, Error> {
+pub(super) fn next_token(
+    now: ServerTime,
+    last: u64,
+    counter: Counter,
+) -> Result<FencingToken, Error> {
     let next = match counter {
         Counter::Dense => last + 1,
         Counter::ClockFloor { .. } => (last + 1).max(now.as_micros()),
@@ -222,7 +227,7 @@ fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingTok
 }
 
 /// Returns when the key of a tenure that begins now expires, or `None` for never.
-fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<ServerTime> {
+pub(super) fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<ServerTime> {
     let Counter::ClockFloor { retention } = counter else {
         return None;
     };
@@ -234,11 +239,11 @@ fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<Serve
     Some(expiry(now, whole(retention) + whole(longer)))
 }
 
-fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
+pub(super) fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
     one.zip(other).map(|(one, other)| one.max(other))
 }
 
-fn is_brief(counter: Counter) -> bool {
+pub(super) fn is_brief(counter: Counter) -> bool {
     let least = Duration::from_millis(LEAST_PLAIN_RETENTION_MS);
     matches!(counter, Counter::ClockFloor { retention } if retention < least)
 }

@@ -152,6 +152,10 @@ pub fn kind(command: &Command) -> &'static str {
         Command::Inspect(_) => "inspect",
         Command::List(_) => "list",
         Command::Enter(_) => "enter",
+        Command::Admit(_) => "admit",
+        Command::Extend(_) => "extend",
+        Command::Vacate(_) => "vacate",
+        Command::Resize(_) => "resize",
     }
 }
 

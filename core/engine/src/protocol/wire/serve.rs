@@ -8,14 +8,16 @@ use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
 use crate::protocol::key::LockKey;
 use crate::protocol::limits::{
-    CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+    CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, UNITS_LENGTH,
+    WINDOW_LENGTH,
 };
 use crate::protocol::ops::{
-    Accept, Acquire, AskYield, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
-    Reclaim, Release, Renew, Retire, Terms, YieldRequest,
+    Accept, Acquire, Admit, AskYield, Command, Enter, Entered, Extend, ForceRelease, Inspect,
+    Inspected, List, Op, Reclaim, Release, Renew, Resize, Retire, Terms, Vacate, YieldRequest,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
+use crate::share::Sharing;
 use crate::tick::Tick;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -56,7 +58,7 @@ fn read_command<'a>(
     }
     let key = LockKey::of_lock(keys.next()?)?;
     Some(match &*letter {
-        "A" | "P" => {
+        "A" | "P" | "M" => {
             let waits = text.take(1)? == "1";
             let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
                 Some(Ok(token)) if letter == "P" => Reclaim::Propose(token),
@@ -67,12 +69,17 @@ fn read_command<'a>(
             let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
             let lease = text.lease()?;
             let claim = text.claim(lease, (ttl, window, counter))?;
-            Command::Acquire(Acquire {
+            let acquire = Acquire {
                 key,
                 claim,
                 waits,
                 reclaims,
-            })
+            };
+            if letter == "M" {
+                Command::Admit(Admit(acquire))
+            } else {
+                Command::Acquire(acquire)
+            }
         }
         "R" => Command::Renew(Renew {
             key,
@@ -103,19 +110,38 @@ fn read_command<'a>(
             token: text.token()?,
             ttl,
         }),
-        "D" | "C" => {
+        "X" => Command::Extend(Extend(Renew {
+            key,
+            counter: text.counter()?,
+            lease: text.lease()?,
+            token: text.token()?,
+            floor: None,
+            ttl,
+        })),
+        "Z" => Command::Resize(Resize {
+            key,
+            counter: text.counter()?,
+            sharing: Sharing::of_kind(text.take(1)?)?,
+            capacity: text.number(UNITS_LENGTH)?.try_into().ok()?,
+        }),
+        "D" | "C" | "V" => {
             let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
             let lease = text.lease()?;
             // 0 stands for none.
             let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
             let claim = text.claim(lease, (ttl, window, counter))?;
             let completes = letter == "C";
-            Command::Release(Release {
+            let release = Release {
                 key,
                 claim,
                 token,
                 completes,
-            })
+            };
+            if letter == "V" {
+                Command::Vacate(Vacate(release))
+            } else {
+                Command::Release(release)
+            }
         }
         "E" => Command::Enter(Enter {
             key,
@@ -264,6 +290,23 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(&"held");
             push(token);
             push(&expires.millis());
+        }
+        Reply::Admitted(Grant { token, expires }, admission) => {
+            push(&"admitted");
+            push(token);
+            push(&expires.millis());
+            push(&admission.capacity);
+            push(&admission.epoch);
+            push(&admission.generation.map_or(0, FencingToken::get));
+            push(&admission.stored_slots());
+        }
+        Reply::Excess { capacity } => {
+            push(&"excess");
+            push(capacity);
+        }
+        Reply::Resized { epoch } => {
+            push(&"resized");
+            push(epoch);
         }
         Reply::Busy { expires, place } => {
             push(&"busy");

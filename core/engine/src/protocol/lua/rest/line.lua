@@ -4,6 +4,7 @@
 function line.parse(text, key)
   local kind = sub(text, CLAIM_KIND, CLAIM_KIND)
   if #text < CLAIM_LABEL or kind ~= 'r' and kind ~= 'l' and not lock.tick(text, CLAIM_KIND)
+    and not share.weight(text, CLAIM_KIND)
     or string.find(sub(text, 1, CLAIM_LEASE - 1), '%D')
     or string.find(sub(text, CLAIM_LEASE, CLAIM_KIND - 1), '%X') then
     fail('WRONGTYPE the key holds a value that is not a claim', key)

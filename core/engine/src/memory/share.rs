@@ -1,0 +1,510 @@
+//! The holders of shared names, with functions named like those of `protocol/lua/rest/share.lua` and operations
+//! named as in `protocol/ops`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::MemoryServer;
+use super::keys::{Hash, expired, expiry};
+use super::line::First;
+use super::steps::{is_brief, kept_until, longer, next_token};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::limits::{MOST_ADMITTED, MOST_CLEARED, TOKEN_LENGTH, UNITS_LENGTH};
+use crate::protocol::{
+    Acquire, Admission, Admit, Claim, ClientId, Counter, Extend, Grant, LeaseId, LockKey, News,
+    Release, Reply, Resize, Vacate,
+};
+use crate::share::{Share, Sharing};
+use crate::time::ServerTime;
+use crate::token::FencingToken;
+
+/// What the hash of a shared name records.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    state: State,
+    permits: BTreeMap<LeaseId, Permit>,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct State {
+    sharing: Sharing,
+    capacity: u32,
+    epoch: u32,
+    generation: Option<FencingToken>,
+}
+
+#[derive(Clone, Debug)]
+struct Permit {
+    token: FencingToken,
+    client: ClientId,
+    label: String,
+    weight: u32,
+    slots: Box<[u16]>,
+}
+
+/// The value of the holders' key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders {
+    until: BTreeMap<LeaseId, ServerTime>,
+    /// The slots that were used before and are free.
+    free: BTreeSet<u16>,
+    used: u32,
+    /// The expiry of the key, not of the permits.
+    expires: Option<ServerTime>,
+}
+
+/// The operations.
+impl MemoryServer {
+    pub(super) fn admit(&mut self, now: ServerTime, admit: &Admit) -> Result<Reply, Error> {
+        let Admit(Acquire {
+            key, claim, waits, ..
+        }) = admit;
+        let share = claim.owner.share().ok_or_else(no_share)?;
+        let mut state = self.read(now, key, (share.sharing(), share.capacity()))?;
+        let kept = (claim.ttl, claim.counter);
+        match self.find(key, claim.lease) {
+            Some((_, until)) if expired(now, until) => {
+                self.drop_permit(key, claim.lease);
+            }
+            Some((token, _)) => {
+                let expires = self.extend_permit(now, key, claim.lease, kept);
+                return Ok(self.admitted(key, claim.lease, Grant { token, expires }));
+            }
+            None => {}
+        }
+        if share.weight() > state.capacity {
+            self.leave_line(key, claim);
+            let capacity = state.capacity;
+            return Ok(Reply::Excess { capacity });
+        }
+        let is_next = match self.serve_shared(now, key, &mut state, Some(claim)) {
+            First::Unknown => {
+                let (expires, place) = (expiry(now, Duration::ZERO), None);
+                return Ok(Reply::Busy { expires, place });
+            }
+            First::Nobody => true,
+            First::Alive(first) => first.is_same(claim),
+        };
+        if is_next && self.used(key) + share.weight() <= state.capacity {
+            let grant = self.take_part(now, key, &mut state, (claim, claim.ttl))?;
+            self.leave_line(key, claim);
+            return Ok(self.admitted(key, claim.lease, grant));
+        }
+        let mut place = None;
+        if *waits {
+            match self.wait_in_line(now, key, claim) {
+                Ok(own) => place = own,
+                Err(waiting) => return Ok(Reply::Full { waiting }),
+            }
+        }
+        let holders = self.holders(key);
+        let soonest = holders.and_then(|holders| holders.until.values().min().copied());
+        let expires = soonest.unwrap_or(expiry(now, Duration::ZERO));
+        Ok(Reply::Busy { expires, place })
+    }
+
+    pub(super) fn extend_shared(&mut self, now: ServerTime, Extend(renew): &Extend) -> Reply {
+        let found = self.find(&renew.key, renew.lease);
+        if !found.is_some_and(|(token, until)| token == renew.token && !expired(now, until)) {
+            return Reply::Gone;
+        }
+        let kept = (renew.ttl, renew.counter);
+        let expires = self.extend_permit(now, &renew.key, renew.lease, kept);
+        Reply::Renewed { expires }
+    }
+
+    pub(super) fn vacate(&mut self, now: ServerTime, vacate: &Vacate) -> Result<Reply, Error> {
+        let Vacate(Release { key, claim, .. }) = vacate;
+        let share = claim.owner.share().ok_or_else(no_share)?;
+        let mut state = self.read(now, key, (share.sharing(), share.capacity()))?;
+        let was_held = self.drop_permit(key, claim.lease);
+        if !was_held {
+            self.leave_line(key, claim);
+        }
+        self.serve_shared(now, key, &mut state, None);
+        Ok(if was_held {
+            Reply::Released
+        } else {
+            Reply::Gone
+        })
+    }
+
+    pub(super) fn resize(&mut self, now: ServerTime, resize: &Resize) -> Result<Reply, Error> {
+        let Resize {
+            key,
+            sharing,
+            capacity,
+            counter,
+        } = resize;
+        let mut state = self.read(now, key, (*sharing, *capacity))?;
+        let hash = self.hash(now, key);
+        if hash.is_none() || state.capacity != *capacity {
+            (state.capacity, state.epoch) = (*capacity, state.epoch + 1);
+            let kept = kept_until(now, *counter, Duration::ZERO);
+            let (last, expires) =
+                hash.map_or((0, kept), |hash| (hash.last, longer(hash.expires, kept)));
+            self.store(key, &state, (last, true, expires));
+            self.serve_shared(now, key, &mut state, None);
+        }
+        let epoch = state.epoch;
+        Ok(Reply::Resized { epoch })
+    }
+}
+
+/// The steps.
+impl MemoryServer {
+    /// Reads the state of a shared name, and removes holders whose leases have expired. The capacity is that of a
+    /// name without data.
+    fn read(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        (sharing, capacity): (Sharing, u32),
+    ) -> Result<State, Error> {
+        let state = match self.hash(now, key) {
+            Some(Hash {
+                share: Some(record),
+                ..
+            }) if record.state.sharing == sharing => record.state,
+            Some(hash) => {
+                let used_for = hash.share.as_ref().map(|record| record.state.sharing);
+                return Err(other_use(used_for, Some(sharing)));
+            }
+            None => {
+                self.remove_holders(key);
+                State {
+                    sharing,
+                    capacity,
+                    epoch: 1,
+                    generation: None,
+                }
+            }
+        };
+        let ended = self.holders(key).map(|holders| holders.ended(now));
+        for lease in ended.unwrap_or_default() {
+            self.drop_permit(key, lease);
+        }
+        Ok(state)
+    }
+
+    fn holders(&self, key: &LockKey) -> Option<&Holders> {
+        self.names.get(key)?.holders.as_deref()
+    }
+
+    fn used(&self, key: &LockKey) -> u32 {
+        self.holders(key).map_or(0, |holders| holders.used)
+    }
+
+    fn permit(&self, key: &LockKey, lease: LeaseId) -> Option<&Permit> {
+        let record = self.names.get(key)?.hash.as_ref()?.share.as_ref()?;
+        record.permits.get(&lease)
+    }
+
+    fn record_mut(&mut self, key: &LockKey) -> Option<&mut Record> {
+        self.hash_mut(key)?.share.as_deref_mut()
+    }
+
+    /// Returns the token of a lease's permit and the expiry of the lease, which may have passed.
+    fn find(&self, key: &LockKey, lease: LeaseId) -> Option<(FencingToken, ServerTime)> {
+        let until = *self.holders(key)?.until.get(&lease)?;
+        Some((self.permit(key, lease)?.token, until))
+    }
+
+    /// Ends a permit and frees its slots. Returns false if the lease has none.
+    fn drop_permit(&mut self, key: &LockKey, lease: LeaseId) -> bool {
+        let record = self.record_mut(key);
+        let permit = record.and_then(|record| record.permits.remove(&lease));
+        let keys = self.names.get_mut(key);
+        let Some(holders) = keys.and_then(|keys| keys.holders.as_deref_mut()) else {
+            return false;
+        };
+        if holders.until.remove(&lease).is_none() {
+            return false;
+        }
+        if let Some(permit) = permit {
+            holders.used = holders.used.saturating_sub(permit.weight);
+            holders.free.extend(permit.slots);
+        }
+        if holders.used == 0 {
+            self.remove_holders(key);
+        }
+        true
+    }
+
+    fn store(
+        &mut self,
+        key: &LockKey,
+        state: &State,
+        (last, is_brief, expires): (u64, bool, Option<ServerTime>),
+    ) {
+        let keys = self.names.entry(key.clone()).or_default();
+        let former = keys.hash.take().and_then(|hash| hash.share);
+        let permits = former.map(|record| record.permits).unwrap_or_default();
+        let state = *state;
+        keys.hash = Some(Hash {
+            last,
+            is_brief,
+            job: None,
+            tenure: None,
+            share: Some(Box::new(Record { state, permits })),
+            expires,
+        });
+    }
+
+    /// Gives a part of the name, which is free, to a claim for this time.
+    fn take_part(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        state: &mut State,
+        (claim, time): (&Claim, Duration),
+    ) -> Result<Grant, Error> {
+        let share = claim.owner.share().ok_or_else(no_share)?;
+        let hash = self.hash(now, key);
+        let last = hash.map_or(0, |hash| hash.last);
+        let token = next_token(now, last, claim.counter)?;
+        if share.is_writer() {
+            state.generation = Some(token);
+        }
+        let is_ahead = claim.counter != Counter::Dense && last >= now.as_micros();
+        let kept = kept_until(now, claim.counter, time);
+        let key_expires = hash.map_or(kept, |hash| longer(hash.expires, kept));
+        let remembered = is_ahead || is_brief(claim.counter);
+        self.store(key, state, (token.get(), remembered, key_expires));
+        let expires = expiry(now, time);
+        let keys = self.names.entry(key.clone()).or_default();
+        let is_first = keys.holders.is_none();
+        let holders = keys.holders.get_or_insert_default();
+        let slots = if share.sharing() == Sharing::Slots {
+            holders.pick(share.weight(), state.capacity)
+        } else {
+            Box::default()
+        };
+        holders.used += share.weight();
+        holders.until.insert(claim.lease, expires);
+        holders.expires = if is_first {
+            kept
+        } else {
+            longer(holders.expires, kept)
+        };
+        let permit = Permit {
+            token,
+            client: claim.client,
+            label: claim.owner.label().to_owned(),
+            weight: share.weight(),
+            slots,
+        };
+        if let Some(record) = self.record_mut(key) {
+            record.permits.insert(claim.lease, permit);
+        }
+        Ok(Grant { token, expires })
+    }
+
+    fn admitted(&self, key: &LockKey, lease: LeaseId, grant: Grant) -> Reply {
+        let hash = self.names.get(key).and_then(|keys| keys.hash.as_ref());
+        let state = hash
+            .and_then(|hash| hash.share.as_ref())
+            .map(|record| record.state);
+        let slots = self.permit(key, lease).map(|permit| permit.slots.clone());
+        let admission = Admission {
+            capacity: state.map_or(0, |state| state.capacity),
+            epoch: state.map_or(0, |state| state.epoch),
+            generation: state.and_then(|state| state.generation),
+            slots: slots.unwrap_or_default(),
+        };
+        Reply::Admitted(grant, admission)
+    }
+
+    /// Extends a permit to this time to live, unless it already lasts longer. Returns its expiry.
+    fn extend_permit(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        lease: LeaseId,
+        (ttl, counter): (Duration, Counter),
+    ) -> ServerTime {
+        let (until, kept) = (expiry(now, ttl), kept_until(now, counter, ttl));
+        let Some(keys) = self.names.get_mut(key) else {
+            return until;
+        };
+        let (Some(hash), Some(holders)) = (&mut keys.hash, &mut keys.holders) else {
+            return until;
+        };
+        let held = holders.until.entry(lease).or_insert(until);
+        if until > *held {
+            *held = until;
+            hash.expires = longer(hash.expires, kept);
+            holders.expires = longer(holders.expires, kept);
+        }
+        *held
+    }
+
+    /// Admits waiters in order while the first of them fits, up to a limit and not past `own`. Returns the first
+    /// waiter that was not admitted.
+    fn serve_shared(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        state: &mut State,
+        own: Option<&Claim>,
+    ) -> First {
+        let mut first = First::Nobody;
+        for _ in 0..MOST_ADMITTED {
+            first = self.first_in_line(now, key);
+            let First::Alive(claim) = &first else {
+                return first;
+            };
+            let weight = claim.owner.share().map_or(1, Share::weight);
+            let fits = self.used(key) + weight <= state.capacity;
+            let is_own = own.is_some_and(|own| own.is_same(claim));
+            if is_own || weight <= state.capacity && !fits {
+                return first;
+            }
+            self.admit_waiter(now, key, state, (claim, fits));
+        }
+        first
+    }
+
+    fn admit_waiter(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        state: &mut State,
+        (claim, fits): (&Claim, bool),
+    ) {
+        if !fits {
+            self.leave_line(key, claim);
+            if let Ok(token) = FencingToken::new(1) {
+                self.publish(claim.client, claim.lease, News::Completed { token });
+            }
+            return;
+        }
+        let window = claim.window.min(Claim::LONGEST_WINDOW);
+        let Ok(grant) = self.take_part(now, key, state, (claim, window)) else {
+            return;
+        };
+        self.leave_line(key, claim);
+        let expires = expiry(now, window / 2);
+        let (grant, time) = (Grant { expires, ..grant }, now);
+        let heard = self.publish(claim.client, claim.lease, News::Granted { grant, time });
+        let keys = self.names.get_mut(key);
+        if !heard && let Some(holders) = keys.and_then(|keys| keys.holders.as_deref_mut()) {
+            holders.until.insert(claim.lease, expires);
+        }
+    }
+}
+
+impl Holders {
+    /// Returns the leases that have expired, soonest first, up to a limit.
+    fn ended(&self, now: ServerTime) -> Vec<LeaseId> {
+        let mut ended: Vec<_> = self
+            .until
+            .iter()
+            .map(|(lease, until)| (*until, *lease))
+            .collect();
+        ended.retain(|(until, _)| expired(now, *until));
+        ended.sort_unstable();
+        ended
+            .into_iter()
+            .map(|(_, lease)| lease)
+            .take(MOST_CLEARED)
+            .collect()
+    }
+
+    /// Takes the lowest free slots.
+    fn pick(&mut self, weight: u32, capacity: u32) -> Box<[u16]> {
+        let unused = self.used + u32::try_from(self.free.len()).unwrap_or(u32::MAX);
+        let below = self
+            .free
+            .iter()
+            .copied()
+            .filter(|slot| u32::from(*slot) < capacity);
+        let mut slots: Vec<u16> = below.take(weight as usize).collect();
+        self.free.retain(|slot| !slots.contains(slot));
+        let new = (unused..).filter_map(|slot| u16::try_from(slot).ok());
+        slots.extend(new.take(weight as usize - slots.len()));
+        slots.into()
+    }
+
+    pub(super) fn is_expired(&self, now: ServerTime) -> bool {
+        self.expires.is_some_and(|expires| expired(now, expires))
+    }
+
+    pub(super) fn times(&mut self) -> impl Iterator<Item = &mut ServerTime> {
+        self.until.values_mut().chain(self.expires.as_mut())
+    }
+
+    /// Returns the members and scores of the key, in order, and the expiry of the key.
+    pub(super) fn value(&self) -> (Vec<(String, i64)>, Option<ServerTime>) {
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let used = [("u".to_owned(), -i64::from(self.used))];
+        let free = self
+            .free
+            .iter()
+            .map(|slot| (format!("{slot:04}"), i64::from(*slot)));
+        let until = self.until.iter();
+        let until = until.map(|(lease, until)| (lease.to_string(), signed(until.millis())));
+        let mut members: Vec<_> = used.into_iter().chain(free).chain(until).collect();
+        members.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
+        (members, self.expires)
+    }
+}
+
+impl Record {
+    pub(super) fn sharing(&self) -> Sharing {
+        self.state.sharing
+    }
+
+    /// Returns the fields of the hash that only a shared name has.
+    pub(super) fn fields(&self) -> Vec<(String, String)> {
+        let State {
+            sharing,
+            capacity,
+            epoch,
+            generation,
+        } = self.state;
+        let generation = generation.map_or(0, FencingToken::get);
+        let record = format!(
+            "{}{capacity:0UNITS_LENGTH$}{epoch:0UNITS_LENGTH$}{generation:0TOKEN_LENGTH$}",
+            sharing.kind()
+        );
+        let permits = self.permits.iter().map(|(lease, permit)| {
+            let Permit {
+                token,
+                client,
+                label,
+                weight,
+                slots,
+            } = permit;
+            let slots: String = slots.iter().map(|slot| format!("{slot:04}")).collect();
+            let token = token.get();
+            let value =
+                format!("{token:0TOKEN_LENGTH$}{client}{weight:0UNITS_LENGTH$}{slots}{label}");
+            (lease.to_string(), value)
+        });
+        std::iter::once(("s".to_owned(), record))
+            .chain(permits)
+            .collect()
+    }
+}
+
+/// Returns the error for a name that is used in another way, as the script words it.
+pub(super) fn other_use(used_for: Option<Sharing>, wanted: Option<Sharing>) -> Error {
+    let name = |sharing: Option<Sharing>| match sharing {
+        None => "a lock or a job",
+        Some(Sharing::Slots) => "a semaphore",
+        Some(Sharing::Units) => "a quota",
+        Some(Sharing::Access) => "readers and writers",
+    };
+    let (used_for, wanted) = (name(used_for), name(wanted));
+    let text = format!("WRONGTYPE the name is used for {used_for}, not for {wanted}");
+    Error::new(ErrorKind::WrongType, text)
+}
+
+/// Returns the error for a claim without a share, which no engine sends.
+fn no_share() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "ERR leasehold: the claim asks for no part",
+    )
+}

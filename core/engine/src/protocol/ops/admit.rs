@@ -1,0 +1,108 @@
+//! The `Admit` operation.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::{Acquire, Form, Lua, Operation};
+use crate::error::Error;
+use crate::protocol::key::LockKey;
+use crate::protocol::limits::{MOST_SLOTS_AT_ONCE, SLOT_LENGTH};
+use crate::protocol::reply::{Grant, Reply};
+use crate::protocol::wire::{Fields, Writer, unexpected};
+use crate::token::FencingToken;
+
+/// Takes a part of a shared name. Its claim's owner says which part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admit(pub Acquire);
+
+/// What a holder of a part of a name knows of the name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admission {
+    /// The capacity of the name, which need not be the claim's.
+    pub capacity: u32,
+    /// How often the capacity was set, from 1.
+    pub epoch: u32,
+    /// The token of the last writer, if there was one.
+    pub generation: Option<FencingToken>,
+    /// The slots of the permit, if the name has slots.
+    pub slots: Box<[u16]>,
+}
+
+impl Operation for Admit {
+    const FORM: Form = Form {
+        name: "admit",
+        letters: b"M",
+        keys: LockKey::SHARED,
+    };
+    const LUA: Lua = Lua {
+        common: None,
+        rest: include_str!("admit.lua"),
+    };
+
+    fn key(&self) -> Option<&LockKey> {
+        self.0.key()
+    }
+
+    fn ttl(&self) -> Duration {
+        self.0.ttl()
+    }
+
+    fn write(&self, text: &mut Writer<'_>) {
+        self.0.write(text);
+    }
+
+    fn text_size(&self) -> usize {
+        self.0.text_size()
+    }
+
+    fn reply<F: AsRef<[u8]>>(
+        &self,
+        status: &str,
+        fields: &mut Fields<'_, F>,
+    ) -> Result<Reply, Error> {
+        Ok(match status {
+            "admitted" => {
+                let grant = Grant::read(fields)?;
+                let admission = Admission {
+                    capacity: fields.count()?,
+                    epoch: fields.count()?,
+                    generation: FencingToken::new(fields.number()?).ok(),
+                    slots: slots(fields.text()?)?,
+                };
+                Reply::Admitted(grant, admission)
+            }
+            "busy" => Reply::Busy {
+                expires: fields.millis()?,
+                place: NonZeroU32::new(fields.count()?),
+            },
+            "full" => Reply::Full {
+                waiting: fields.count()?,
+            },
+            "excess" => Reply::Excess {
+                capacity: fields.count()?,
+            },
+            _ => return Err(unexpected()),
+        })
+    }
+}
+
+impl Admission {
+    /// Returns the slots as they are stored.
+    pub(crate) fn stored_slots(&self) -> String {
+        let slots = self.slots.iter();
+        slots.map(|slot| format!("{slot:0SLOT_LENGTH$}")).collect()
+    }
+}
+
+fn slots(text: &str) -> Result<Box<[u16]>, Error> {
+    let most = MOST_SLOTS_AT_ONCE as usize * SLOT_LENGTH;
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || text.len() > most || !text.len().is_multiple_of(SLOT_LENGTH) {
+        return Err(unexpected());
+    }
+    let slots = text.as_bytes().chunks_exact(SLOT_LENGTH).map(|digits| {
+        let digits = digits.iter().map(|digit| u16::from(digit - b'0'));
+        digits.fold(0, |slot, digit| slot * 10 + digit)
+    });
+    Ok(slots.collect())
+}
