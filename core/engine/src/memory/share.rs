@@ -180,6 +180,12 @@ impl MemoryServer {
                 }
             }
         };
+        if self.holders(key).is_none()
+            && let Some(record) = self.record_mut(key)
+        {
+            // Their set of holders was deleted.
+            record.permits.clear();
+        }
         let ended = self.holders(key).map(|holders| holders.ended(now));
         for lease in ended.unwrap_or_default() {
             self.drop_permit(key, lease);
