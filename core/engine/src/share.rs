@@ -136,14 +136,6 @@ impl Sharing {
         let all = [Self::Slots, Self::Units, Self::Access];
         all.into_iter().find(|sharing| sharing.kind() == kind)
     }
-
-    /// Returns the most units that a name may have.
-    pub(crate) fn most(self) -> u32 {
-        match self {
-            Self::Slots => Share::MAX_SLOTS,
-            Self::Units | Self::Access => Share::MAX_UNITS,
-        }
-    }
 }
 
 /// Returns an error if the number is not from 1 to the bound.

@@ -82,7 +82,7 @@ impl MemoryServer {
                 return Ok(Reply::Held(grant));
             }
         } else {
-            match self.first_in_line(now, key) {
+            match self.first_in_line(now, key, None) {
                 First::Alive(first) if !first.is_same(claim) => {
                     self.remove_tenure(key);
                     self.grant(now, key, &first, None)?;

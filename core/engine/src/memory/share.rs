@@ -356,7 +356,7 @@ impl MemoryServer {
     ) -> First {
         let mut first = First::Nobody;
         for _ in 0..MOST_ADMITTED {
-            first = self.first_in_line(now, key);
+            first = self.first_in_line(now, key, Some(state.sharing));
             let First::Alive(claim) = &first else {
                 return first;
             };

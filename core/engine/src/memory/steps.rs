@@ -10,9 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{
     KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_APART_US, MOST_PLAIN_TTL_MS,
 };
-use crate::protocol::{
-    Claim, ClientId, CompletedTick, Counter, Grant, LeaseId, LockKey, News, Push, Retire,
-};
+use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push, Retire};
+use crate::share::{Share, Sharing};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -135,7 +134,13 @@ impl MemoryServer {
         }
     }
 
-    pub(super) fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> First {
+    /// Returns the first waiter that is alive and waits for this use of the name.
+    pub(super) fn first_in_line(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        sharing: Option<Sharing>,
+    ) -> First {
         let Some(keys) = self.names.get_mut(key) else {
             return First::Nobody;
         };
@@ -143,20 +148,21 @@ impl MemoryServer {
         let Some(line) = &mut keys.line else {
             return First::Nobody;
         };
-        let done = done.flatten();
-        let mut over = Vec::new();
+        let (done, mut over) = (done.flatten(), Vec::new());
         let first = line.first(now, |claim| {
-            let is_over = done.as_ref().is_some_and(|done| done.includes(claim));
-            if is_over {
-                over.push((claim.client, claim.lease));
-            }
-            is_over
+            let is_other = claim.owner.share().map(Share::sharing) != sharing;
+            let done = done.as_ref().filter(|done| done.includes(claim));
+            let token = if is_other {
+                FencingToken::new(1).ok()
+            } else {
+                done.map(|done| done.token)
+            };
+            over.extend(token.map(|token| (claim.client, claim.lease, token)));
+            token.is_some()
         });
         self.drop_empty_line(key);
-        for ((client, lease), CompletedTick { token, .. }) in
-            over.into_iter().zip(done.iter().cycle())
-        {
-            self.publish(client, lease, News::Completed { token: *token });
+        for (client, lease, token) in over {
+            self.publish(client, lease, News::Completed { token });
         }
         first
     }
@@ -193,7 +199,7 @@ impl MemoryServer {
         asker: Option<ClientId>,
     ) -> Option<(LeaseId, Grant)> {
         self.remove_tenure(key);
-        let First::Alive(first) = self.first_in_line(now, key) else {
+        let First::Alive(first) = self.first_in_line(now, key, None) else {
             return None;
         };
         let granted = self.grant(now, key, &first, asker);

@@ -21,14 +21,16 @@ function line.leave(key, member)
   call('ZREM', key, member, 'a' .. member)
 end
 
--- Returns true if the tick of this claim was completed, and tells its client, which asks again.
+-- Returns true if the name cannot serve this claim: its tick was completed, or it is for another use of the name, whose
+-- key was deleted meanwhile. Tells its client, which asks again.
 function line.is_over(k, state, member)
+  local is_other = (share.weight(member, CLAIM_KIND) and sub(member, CLAIM_KIND, CLAIM_KIND)) ~= state.kind
   local tick = state.done and lock.tick(member, CLAIM_KIND)
-  if not tick or tick > state.done_tick then
+  if not is_other and (not tick or tick > state.done_tick) then
     return false
   end
   local client, _, lease = line.parse(member, KEYS[k + 1])
-  publish(KEYS[k], client, 'completed', lease, sub(state.done, 1, TOKEN_LENGTH))
+  publish(KEYS[k], client, 'completed', lease, is_other and '1' or sub(state.done, 1, TOKEN_LENGTH))
   return true
 end
 
