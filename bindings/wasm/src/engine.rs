@@ -194,6 +194,8 @@ impl Engine {
                     missed: number(missed),
                     again,
                 }),
+                max_line: None,
+                strict: false,
             };
             let options = options.shared(&mut self.options);
             let mut spec = LockSpec { name, key, options };

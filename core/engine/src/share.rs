@@ -132,6 +132,18 @@ impl Sharing {
         }
     }
 
+    /// Checks the capacity of a name.
+    pub(crate) fn check(self, capacity: u32) -> Result<(), Error> {
+        match self {
+            Self::Slots => Share::slots(1, capacity).map(drop),
+            Self::Units => Share::units(1, capacity).map(drop),
+            Self::Access => {
+                let rule = "cannot be changed: any number of readers may hold the name";
+                Err(Error::bad_option("capacity", rule))
+            }
+        }
+    }
+
     pub(crate) fn of_kind(kind: &str) -> Option<Self> {
         let all = [Self::Slots, Self::Units, Self::Access];
         all.into_iter().find(|sharing| sharing.kind() == kind)

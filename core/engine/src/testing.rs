@@ -146,6 +146,10 @@ pub struct Host {
     pub at_least: Option<Duration>,
     /// The ticks before the one of a runner.
     pub backlog: Option<Backlog>,
+    /// The most waiters in line.
+    pub max_line: Option<u32>,
+    /// Refuses another capacity.
+    pub strict: bool,
     /// The servers' reply when they are asked for the number of copies.
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
@@ -294,6 +298,8 @@ impl Host {
             at_most: None,
             at_least: None,
             backlog: None,
+            max_line: None,
+            strict: false,
             copies: Ok([1, 0]),
             log: Vec::new(),
             arriving: VecDeque::new(),
@@ -544,6 +550,8 @@ impl Host {
             at_most: self.at_most,
             at_least: self.at_least,
             backlog: self.backlog,
+            max_line: self.max_line,
+            strict: self.strict,
         });
         LockSpec {
             name: name.clone(),

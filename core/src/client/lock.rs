@@ -92,6 +92,8 @@ impl Lock {
             at_most: None,
             at_least: None,
             backlog: None,
+            max_line: None,
+            strict: false,
         }
     }
 

@@ -10,7 +10,10 @@ use super::table::Id;
 use crate::error::Error;
 use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
-use crate::protocol::{BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push};
+use crate::protocol::{
+    Admission, BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push,
+};
+use crate::share::Sharing;
 use crate::ticket::Passed;
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
@@ -101,6 +104,10 @@ pub struct LockOptions {
     pub at_least: Option<Duration>,
     /// The state of a job's schedule before the owner's tick, for the events of the turn.
     pub backlog: Option<Backlog>,
+    /// The most waiters in line; a caller that finds more fails instead of waiting.
+    pub max_line: Option<u32>,
+    /// True if a shared name whose capacity at the store is not the owner's is refused.
+    pub strict: bool,
 }
 
 /// The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked.
@@ -152,7 +159,21 @@ impl LockSpec {
         Self::check_ttl(self.ttl)?;
         self.counter.check()?;
         self.check_ages()?;
+        self.check_share()?;
         self.durability.as_ref().map_or(Ok(()), Durability::check)
+    }
+
+    /// Checks that a shared name has no option that only other locks have.
+    pub(super) fn check_share(&self) -> Result<(), Error> {
+        let options = [
+            ("reentrant", self.reentrant),
+            ("at_least", self.at_least.is_some()),
+        ];
+        let unfit = options.iter().find(|(_, is_set)| *is_set);
+        match unfit.filter(|_| self.owner.share().is_some()) {
+            Some((what, _)) => Err(Error::bad_option(what, "cannot be used with a shared name")),
+            None => Ok(()),
+        }
     }
 
     /// Checks the bounds of a lease's age against each other and the time to live.
@@ -331,6 +352,19 @@ pub enum Input {
         /// How long the holder has; at most a year.
         within: Duration,
     },
+    /// The program changes the capacity of a shared name. Answered by [`Answer::Resize`].
+    Resize {
+        /// The call to answer.
+        call: CallId,
+        /// The keys of the name.
+        key: LockKey,
+        /// How the name is shared.
+        sharing: Sharing,
+        /// The new capacity.
+        capacity: u32,
+        /// The rule for tokens, as the name's [options](LockOptions) have it.
+        counter: Counter,
+    },
     /// The program dropped the handle. [`Output::Closed`] follows when its last tenure is over.
     Close {
         /// The handle.
@@ -503,6 +537,8 @@ pub enum Answer {
     ForceRelease(Result<Option<HolderInfo>, Error>),
     /// The holder that was asked to yield; `None` if the lock was free.
     RequestYield(Result<Option<HolderInfo>, Error>),
+    /// The epoch of the capacity: how often that was set, from 1.
+    Resize(Result<u32, Error>),
     /// All tenures are over.
     Shutdown,
 }
@@ -517,6 +553,7 @@ impl Answer {
             Self::Inspect(result) => result.as_ref().err(),
             Self::List(result) => result.as_ref().err(),
             Self::ForceRelease(result) | Self::RequestYield(result) => result.as_ref().err(),
+            Self::Resize(result) => result.as_ref().err(),
             Self::Shutdown => None,
         }
     }
@@ -532,7 +569,7 @@ pub struct Listing {
 }
 
 /// The lease that a call got.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acquired {
     /// The handle.
     pub lock: LockId,
@@ -546,6 +583,8 @@ pub struct Acquired {
     pub began: Timestamp,
     /// How long the call waited for the lock.
     pub waited: Duration,
+    /// The slots and the state of a shared name.
+    pub admission: Option<Arc<Admission>>,
 }
 
 /// The store's state of a lock. As JSON, fields are in camel case and durations are whole milliseconds.

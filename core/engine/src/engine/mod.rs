@@ -31,6 +31,8 @@
 //!     at_most: None,
 //!     at_least: None,
 //!     backlog: None,
+//!     max_line: None,
+//!     strict: false,
 //! });
 //! let spec = Arc::new(LockSpec { name, key, options });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());

@@ -13,7 +13,7 @@ use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
 use crate::error::Error;
 use crate::protocol::{
-    AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply,
+    AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply, Resize,
 };
 use crate::tick::Tick;
 use crate::time::{ServerTime, Timestamp};
@@ -141,6 +141,9 @@ impl SingleQuery {
             (Ok((Reply::Released | Reply::Asked | Reply::Gone | Reply::Taken, _)), _, Some(_)) => {
                 self.question.found(self.found.clone())
             }
+            (Ok((Reply::Resized { epoch }, _)), Question::Resize(..), _) => {
+                Answer::Resize(Ok(epoch))
+            }
             (Ok((Reply::Late, _)), ..) => {
                 return self.failed(env, flight, Failure::late());
             }
@@ -173,6 +176,12 @@ impl SingleQuery {
                 | Question::RequestYield(key, ..),
                 _,
             ) => Command::Inspect(Inspect { key: key.clone() }),
+            (Question::Resize(key, sharing, capacity, counter), _) => Command::Resize(Resize {
+                key: key.clone(),
+                sharing: *sharing,
+                capacity: *capacity,
+                counter: *counter,
+            }),
             (Question::List(pattern, cursor), _) => {
                 let (pattern, place) = (pattern.clone(), WalkCursor::of(*cursor, clustered));
                 let cursor = place.cursor;

@@ -315,12 +315,18 @@ impl Release {
                     .margin(env.servers.of(&spec.key))
                     .outlasting(rest),
             }),
-            None => Command::Release(protocol::Release {
-                key: spec.key.clone(),
-                claim: spec.claim(env.cx.settings.client, *lease),
-                token: self.tenure.or(self.proposed),
-                completes: self.completes,
-            }),
+            None => {
+                let release = protocol::Release {
+                    key: spec.key.clone(),
+                    claim: spec.claim(env.cx.settings.client, *lease),
+                    token: self.tenure.or(self.proposed),
+                    completes: self.completes,
+                };
+                match spec.owner.share() {
+                    Some(_) => Command::Vacate(protocol::Vacate(release)),
+                    None => Command::Release(release),
+                }
+            }
         };
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
