@@ -197,6 +197,7 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
             holder: None,
             last_token: Some(max),
             job: None,
+            shared: None,
             waiting: 0,
             line: Vec::new(),
             wanted: None,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Admission, Admit, Claim, Command, Counter, Extend, Grant, LeaseId, LockKey, Reclaim,
-    Release, Renew, Reply, Resize, Vacate,
+    Acquire, Admission, Admit, Claim, Command, Counter, Extend, ForceRelease, Grant, LeaseId,
+    LockKey, Reclaim, Release, Renew, Reply, Resize, Vacate,
 };
 use leasehold_engine::{FencingToken, Owner, Share, Sharing};
 
@@ -21,7 +21,7 @@ const COUNTER: Counter = Counter::ClockFloor {
 };
 
 /// The outcomes that the generated sequences must reach, each at least once.
-const OUTCOMES: [&str; 18] = [
+const OUTCOMES: [&str; 21] = [
     "acquire refused: a quota, not for a lock or a job",
     "acquire refused: a semaphore, not for a lock or a job",
     "acquire refused: readers and writers, not for a lock or a job",
@@ -32,7 +32,10 @@ const OUTCOMES: [&str; 18] = [
     "admit refused: a quota, not for a semaphore",
     "extend gone",
     "extend renewed",
-    "inspect refused: a semaphore, not for a lock or a job",
+    "force-release gone",
+    "force-release released",
+    "inspect shared",
+    "renew refused: a semaphore, not for a lock or a job",
     "pushed completed",
     "pushed granted",
     "resize refused: a semaphore, not for a quota",
@@ -92,7 +95,7 @@ fn command(random: &mut Random, known: &Known, sequence: u64) -> (Command, bool)
         .nth(usize::try_from(random.below(5)).expect("small"));
     let held = held.filter(|_| random.below(9) > 0).cloned();
     let is_short = claim.ttl == SHORT;
-    let (acquire, command) = (acquire(&key, 1, COUNTER), random.below(40));
+    let (acquire, command) = (acquire(&key, 1, COUNTER), random.below(42));
     let command = match command {
         0..20 => Command::Admit(Admit(Acquire {
             key,
@@ -148,6 +151,10 @@ fn command(random: &mut Random, known: &Known, sequence: u64) -> (Command, bool)
             counter: COUNTER,
             ttl: LONG,
             floor: None,
+        }),
+        39 => Command::ForceRelease(ForceRelease {
+            key,
+            token: held.map_or(FencingToken::MAX, |(_, grant)| grant.token),
         }),
         _ => inspect(&key),
     };

@@ -28,6 +28,7 @@ mod round_trips;
 mod runtimes;
 mod sentinel;
 mod several;
+mod shared;
 mod tenants;
 mod tls;
 mod tokens;

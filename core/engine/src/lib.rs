@@ -37,8 +37,8 @@ pub mod time;
 mod token;
 
 pub use engine::{
-    CompletedInfo, Histogram, HolderInfo, Inspection, JobInfo, Losses, Stats, WaiterInfo,
-    WantedInfo,
+    CompletedInfo, Histogram, HolderInfo, Inspection, JobInfo, Losses, PermitInfo, SharedInfo,
+    Stats, WaiterInfo, WantedInfo,
 };
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};

@@ -190,11 +190,17 @@ impl Owner {
     /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
     #[doc(hidden)]
     pub fn sharing(label: impl AsRef<str>, share: Share) -> Result<Self, Error> {
-        let owner = Self::checked(label.as_ref(), false)?;
-        Ok(Self {
+        Ok(Self::checked(label.as_ref(), false)?.with_share(share))
+    }
+
+    /// Returns an owner of a part of a shared name, with the same label.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_share(&self, share: Share) -> Self {
+        Self {
             share: Some(share),
-            ..owner
-        })
+            ..self.as_label()
+        }
     }
 
     /// Returns the label.

@@ -78,6 +78,23 @@ impl Share {
         }
     }
 
+    /// Returns a claim on this many units of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the weight is not from 1 to the capacity, or above
+    /// [`MAX_SLOTS_AT_ONCE`](Self::MAX_SLOTS_AT_ONCE) for slots.
+    pub fn with_weight(self, weight: u32) -> Result<Self, Error> {
+        match self.sharing {
+            Sharing::Slots => Self::slots(weight, self.capacity),
+            Sharing::Units => Self::units(weight, self.capacity),
+            Sharing::Access => {
+                check("the weight", weight, self.capacity)?;
+                Ok(Self { weight, ..self })
+            }
+        }
+    }
+
     /// Returns how the name is shared.
     pub fn sharing(self) -> Sharing {
         self.sharing

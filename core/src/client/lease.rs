@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
+use leasehold_engine::protocol::Admission;
 use leasehold_engine::{Error, ErrorKind, FencingToken, LossReason, Name, Ticket};
 use pin_project::pin_project;
 
@@ -42,6 +43,11 @@ pub struct Lease {
 impl Lease {
     pub(super) fn new(share: Share, lock: Lock) -> Self {
         Self { share, lock }
+    }
+
+    /// Returns the slots and the state of a shared name.
+    pub(super) fn admission(&self) -> Option<&Admission> {
+        self.share.admission.as_deref()
     }
 
     /// Returns the name of the lock.

@@ -10,6 +10,7 @@ mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod several;
+mod shared;
 mod tenures;
 mod yields;
 
@@ -21,6 +22,7 @@ pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryStore;
 pub use several::{Bundle, LockSet};
+pub use shared::{Permit, RwLock, RwPart, Semaphore};
 pub use tenures::Tenures;
 pub use yields::YieldRequest;
 

@@ -602,13 +602,16 @@ pub struct Acquired {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// The holder; `None` if the lock is free.
+    /// The holder; `None` if the lock is free, or if the name is [shared](Self::shared).
     pub holder: Option<HolderInfo>,
     /// The last token of the name, if the store still remembers one.
     pub last_token: Option<FencingToken>,
     /// The ticks, if the name is a job's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobInfo>,
+    /// The capacity and the holders, if the name is a semaphore's, a quota's, or for readers and writers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Box<SharedInfo>>,
     /// The number of waiters in line.
     pub waiting: u32,
     /// The waiters among the first 100 places of the line, in order.
@@ -618,6 +621,57 @@ pub struct Inspection {
     pub wanted: Option<WantedInfo>,
     /// The server's clock, in milliseconds since 1970.
     pub server_time: u64,
+}
+
+/// The capacity and the holders of a shared name.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// # fn show(shared: &leasehold::SharedInfo) {
+/// println!("{} of {} are held", shared.used, shared.capacity);
+/// for permit in &shared.holders {
+///     println!("{} has {} (slots {:?})", permit.by, permit.weight, permit.slots);
+/// }
+/// # }
+/// ```
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedInfo {
+    /// How the name is shared.
+    pub sharing: Sharing,
+    /// The capacity of the name: its slots or units. For readers and writers it is 1,000,000,000, of which a writer
+    /// takes all.
+    pub capacity: u32,
+    /// How often the capacity was set, from 1.
+    pub epoch: u32,
+    /// The token of the last writer, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<FencingToken>,
+    /// The slots or units that are held.
+    pub used: u32,
+    /// The number of holders.
+    pub held: u32,
+    /// The first 100 holders, the soonest to expire first.
+    pub holders: Vec<PermitInfo>,
+}
+
+/// A holder of a part of a shared name.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermitInfo {
+    /// The permit's token.
+    pub token: FencingToken,
+    /// The time until the permit expires unless it is renewed.
+    #[serde(serialize_with = "as_millis")]
+    pub remaining: Duration,
+    /// The number of slots or units.
+    pub weight: u32,
+    /// The slots, if the name has slots.
+    pub slots: Box<[u16]>,
+    /// The holder's owner or label.
+    pub by: String,
 }
 
 /// The ticks of a job.

@@ -88,8 +88,8 @@ mod timers;
 pub use hub::{Hub, ReaderId};
 pub use io::{
     Acquired, Answer, Backlog, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo,
-    Listing, LockId, LockOptions, LockSpec, Output, RequestId, ServerId, Suspicion, Wait,
-    WaiterInfo, WantedInfo,
+    Listing, LockId, LockOptions, LockSpec, Output, PermitInfo, RequestId, ServerId, SharedInfo,
+    Suspicion, Wait, WaiterInfo, WantedInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

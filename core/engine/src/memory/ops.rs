@@ -46,7 +46,12 @@ impl MemoryServer {
     fn misused(&self, now: ServerTime, command: &Command) -> Option<Sharing> {
         let is_for_shared = matches!(
             command,
-            Command::Admit(_) | Command::Extend(_) | Command::Vacate(_) | Command::Resize(_)
+            Command::Admit(_)
+                | Command::Extend(_)
+                | Command::Vacate(_)
+                | Command::Resize(_)
+                | Command::Inspect(_)
+                | Command::ForceRelease(_)
         );
         let hash = self.hash(now, command.key()?)?;
         let record = hash.share.as_ref().filter(|_| !is_for_shared)?;
@@ -234,6 +239,9 @@ impl MemoryServer {
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {
         let ForceRelease { key, token } = force_release;
+        if let Some(reply) = self.force_shared(now, key, *token) {
+            return reply;
+        }
         let holder = self.tenure(now, key);
         let holder = holder.map(|tenure| (tenure.client, tenure.lease, tenure.token));
         if holder.is_some_and(|(.., held)| held != *token) {
@@ -292,6 +300,7 @@ impl MemoryServer {
             holder,
             last_token,
             job,
+            shared: self.shared_state(now, key).map(Box::new),
             waiting,
             line,
             wanted,
@@ -303,7 +312,7 @@ impl MemoryServer {
         let held = self
             .names
             .keys()
-            .filter(|key| self.tenure(now, key).is_some());
+            .filter(|key| self.tenure(now, key).is_some() || self.has_holders(now, key));
         let names = held.filter_map(|key| pattern.name_of(key.lock()));
         let names = if *cursor == 0 {
             names.collect()

@@ -11,8 +11,8 @@ use super::steps::{is_brief, kept_until, longer, next_token};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{MOST_ADMITTED, MOST_CLEARED, TOKEN_LENGTH, UNITS_LENGTH};
 use crate::protocol::{
-    Acquire, Admission, Admit, Claim, ClientId, Counter, Extend, Grant, LeaseId, LockKey, News,
-    Release, Reply, Resize, Vacate,
+    Acquire, Admission, Admit, Claim, ClientId, Counter, Extend, Grant, Inspect, LeaseId, LockKey,
+    News, PermitState, Release, Reply, Resize, SharedState, Vacate,
 };
 use crate::share::{Share, Sharing};
 use crate::time::ServerTime;
@@ -148,6 +148,71 @@ impl MemoryServer {
         }
         let epoch = state.epoch;
         Ok(Reply::Resized { epoch })
+    }
+}
+
+/// The operations that concern all names.
+impl MemoryServer {
+    pub(super) fn has_holders(&self, now: ServerTime, key: &LockKey) -> bool {
+        let live = |holders: &Holders| holders.until.values().any(|until| !expired(now, *until));
+        self.holders(key).is_some_and(live)
+    }
+
+    pub(super) fn shared_state(&self, now: ServerTime, key: &LockKey) -> Option<SharedState> {
+        let record = self.hash(now, key)?.share.as_deref()?;
+        let until = self
+            .holders(key)
+            .into_iter()
+            .flat_map(|holders| &holders.until);
+        let mut live: Vec<_> = until
+            .filter(|(_, until)| !expired(now, **until))
+            .filter_map(|(lease, until)| Some((*until, *lease, record.permits.get(lease)?)))
+            .collect();
+        live.sort_unstable_by_key(|(until, lease, _)| (*until, *lease));
+        let holders = live.iter().map(|(until, _, permit)| PermitState {
+            token: permit.token,
+            expires: *until,
+            weight: permit.weight,
+            slots: permit.slots.clone(),
+            by: permit.label.clone(),
+        });
+        let State {
+            sharing,
+            capacity,
+            epoch,
+            generation,
+        } = record.state;
+        Some(SharedState {
+            used: live.iter().map(|(.., permit)| permit.weight).sum(),
+            held: u32::try_from(live.len()).unwrap_or(u32::MAX),
+            holders: holders.take(Inspect::MOST_NAMED).collect(),
+            sharing,
+            capacity,
+            epoch,
+            generation,
+        })
+    }
+
+    /// Ends the permit with this token. Returns `None` if the name is not shared.
+    pub(super) fn force_shared(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        token: FencingToken,
+    ) -> Option<Reply> {
+        let State {
+            sharing, capacity, ..
+        } = self.hash(now, key)?.share.as_ref()?.state;
+        let mut state = self.read(now, key, (sharing, capacity)).ok()?;
+        let permits = &self.hash(now, key)?.share.as_ref()?.permits;
+        let found = permits.iter().find(|(_, permit)| permit.token == token);
+        let Some((lease, client)) = found.map(|(lease, permit)| (*lease, permit.client)) else {
+            return Some(Reply::Gone);
+        };
+        self.publish(client, lease, News::Revoked { token });
+        self.drop_permit(key, lease);
+        self.serve_shared(now, key, &mut state, None);
+        Some(Reply::Released)
     }
 }
 

@@ -41,8 +41,8 @@ pub use incarnation::Incarnation;
 pub use key::LockKey;
 pub use ops::{
     Accept, Acquire, Admission, Admit, AskYield, Command, CompletedTick, Enter, Entered, Extend,
-    ForceRelease, Holder, Inspect, Inspected, JobState, List, Op, Reclaim, Release, Renew, Resize,
-    Retire, Terms, Vacate, Waiter, YieldRequest,
+    ForceRelease, Holder, Inspect, Inspected, JobState, List, Op, PermitState, Reclaim, Release,
+    Renew, Resize, Retire, SharedState, Terms, Vacate, Waiter, YieldRequest,
 };
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push, shard_channel};

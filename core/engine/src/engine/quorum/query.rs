@@ -291,6 +291,7 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     Inspection {
         last_token,
         job: None,
+        shared: None,
         waiting,
         line,
         server_time,

@@ -6,14 +6,16 @@ use super::attempt::{Attempt, Due, Failure, Outcome};
 use crate::engine::ctx::Whose;
 use crate::engine::front::{self, Queries, Question};
 use crate::engine::io::{
-    Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, ServerId, WaiterInfo,
-    WantedInfo,
+    Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, PermitInfo, ServerId,
+    SharedInfo, WaiterInfo, WantedInfo,
 };
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::name::Owner;
 use crate::protocol::{
     AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply, Resize,
+    SharedState,
 };
 use crate::tick::Tick;
 use crate::time::{ServerTime, Timestamp};
@@ -120,6 +122,17 @@ impl SingleQuery {
                 let place = WalkCursor::of(*from, env.cx.settings.clustered);
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
+            }
+            (Ok((Reply::Inspected(seen), time)), question, None) if seen.shared.is_some() => {
+                match found_permit(question, seen, time) {
+                    Ok(Some(holder)) => {
+                        self.found = Some(holder);
+                        self.ask(env);
+                        return None;
+                    }
+                    Ok(None) => self.question.found(None),
+                    Err(error) => self.question.failed(error),
+                }
             }
             (Ok((Reply::Inspected(seen), time)), question, None) => {
                 let token = match question {
@@ -247,11 +260,69 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
             }),
             begun: job.begun.map(Tick::get),
         }),
+        shared: seen
+            .shared
+            .map(|shared| Box::new(shared_info(*shared, time))),
         waiting: seen.waiting,
         line: line.collect(),
         server_time: time.millis(),
         wanted,
     }
+}
+
+fn shared_info(shared: SharedState, time: ServerTime) -> SharedInfo {
+    let holders = shared.holders.into_iter().map(|permit| PermitInfo {
+        token: permit.token,
+        remaining: permit.expires.since(time),
+        weight: permit.weight,
+        slots: permit.slots,
+        by: permit.by,
+    });
+    SharedInfo {
+        sharing: shared.sharing,
+        capacity: shared.capacity,
+        epoch: shared.epoch,
+        generation: shared.generation,
+        used: shared.used,
+        held: shared.held,
+        holders: holders.collect(),
+    }
+}
+
+/// Returns the holder of a shared name that a question is about.
+fn found_permit(
+    question: &Question,
+    seen: Inspected,
+    time: ServerTime,
+) -> Result<Option<HolderInfo>, Error> {
+    let Some(shared) = seen.shared else {
+        return Ok(None);
+    };
+    let Question::ForceRelease(_, token) = question else {
+        let message =
+            "the name is shared, and its holders cannot be asked to yield: wait in line for it";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    };
+    let held = shared.held;
+    let found = match token {
+        None if held > 1 => {
+            let message = format!("the name has {held} holders: name one by its token");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        token => shared
+            .holders
+            .into_iter()
+            .find(|permit| token.is_none_or(|token| token == permit.token)),
+    };
+    found
+        .map(|permit| {
+            Ok(HolderInfo {
+                token: permit.token,
+                remaining: permit.expires.since(time),
+                owner: Owner::labelled(permit.by)?,
+            })
+        })
+        .transpose()
 }
 
 fn holder_info(holder: Holder, time: ServerTime) -> HolderInfo {

@@ -89,12 +89,17 @@ impl Operation for Admit {
 impl Admission {
     /// Returns the slots as they are stored.
     pub(crate) fn stored_slots(&self) -> String {
-        let slots = self.slots.iter();
-        slots.map(|slot| format!("{slot:0SLOT_LENGTH$}")).collect()
+        stored_slots(&self.slots)
     }
 }
 
-fn slots(text: &str) -> Result<Box<[u16]>, Error> {
+/// Returns slots as they are stored.
+pub(crate) fn stored_slots(slots: &[u16]) -> String {
+    let slots = slots.iter();
+    slots.map(|slot| format!("{slot:0SLOT_LENGTH$}")).collect()
+}
+
+pub(super) fn slots(text: &str) -> Result<Box<[u16]>, Error> {
     let most = MOST_SLOTS_AT_ONCE as usize * SLOT_LENGTH;
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     if !plain || text.len() > most || !text.len().is_multiple_of(SLOT_LENGTH) {

@@ -9,7 +9,7 @@
 
 mod accept;
 mod acquire;
-mod admit;
+pub(super) mod admit;
 mod ask_yield;
 mod enter;
 mod extend;
@@ -34,7 +34,7 @@ pub use acquire::Reclaim;
 pub use admit::Admission;
 pub use ask_yield::YieldRequest;
 pub use enter::{Entered, Terms};
-pub use inspect::{CompletedTick, Holder, Inspected, JobState, Waiter};
+pub use inspect::{CompletedTick, Holder, Inspected, JobState, PermitState, SharedState, Waiter};
 
 /// A command and the time, on the server's clock, after which it must do nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]

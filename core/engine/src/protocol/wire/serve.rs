@@ -11,6 +11,7 @@ use crate::protocol::limits::{
     CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, UNITS_LENGTH,
     WINDOW_LENGTH,
 };
+use crate::protocol::ops::admit::stored_slots;
 use crate::protocol::ops::{
     Accept, Acquire, Admit, AskYield, Command, Enter, Entered, Extend, ForceRelease, Inspect,
     Inspected, List, Op, Reclaim, Release, Renew, Resize, Retire, Terms, Vacate, YieldRequest,
@@ -382,6 +383,23 @@ fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) 
             push(&done.by);
         }
         push(&job.begun.map_or(0, Tick::get));
+    }
+    if let Some(shared) = &inspected.shared {
+        push(&"shared");
+        push(&shared.sharing.kind());
+        push(&shared.capacity);
+        push(&shared.epoch);
+        push(&shared.generation.map_or(0, FencingToken::get));
+        push(&shared.used);
+        push(&shared.held);
+        push(&shared.holders.len());
+        for holder in &shared.holders {
+            push(&holder.token);
+            push(&holder.expires.millis());
+            push(&holder.weight);
+            push(&stored_slots(&holder.slots));
+            push(&holder.by);
+        }
     }
     if let Some(holder) = &inspected.holder {
         push(&"held");

@@ -10,11 +10,11 @@ end
 -- have expired, up to a limit. Fails if the name is used for something else.
 function share.read(k, text, at)
   local key, holders, kind = KEYS[k], KEYS[k + 2], sub(text, at, at)
-  local found = call('HMGET', key, 't', 's')
+  local last, record = call('HGET', key, 't'), call('HGET', key, 's')
   -- Only the common cases of a lock need the flags, and they find a record here.
-  local record, state = found[2], { is_new = not found[1], is_flagged = true, kind = kind, used = 0 }
-  if found[1] then
-    state.last, state.is_brief = lock.last(found[1], key)
+  local state = { is_new = not last, is_flagged = true, kind = kind, used = 0 }
+  if last then
+    state.last, state.is_brief = lock.last(last, key)
     if not record or sub(record, 1, 1) ~= kind then
       local use = record and lock.use(record) or 'a lock or a job'
       fail('WRONGTYPE the name is used for ' .. use .. ', not for ' .. lock.use(kind), key)
@@ -28,25 +28,30 @@ function share.read(k, text, at)
     state.capacity = tonumber(sub(text, at + SHARE_CAPACITY, at + SHARE_LENGTH - 1))
     state.epoch, state.generation = 1, string.rep('0', TOKEN_LENGTH)
     -- The tokens of these holders are lost, and so are their leases.
-    call('DEL', holders)
+    share.clear(holders)
   end
-  state.used = -tonumber(call('ZSCORE', holders, 'u') or 0)
+  state.used = 0 - tonumber(call('ZSCORE', holders, 'u') or 0)
   if state.used > 0 then
     local before_now = '(' .. tostring(now_ms)
     local ended = call('ZRANGEBYSCORE', holders, 'LEAST_EXPIRY', before_now, 'LIMIT', '0', 'MOST_CLEARED')
     for i = 1, #ended do
       share.drop(k, state, ended[i])
     end
-  elseif not state.is_new and call('HLEN', key) > 2 then
+  elseif not state.is_new then
     share.forget(key)
   end
   return state
 end
 
+-- Deletes the set of holders. An expiry in the past does that, and needs no right to DEL.
+function share.clear(holders)
+  call('PEXPIRE', holders, '-1')
+end
+
 -- Removes all permits from the hash: their set of holders was deleted.
 function share.forget(key)
-  local fields = call('HKEYS', key)
-  for i = 1, #fields do
+  local fields = call('HGETALL', key)
+  for i = 1, #fields, 2 do
     if #fields[i] == LEASE_LENGTH then
       call('HDEL', key, fields[i])
     end
@@ -65,7 +70,7 @@ function share.drop(k, state, lease)
   local weight = value and tonumber(sub(value, PERMIT_WEIGHT, PERMIT_SLOTS - 1)) or 0
   state.used = state.used - weight
   if state.used <= 0 then
-    call('DEL', holders)
+    share.clear(holders)
     return true
   end
   local scores = { tostring(-state.used), 'u' }
@@ -156,6 +161,53 @@ function share.extend(k, lease, expires, milliseconds, retention)
     lock.keep(KEYS[k + 2], retention, milliseconds)
   end
   return expires
+end
+
+-- Returns true if a shared name has a holder.
+function share.is_held(key)
+  return call('HGET', key, 's') and call('ZCOUNT', key .. ':holders', tostring(now_ms), '+inf') > 0
+end
+
+-- Adds the state of a shared name and its holders, the soonest to expire first.
+function share.describe(k, record, places, add)
+  local key, holders, kind = KEYS[k], KEYS[k + 2], sub(record, 1, 1)
+  local used, from = 0 - tonumber(call('ZSCORE', holders, 'u') or 0), tostring(now_ms)
+  local function permit(lease)
+    local value = call('HGET', key, lease) or string.rep('0', PERMIT_SLOTS)
+    local weight = tonumber(sub(value, PERMIT_WEIGHT, PERMIT_SLOTS - 1))
+    return value, weight, PERMIT_SLOTS + (kind == 's' and weight * SLOT_LENGTH or 0)
+  end
+  local ended = call('ZRANGEBYSCORE', holders, 'LEAST_EXPIRY', '(' .. from, 'LIMIT', '0', 'MOST_CLEARED')
+  for i = 1, #ended do
+    local _, weight = permit(ended[i])
+    used = used - weight
+  end
+  local function number(first, last)
+    return tostring(tonumber(sub(record, first, last)))
+  end
+  add('shared', kind, number(RECORD_CAPACITY, RECORD_EPOCH - 1), number(RECORD_EPOCH, RECORD_GENERATION - 1))
+  add(sub(record, RECORD_GENERATION), tostring(used), tostring(call('ZCOUNT', holders, from, '+inf')))
+  local live = call('ZRANGEBYSCORE', holders, from, '+inf', 'WITHSCORES', 'LIMIT', '0', tostring(places))
+  add(tostring(#live / 2))
+  for i = 1, #live, 2 do
+    local value, weight, label = permit(live[i])
+    add(sub(value, 1, TOKEN_LENGTH), live[i + 1], tostring(weight), sub(value, PERMIT_SLOTS, label - 1), sub(value, label))
+  end
+end
+
+-- Ends the permit with this token for an operator, and admits the waiters that fit now. The holder gets a push.
+function share.force(k, record, token)
+  local state, fields = share.read(k, record, 1), call('HGETALL', KEYS[k])
+  for i = 1, #fields, 2 do
+    local lease, value = fields[i], fields[i + 1]
+    if #lease == LEASE_LENGTH and sub(value, 1, TOKEN_LENGTH) == token then
+      publish(KEYS[k], sub(value, PERMIT_CLIENT, PERMIT_WEIGHT - 1), 'revoked', lease, token)
+      share.drop(k, state, lease)
+      pcall(share.serve, k, state)
+      return { 'released' }
+    end
+  end
+  return { 'gone' }
 end
 
 -- Admits waiters in order while the first of them fits, up to a limit and not past `own`, which is the member of the
