@@ -14,7 +14,7 @@ use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold_engine::time::Timestamp;
-use leasehold_engine::{Error, FencingToken, Name, Owner, Tick, Ticket};
+use leasehold_engine::{Error, FencingToken, Name, Owner, Share, Tick, Ticket};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -224,6 +224,39 @@ impl Engine {
         })
     }
 
+    /// Makes a defined lock a part of a shared name: of a semaphore (`slots`) or a quota (`units`), or its readers' or
+    /// writers' side (`read`, `write`), which need no numbers. Acquisitions from now on ask for that part.
+    ///
+    /// A line that has `max_line` waiters (infinite without a limit) refuses more of them. `strict` refuses a name
+    /// whose capacity is another one.
+    pub fn share(
+        &mut self,
+        lock: f64,
+        kind: &str,
+        weight: f64,
+        capacity: f64,
+        max_line: f64,
+        strict: bool,
+    ) -> Result<(), Thrown> {
+        let units = |number: f64| u32::try_from(self::number(number)).unwrap_or(u32::MAX);
+        let share = match kind {
+            "slots" => Share::slots(units(weight), units(capacity)),
+            "units" => Share::units(units(weight), units(capacity)),
+            "write" => Ok(Share::writer()),
+            _ => Ok(Share::reader()),
+        };
+        let share = share.map_err(|error| thrown(&error))?;
+        if let Some(spec) = self.locks.get_mut(&LockId(number(lock))) {
+            let mut options = LockOptions::clone(spec);
+            options.owner = options.owner.with_share(share);
+            options.max_line = (max_line < f64::INFINITY).then(|| units(max_line));
+            options.strict = strict;
+            Arc::make_mut(spec).options = options.shared(&mut self.options);
+            spec.check().map_err(|error| thrown(&error))?;
+        }
+        Ok(())
+    }
+
     /// Forgets a lock. It must not be held, and nobody may acquire it or read its events.
     pub fn forget(&mut self, lock: f64) {
         self.locks.take(&LockId(number(lock)));
@@ -373,6 +406,24 @@ impl Engine {
         let call = CallId(call.into());
         let lease = lease_id([w0, w1, w2, w3]);
         self.handle(now, Input::Complete { call, lease });
+    }
+
+    /// A call changes the capacity of the shared name that this lock is a part of. Its answer is the capacity's epoch.
+    /// Returns false if the lock is not defined as such a part.
+    pub fn resize(&mut self, now: f64, call: u32, lock: f64, capacity: f64) -> bool {
+        let spec = self.locks.get(&LockId(number(lock)));
+        let Some((spec, share)) = spec.and_then(|spec| Some((spec, spec.owner.share()?))) else {
+            return false;
+        };
+        let resize = Input::Resize {
+            call: CallId(call.into()),
+            key: spec.key.clone(),
+            sharing: share.sharing(),
+            capacity: u32::try_from(number(capacity)).unwrap_or(u32::MAX),
+            counter: spec.counter,
+        };
+        self.handle(now, resize);
+        true
     }
 
     /// A call asks who holds a lock.

@@ -125,7 +125,7 @@ impl Share {
         let share = match Sharing::of_kind(kind)? {
             Sharing::Slots => Self::slots(weight, capacity),
             Sharing::Units => Self::units(weight, capacity),
-            sharing => Ok(Self::of(sharing, weight, capacity)),
+            sharing @ Sharing::Access => Ok(Self::of(sharing, weight, capacity)),
         };
         Some((share.ok()?, rest))
     }

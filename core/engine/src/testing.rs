@@ -113,6 +113,7 @@ pub struct Locker {
 ///
 /// The host dereferences to the [`Locker`] that calls are for.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)]
 pub struct Host {
     pub lockers: Vec<Locker>,
     /// The index of the locker that calls are for.

@@ -10,6 +10,7 @@ use super::line::First;
 use super::steps::{is_brief, kept_until, longer, next_token};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{MOST_ADMITTED, MOST_CLEARED, TOKEN_LENGTH, UNITS_LENGTH};
+use crate::protocol::ops::admit::stored_slots;
 use crate::protocol::{
     Acquire, Admission, Admit, Claim, ClientId, Counter, Extend, Grant, Inspect, LeaseId, LockKey,
     News, PermitState, Release, Reply, Resize, SharedState, Vacate,
@@ -547,7 +548,7 @@ impl Record {
                 weight,
                 slots,
             } = permit;
-            let slots: String = slots.iter().map(|slot| format!("{slot:04}")).collect();
+            let slots = stored_slots(slots);
             let token = token.get();
             let value =
                 format!("{token:0TOKEN_LENGTH$}{client}{weight:0UNITS_LENGTH$}{slots}{label}");

@@ -25,7 +25,7 @@ mod durability;
 mod incarnation;
 mod key;
 pub(crate) mod limits;
-mod ops;
+pub(crate) mod ops;
 mod pattern;
 mod push;
 mod reply;

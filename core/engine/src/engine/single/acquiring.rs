@@ -127,20 +127,16 @@ impl Acquiring {
         self.asks_again = false;
         let spec = &who.spec;
         let claim = spec.claim(env.cx.settings.client, who.lease);
+        let acquire = |claim| Acquire {
+            key: spec.key.clone(),
+            claim,
+            waits: self.callers.wait(),
+            reclaims: self.reclaims,
+        };
         let command = match &self.accepts {
             Some(passed) => Command::Accept(accept(env, spec, claim, passed)),
-            None => {
-                let acquire = Acquire {
-                    key: spec.key.clone(),
-                    claim,
-                    waits: self.callers.wait(),
-                    reclaims: self.reclaims,
-                };
-                match spec.owner.share() {
-                    Some(_) => Command::Admit(Admit(acquire)),
-                    None => Command::Acquire(acquire),
-                }
-            }
+            None if spec.owner.share().is_some() => Command::Admit(Admit(acquire(claim))),
+            None => Command::Acquire(acquire(claim)),
         };
         let give_up = (env.cx.now + self.patience_of_one(&env.cx, spec)).min(self.callers.latest);
         let whose = Whose::Contender(who.id());

@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::{Acquire, Form, Lua, Operation};
 use crate::error::Error;
 use crate::protocol::key::LockKey;
@@ -16,7 +18,9 @@ use crate::token::FencingToken;
 pub struct Admit(pub Acquire);
 
 /// What a holder of a part of a name knows of the name.
-#[derive(Clone, PartialEq, Eq, Debug)]
+///
+/// As JSON, it is an object with these fields.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Admission {
     /// The capacity of the name, which need not be the claim's.
     pub capacity: u32,
@@ -95,8 +99,10 @@ impl Admission {
 
 /// Returns slots as they are stored.
 pub(crate) fn stored_slots(slots: &[u16]) -> String {
-    let slots = slots.iter();
-    slots.map(|slot| format!("{slot:0SLOT_LENGTH$}")).collect()
+    let text = String::with_capacity(slots.len() * SLOT_LENGTH);
+    slots
+        .iter()
+        .fold(text, |text, slot| text + &format!("{slot:0SLOT_LENGTH$}"))
 }
 
 pub(super) fn slots(text: &str) -> Result<Box<[u16]>, Error> {

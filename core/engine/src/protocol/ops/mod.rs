@@ -9,7 +9,7 @@
 
 mod accept;
 mod acquire;
-pub(super) mod admit;
+pub(crate) mod admit;
 mod ask_yield;
 mod enter;
 mod extend;

@@ -45,6 +45,61 @@ pub(crate) fn read_call<'a>(
     keys.next().is_none().then_some(batch)
 }
 
+fn read_acquire(
+    key: LockKey,
+    letter: &str,
+    ttl: Duration,
+    text: &mut Reader<'_>,
+) -> Option<Acquire> {
+    let waits = text.take(1)? == "1";
+    let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
+        Some(Ok(token)) if letter == "P" => Reclaim::Propose(token),
+        Some(Ok(token)) => Reclaim::From(token),
+        Some(Err(_)) => Reclaim::Never,
+        None => Reclaim::Ask,
+    };
+    let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+    let lease = text.lease()?;
+    Some(Acquire {
+        key,
+        claim: text.claim(lease, (ttl, window, counter))?,
+        waits,
+        reclaims,
+    })
+}
+
+fn read_renew(key: LockKey, ttl: Duration, text: &mut Reader<'_>) -> Option<Renew> {
+    Some(Renew {
+        key,
+        counter: text.counter()?,
+        lease: text.lease()?,
+        token: text.token()?,
+        floor: match text.0 {
+            "" => None,
+            _ => Some(text.token()?),
+        },
+        ttl,
+    })
+}
+
+fn read_release(
+    key: LockKey,
+    letter: &str,
+    ttl: Duration,
+    text: &mut Reader<'_>,
+) -> Option<Release> {
+    let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+    let lease = text.lease()?;
+    // 0 stands for none.
+    let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
+    Some(Release {
+        key,
+        claim: text.claim(lease, (ttl, window, counter))?,
+        token,
+        completes: letter == "C",
+    })
+}
+
 fn read_command<'a>(
     keys: &mut impl Iterator<Item = &'a str>,
     text: &mut Reader<'a>,
@@ -59,40 +114,10 @@ fn read_command<'a>(
     }
     let key = LockKey::of_lock(keys.next()?)?;
     Some(match &*letter {
-        "A" | "P" | "M" => {
-            let waits = text.take(1)? == "1";
-            let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
-                Some(Ok(token)) if letter == "P" => Reclaim::Propose(token),
-                Some(Ok(token)) => Reclaim::From(token),
-                Some(Err(_)) => Reclaim::Never,
-                None => Reclaim::Ask,
-            };
-            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
-            let lease = text.lease()?;
-            let claim = text.claim(lease, (ttl, window, counter))?;
-            let acquire = Acquire {
-                key,
-                claim,
-                waits,
-                reclaims,
-            };
-            if letter == "M" {
-                Command::Admit(Admit(acquire))
-            } else {
-                Command::Acquire(acquire)
-            }
-        }
-        "R" => Command::Renew(Renew {
-            key,
-            counter: text.counter()?,
-            lease: text.lease()?,
-            token: text.token()?,
-            floor: match text.0 {
-                "" => None,
-                _ => Some(text.token()?),
-            },
-            ttl,
-        }),
+        "A" | "P" => Command::Acquire(read_acquire(key, &letter, ttl, text)?),
+        "M" => Command::Admit(Admit(read_acquire(key, &letter, ttl, text)?)),
+        "R" => Command::Renew(read_renew(key, ttl, text)?),
+        "X" => Command::Extend(Extend(read_renew(key, ttl, text)?)),
         "H" => {
             let (from, token) = (text.lease()?, text.token()?);
             let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
@@ -111,39 +136,14 @@ fn read_command<'a>(
             token: text.token()?,
             ttl,
         }),
-        "X" => Command::Extend(Extend(Renew {
-            key,
-            counter: text.counter()?,
-            lease: text.lease()?,
-            token: text.token()?,
-            floor: None,
-            ttl,
-        })),
         "Z" => Command::Resize(Resize {
             key,
             counter: text.counter()?,
             sharing: Sharing::of_kind(text.take(1)?)?,
             capacity: text.number(UNITS_LENGTH)?.try_into().ok()?,
         }),
-        "D" | "C" | "V" => {
-            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
-            let lease = text.lease()?;
-            // 0 stands for none.
-            let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
-            let claim = text.claim(lease, (ttl, window, counter))?;
-            let completes = letter == "C";
-            let release = Release {
-                key,
-                claim,
-                token,
-                completes,
-            };
-            if letter == "V" {
-                Command::Vacate(Vacate(release))
-            } else {
-                Command::Release(release)
-            }
-        }
+        "D" | "C" => Command::Release(read_release(key, &letter, ttl, text)?),
+        "V" => Command::Vacate(Vacate(read_release(key, &letter, ttl, text)?)),
         "E" => Command::Enter(Enter {
             key,
             incarnation: text.incarnation()?,
