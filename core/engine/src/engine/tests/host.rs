@@ -107,8 +107,8 @@ impl Host {
         let acquire = Acquire {
             key: key(lock),
             claim: Claim {
-                ttl,
                 owner,
+                ttl,
                 ..stranger(0)
             },
             waits: false,

@@ -203,7 +203,7 @@ fn a_canceled_waiter_lets_the_next_one_in() {
 fn a_crashed_holder_frees_its_permit_and_a_live_one_does_not_keep_it() {
     let mut host = Host::new();
     let live = take(&mut host, ONE, Share::reader());
-    host.stranger_reads(LOCK, Duration::from_millis(2_000));
+    host.stranger_reads(LOCK, Duration::from_secs(2));
     let writer = ask(&mut host, TWO, Share::writer(), Wait::Forever);
     host.release(live.lease);
     assert!(host.is_open(writer));
