@@ -1,7 +1,6 @@
 //! The holders of shared names, with functions named like those of `protocol/lua/rest/share.lua` and operations
 //! named as in `protocol/ops`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::MemoryServer;
@@ -23,7 +22,7 @@ use crate::token::FencingToken;
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     state: State,
-    permits: BTreeMap<LeaseId, Permit>,
+    permits: Vec<Permit>,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -36,6 +35,7 @@ struct State {
 
 #[derive(Clone, Debug)]
 struct Permit {
+    lease: LeaseId,
     token: FencingToken,
     client: ClientId,
     label: String,
@@ -43,12 +43,14 @@ struct Permit {
     slots: Box<[u16]>,
 }
 
-/// The value of the holders' key.
+/// The value of the holders' key. Both lists are in order, as a sorted set is. They are no maps, of which each kind
+/// is several kilobytes of WebAssembly.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
-    until: BTreeMap<LeaseId, ServerTime>,
+    /// The expiry and the lease of each permit.
+    until: Vec<(ServerTime, LeaseId)>,
     /// The slots that were used before and are free.
-    free: BTreeSet<u16>,
+    free: Vec<u16>,
     used: u32,
     /// The expiry of the key, not of the permits.
     expires: Option<ServerTime>,
@@ -98,9 +100,8 @@ impl MemoryServer {
                 Err(waiting) => return Ok(Reply::Full { waiting }),
             }
         }
-        let holders = self.holders(key);
-        let soonest = holders.and_then(|holders| holders.until.values().min().copied());
-        let expires = soonest.unwrap_or(expiry(now, Duration::ZERO));
+        let soonest = self.holders(key).and_then(|holders| holders.until.first());
+        let expires = soonest.map_or(expiry(now, Duration::ZERO), |(until, _)| *until);
         Ok(Reply::Busy { expires, place })
     }
 
@@ -155,28 +156,28 @@ impl MemoryServer {
 /// The operations that concern all names.
 impl MemoryServer {
     pub(super) fn has_holders(&self, now: ServerTime, key: &LockKey) -> bool {
-        let live = |holders: &Holders| holders.until.values().any(|until| !expired(now, *until));
-        self.holders(key).is_some_and(live)
+        let latest = self.holders(key).and_then(|holders| holders.until.last());
+        latest.is_some_and(|(until, _)| !expired(now, *until))
     }
 
     pub(super) fn shared_state(&self, now: ServerTime, key: &LockKey) -> Option<SharedState> {
         let record = self.hash(now, key)?.share.as_deref()?;
-        let until = self
-            .holders(key)
-            .into_iter()
-            .flat_map(|holders| &holders.until);
-        let mut live: Vec<_> = until
-            .filter(|(_, until)| !expired(now, **until))
-            .filter_map(|(lease, until)| Some((*until, *lease, record.permits.get(lease)?)))
-            .collect();
-        live.sort_unstable_by_key(|(until, lease, _)| (*until, *lease));
-        let holders = live.iter().map(|(until, _, permit)| PermitState {
-            token: permit.token,
-            expires: *until,
-            weight: permit.weight,
-            slots: permit.slots.clone(),
-            by: permit.label.clone(),
-        });
+        let (mut used, mut held, mut holders) = (0, 0, Vec::new());
+        for (until, lease) in self.holders(key).map_or(&[][..], |holders| &holders.until) {
+            let Some(permit) = record.permit(*lease).filter(|_| !expired(now, *until)) else {
+                continue;
+            };
+            (used, held) = (used + permit.weight, held + 1);
+            if holders.len() < Inspect::MOST_NAMED {
+                holders.push(PermitState {
+                    token: permit.token,
+                    expires: *until,
+                    weight: permit.weight,
+                    slots: permit.slots.clone(),
+                    by: permit.label.clone(),
+                });
+            }
+        }
         let State {
             sharing,
             capacity,
@@ -184,9 +185,9 @@ impl MemoryServer {
             generation,
         } = record.state;
         Some(SharedState {
-            used: live.iter().map(|(.., permit)| permit.weight).sum(),
-            held: u32::try_from(live.len()).unwrap_or(u32::MAX),
-            holders: holders.take(Inspect::MOST_NAMED).collect(),
+            used,
+            held,
+            holders,
             sharing,
             capacity,
             epoch,
@@ -206,8 +207,8 @@ impl MemoryServer {
         } = self.hash(now, key)?.share.as_ref()?.state;
         let mut state = self.read(now, key, (sharing, capacity)).ok()?;
         let permits = &self.hash(now, key)?.share.as_ref()?.permits;
-        let found = permits.iter().find(|(_, permit)| permit.token == token);
-        let Some((lease, client)) = found.map(|(lease, permit)| (*lease, permit.client)) else {
+        let found = permits.iter().find(|permit| permit.token == token);
+        let Some((lease, client)) = found.map(|permit| (permit.lease, permit.client)) else {
             return Some(Reply::Gone);
         };
         self.publish(client, lease, News::Revoked { token });
@@ -252,9 +253,12 @@ impl MemoryServer {
             // Their set of holders was deleted.
             record.permits.clear();
         }
-        let ended = self.holders(key).map(|holders| holders.ended(now));
-        for lease in ended.unwrap_or_default() {
-            self.drop_permit(key, lease);
+        for _ in 0..MOST_CLEARED {
+            let soonest = self.holders(key).and_then(|holders| holders.until.first());
+            match soonest {
+                Some((until, lease)) if expired(now, *until) => self.drop_permit(key, *lease),
+                _ => break,
+            };
         }
         Ok(state)
     }
@@ -269,7 +273,7 @@ impl MemoryServer {
 
     fn permit(&self, key: &LockKey, lease: LeaseId) -> Option<&Permit> {
         let record = self.names.get(key)?.hash.as_ref()?.share.as_ref()?;
-        record.permits.get(&lease)
+        record.permit(lease)
     }
 
     fn record_mut(&mut self, key: &LockKey) -> Option<&mut Record> {
@@ -278,24 +282,30 @@ impl MemoryServer {
 
     /// Returns the token of a lease's permit and the expiry of the lease, which may have passed.
     fn find(&self, key: &LockKey, lease: LeaseId) -> Option<(FencingToken, ServerTime)> {
-        let until = *self.holders(key)?.until.get(&lease)?;
+        let until = self.holders(key)?.until(lease)?;
         Some((self.permit(key, lease)?.token, until))
     }
 
     /// Ends a permit and frees its slots. Returns false if the lease has none.
     fn drop_permit(&mut self, key: &LockKey, lease: LeaseId) -> bool {
-        let record = self.record_mut(key);
-        let permit = record.and_then(|record| record.permits.remove(&lease));
+        let permit = self.record_mut(key).and_then(|record| {
+            let of_lease = |permit: &Permit| permit.lease == lease;
+            let place = record.permits.iter().position(of_lease)?;
+            Some(record.permits.swap_remove(place))
+        });
         let keys = self.names.get_mut(key);
         let Some(holders) = keys.and_then(|keys| keys.holders.as_deref_mut()) else {
             return false;
         };
-        if holders.until.remove(&lease).is_none() {
+        if holders.end(lease).is_none() {
             return false;
         }
         if let Some(permit) = permit {
             holders.used = holders.used.saturating_sub(permit.weight);
-            holders.free.extend(permit.slots);
+            for slot in permit.slots {
+                let place = holders.free.partition_point(|free| *free < slot);
+                holders.free.insert(place, slot);
+            }
         }
         if holders.used == 0 {
             self.remove_holders(key);
@@ -353,13 +363,14 @@ impl MemoryServer {
             Box::default()
         };
         holders.used += share.weight();
-        holders.until.insert(claim.lease, expires);
+        holders.hold(claim.lease, expires);
         holders.expires = if is_first {
             kept
         } else {
             longer(holders.expires, kept)
         };
         let permit = Permit {
+            lease: claim.lease,
             token,
             client: claim.client,
             label: claim.owner.label().to_owned(),
@@ -367,7 +378,7 @@ impl MemoryServer {
             slots,
         };
         if let Some(record) = self.record_mut(key) {
-            record.permits.insert(claim.lease, permit);
+            record.permits.push(permit);
         }
         Ok(Grant { token, expires })
     }
@@ -402,13 +413,13 @@ impl MemoryServer {
         let (Some(hash), Some(holders)) = (&mut keys.hash, &mut keys.holders) else {
             return until;
         };
-        let held = holders.until.entry(lease).or_insert(until);
-        if until > *held {
-            *held = until;
-            hash.expires = longer(hash.expires, kept);
-            holders.expires = longer(holders.expires, kept);
+        if let Some(held) = holders.until(lease).filter(|held| *held >= until) {
+            return held;
         }
-        *held
+        holders.hold(lease, until);
+        hash.expires = longer(hash.expires, kept);
+        holders.expires = longer(holders.expires, kept);
+        until
     }
 
     /// Admits waiters in order while the first of them fits, up to a limit and not past `own`. Returns the first
@@ -461,40 +472,40 @@ impl MemoryServer {
         let heard = self.publish(claim.client, claim.lease, News::Granted { grant, time });
         let keys = self.names.get_mut(key);
         if !heard && let Some(holders) = keys.and_then(|keys| keys.holders.as_deref_mut()) {
-            holders.until.insert(claim.lease, expires);
+            holders.hold(claim.lease, expires);
         }
     }
 }
 
 impl Holders {
-    /// Returns the leases that have expired, soonest first, up to a limit.
-    fn ended(&self, now: ServerTime) -> Vec<LeaseId> {
-        let mut ended: Vec<_> = self
-            .until
-            .iter()
-            .map(|(lease, until)| (*until, *lease))
-            .collect();
-        ended.retain(|(until, _)| expired(now, *until));
-        ended.sort_unstable();
-        ended
-            .into_iter()
-            .map(|(_, lease)| lease)
-            .take(MOST_CLEARED)
-            .collect()
+    fn until(&self, lease: LeaseId) -> Option<ServerTime> {
+        let of_lease = |held: &&(ServerTime, LeaseId)| held.1 == lease;
+        self.until.iter().find(of_lease).map(|(until, _)| *until)
+    }
+
+    /// Sets the expiry of a lease's permit.
+    fn hold(&mut self, lease: LeaseId, until: ServerTime) {
+        self.end(lease);
+        let place = self.until.partition_point(|held| *held < (until, lease));
+        self.until.insert(place, (until, lease));
+    }
+
+    fn end(&mut self, lease: LeaseId) -> Option<(ServerTime, LeaseId)> {
+        let place = self.until.iter().position(|(_, held)| *held == lease)?;
+        Some(self.until.remove(place))
     }
 
     /// Takes the lowest free slots.
     fn pick(&mut self, weight: u32, capacity: u32) -> Box<[u16]> {
-        let unused = self.used + u32::try_from(self.free.len()).unwrap_or(u32::MAX);
+        let mut unused = self.used as usize + self.free.len();
         let below = self
             .free
-            .iter()
-            .copied()
-            .filter(|slot| u32::from(*slot) < capacity);
-        let mut slots: Vec<u16> = below.take(weight as usize).collect();
-        self.free.retain(|slot| !slots.contains(slot));
-        let new = (unused..).filter_map(|slot| u16::try_from(slot).ok());
-        slots.extend(new.take(weight as usize - slots.len()));
+            .partition_point(|slot| u32::from(*slot) < capacity);
+        let mut slots: Vec<u16> = self.free.drain(..below.min(weight as usize)).collect();
+        while slots.len() < weight as usize {
+            slots.extend(u16::try_from(unused));
+            unused += 1;
+        }
         slots.into()
     }
 
@@ -503,7 +514,8 @@ impl Holders {
     }
 
     pub(super) fn times(&mut self) -> impl Iterator<Item = &mut ServerTime> {
-        self.until.values_mut().chain(self.expires.as_mut())
+        let until = self.until.iter_mut().map(|(until, _)| until);
+        until.chain(self.expires.as_mut())
     }
 
     /// Returns the members and scores of the key, in order, and the expiry of the key.
@@ -515,7 +527,7 @@ impl Holders {
             .iter()
             .map(|slot| (format!("{slot:04}"), i64::from(*slot)));
         let until = self.until.iter();
-        let until = until.map(|(lease, until)| (lease.to_string(), signed(until.millis())));
+        let until = until.map(|(until, lease)| (lease.to_string(), signed(until.millis())));
         let mut members: Vec<_> = used.into_iter().chain(free).chain(until).collect();
         members.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
         (members, self.expires)
@@ -525,6 +537,10 @@ impl Holders {
 impl Record {
     pub(super) fn sharing(&self) -> Sharing {
         self.state.sharing
+    }
+
+    fn permit(&self, lease: LeaseId) -> Option<&Permit> {
+        self.permits.iter().find(|permit| permit.lease == lease)
     }
 
     /// Returns the fields of the hash that only a shared name has.
@@ -540,8 +556,9 @@ impl Record {
             "{}{capacity:0UNITS_LENGTH$}{epoch:0UNITS_LENGTH$}{generation:0TOKEN_LENGTH$}",
             sharing.kind()
         );
-        let permits = self.permits.iter().map(|(lease, permit)| {
+        let permits = self.permits.iter().map(|permit| {
             let Permit {
+                lease,
                 token,
                 client,
                 label,
