@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leasehold_engine::protocol::{
     Acquire, Admission, Admit, Claim, Command, Counter, Extend, ForceRelease, Grant, LeaseId,
-    LockKey, Reclaim, Release, Renew, Reply, Resize, Vacate,
+    LockKey, Op, Reclaim, Release, Renew, Reply, Resize, Vacate,
 };
+use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Owner, Share, Sharing};
 
 use crate::pair::{LONG, Pair, Random, SHORT};
@@ -270,4 +271,60 @@ async fn check(pair: &mut Pair, name: &LockKey, step: &str) {
         Some(&-used),
         "{step}: it counts the units that are held"
     );
+}
+
+/// Catches a release of a permit that is refused because it comes late, alone or together with a lock's release, and
+/// a late batch of which something is done.
+#[tokio::test]
+async fn only_releases_are_done_however_late() {
+    let mut pair = Pair::start().await;
+    let mut random = Random(1);
+    let late = |command| Op {
+        command,
+        not_after: ServerTime::from_micros(1),
+    };
+    let claim = Claim {
+        ttl: LONG,
+        ..claim(&mut random, 0)
+    };
+    let (shared, lock) = (key("one"), key("two"));
+    let acquire = acquire(&lock, 1, COUNTER);
+    let admit = Admit(Acquire {
+        key: shared.clone(),
+        claim: claim.clone(),
+        waits: false,
+        reclaims: Reclaim::Never,
+    });
+    let release = |key: &LockKey, claim: &Claim| Release {
+        key: key.clone(),
+        claim: claim.clone(),
+        token: None,
+        completes: false,
+    };
+    let vacate = late(Command::Vacate(Vacate(release(&shared, &claim))));
+    let release = late(Command::Release(release(&lock, &acquire.claim)));
+    let with_others = vec![vacate.clone(), late(inspect(&lock))];
+    let batches = [
+        (with_others, Reply::Late),
+        (vec![vacate.clone()], Reply::Released),
+        (vec![release.clone(), vacate.clone()], Reply::Released),
+        (vec![vacate, release], Reply::Released),
+    ];
+    for (batch, expected) in batches {
+        for command in [
+            Command::Admit(admit.clone()),
+            Command::Acquire(acquire.clone()),
+        ] {
+            let taken = pair.step(command, "taking").await;
+            assert!(
+                matches!(taken, Ok(Reply::Admitted(..) | Reply::Held(_))),
+                "{taken:?}"
+            );
+        }
+        let real = pair.real.run(&batch).await.expect("a reply");
+        let now = real.time.expect("one of them reads the clock");
+        assert_eq!(real, pair.model.execute(now, &batch), "{batch:?}");
+        assert_eq!(real.replies, vec![Ok(expected); batch.len()], "{batch:?}");
+        pair.clear().await;
+    }
 }

@@ -11,8 +11,9 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::error::Error;
 use crate::protocol::{
-    self, BatchReply, ClientId, LockKey, Op, Push, Reply, read_call, write_reply,
+    self, BatchReply, ClientId, Command, LockKey, Op, Push, Reply, read_call, write_reply,
 };
 use crate::time::ServerTime;
 pub use keys::StoredTenure;
@@ -93,7 +94,7 @@ impl MemoryServer {
                 break;
             }
             let reply = self.apply(now, &op.command);
-            if reply == Ok(Reply::Forgot) {
+            if matches!(reply, Ok(Reply::Forgot)) {
                 nothing_done = Some(Reply::Forgot);
             }
             replies.push(reply);
@@ -101,8 +102,14 @@ impl MemoryServer {
         if let Some(reply) = nothing_done {
             replies = vec![Ok(reply); batch.len()];
         }
-        let is_common = replies.iter().all(|reply| reply == &Ok(Reply::Released));
-        let time = (!is_timeless || !is_common).then_some(now);
+        let reads_time = |(op, reply): (&Op, &Result<Reply, Error>)| {
+            !matches!(
+                (&op.command, reply),
+                (Command::Release(_), Ok(Reply::Released))
+            )
+        };
+        let reads_time = !is_timeless || batch.iter().zip(&replies).any(reads_time);
+        let time = reads_time.then_some(now);
         BatchReply { time, replies }
     }
 
