@@ -239,22 +239,24 @@ impl Engine {
         strict: bool,
     ) -> Result<(), Thrown> {
         let units = |number: f64| u32::try_from(self::number(number)).unwrap_or(u32::MAX);
-        let share = match kind {
-            "slots" => Share::slots(units(weight), units(capacity)),
-            "units" => Share::units(units(weight), units(capacity)),
-            "write" => Ok(Share::writer()),
-            _ => Ok(Share::reader()),
-        };
-        let share = share.map_err(|error| thrown(&error))?;
-        if let Some(spec) = self.locks.get_mut(&LockId(number(lock))) {
-            let mut options = LockOptions::clone(spec);
+        let spec = self.locks.get_mut(&LockId(number(lock)));
+        let share = || {
+            let share = match kind {
+                "slots" => Share::slots(units(weight), units(capacity))?,
+                "units" => Share::units(units(weight), units(capacity))?,
+                "write" => Share::writer(),
+                _ => Share::reader(),
+            };
+            let Some(spec) = spec else {
+                return Ok(());
+            };
+            let options = Arc::make_mut(&mut Arc::make_mut(spec).options);
             options.owner = options.owner.with_share(share);
             options.max_line = (max_line < f64::INFINITY).then(|| units(max_line));
             options.strict = strict;
-            Arc::make_mut(spec).options = options.shared(&mut self.options);
-            spec.check().map_err(|error| thrown(&error))?;
-        }
-        Ok(())
+            spec.check()
+        };
+        share().map_err(|error: Error| thrown(&error))
     }
 
     /// Forgets a lock. It must not be held, and nobody may acquire it or read its events.

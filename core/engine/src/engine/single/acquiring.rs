@@ -212,18 +212,16 @@ impl Acquiring {
             server: outcome.server,
             ..flight
         };
+        let reply = match reply {
+            Reply::Admitted(grant, admission) => {
+                let refused = refused_capacity(&who.spec, admission.capacity);
+                self.admission = Some(Arc::new(admission));
+                refused.map_or(Reply::Held(grant), Reply::NotDurable)
+            }
+            reply => reply,
+        };
         match reply {
             Reply::Held(grant) => self.held(env, who, flight, (grant, time)),
-            Reply::Admitted(grant, admission) => {
-                self.admission = Some(Arc::new(admission));
-                match self.refuses(&who.spec) {
-                    Some(error) => {
-                        self.may_be_known = true;
-                        self.fail(&mut env.cx, &error)
-                    }
-                    None => self.held(env, who, flight, (grant, time)),
-                }
-            }
             Reply::Excess { capacity } => {
                 self.place = None;
                 self.fail(&mut env.cx, &excess(&who.spec, capacity))
@@ -237,6 +235,7 @@ impl Acquiring {
                 self.ask(env, who);
                 Next::Stay
             }
+            // The tenure, which may be the store's by now, is not what the caller asked for.
             Reply::NotDurable(error) => {
                 self.may_be_known = true;
                 self.fail(&mut env.cx, &error)
@@ -256,17 +255,6 @@ impl Acquiring {
             Reply::Late => self.failed(env, who, flight, &Failure::late()),
             _ => self.failed(env, who, flight, &Failure::mismatch()),
         }
-    }
-
-    /// Returns the error if the options do not allow the name's capacity.
-    fn refuses(&self, spec: &LockSpec) -> Option<Error> {
-        let capacity = self.admission.as_ref()?.capacity;
-        let wanted = spec.owner.share()?.capacity();
-        let message = format!(
-            "the capacity of the name is {capacity}, not {wanted}: resize it, or do not set `strict`"
-        );
-        let differs = spec.strict && capacity != wanted;
-        differs.then(|| Error::new(ErrorKind::Config, message))
     }
 
     /// Records that the server reported another holder, and its clock at that time.
@@ -430,6 +418,17 @@ impl Acquiring {
         }
         Next::of(&self.callers)
     }
+}
+
+/// Returns the error if the options do not allow the name's capacity.
+fn refused_capacity(spec: &LockSpec, capacity: u32) -> Option<Error> {
+    let wanted = spec.owner.share()?.capacity();
+    (spec.strict && capacity != wanted).then(|| {
+        let message = format!(
+            "the capacity of the name is {capacity}, not {wanted}: resize it, or do not set `strict`"
+        );
+        Error::new(ErrorKind::Config, message)
+    })
 }
 
 fn line_full(waiting: u32) -> Error {

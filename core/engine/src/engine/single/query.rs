@@ -19,6 +19,7 @@ use crate::protocol::{
 };
 use crate::tick::Tick;
 use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
 
 /// A query in progress.
 #[derive(Debug)]
@@ -123,31 +124,16 @@ impl SingleQuery {
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
-            (Ok((Reply::Inspected(seen), time)), question, None) if seen.shared.is_some() => {
-                match found_permit(question, seen, time) {
-                    Ok(Some(holder)) => {
-                        self.found = Some(holder);
-                        self.ask(env);
-                        return None;
-                    }
-                    Ok(None) => self.question.found(None),
-                    Err(error) => self.question.failed(error),
-                }
-            }
             (Ok((Reply::Inspected(seen), time)), question, None) => {
-                let token = match question {
-                    Question::ForceRelease(_, token) => *token,
-                    _ => None,
-                };
-                let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
-                match seen.holder.filter(is_meant) {
-                    Some(holder) => {
+                match holder_meant(question, seen) {
+                    Ok(Some(holder)) => {
                         // The second step concerns exactly this holder's tenure.
                         self.found = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
                     }
-                    None => self.question.found(None),
+                    Ok(None) => self.question.found(None),
+                    Err(error) => self.question.failed(error),
                 }
             }
             // If that holder is gone, an earlier attempt freed the lock, it yielded, or the lock expired.
@@ -289,40 +275,35 @@ fn shared_info(shared: SharedState, time: ServerTime) -> SharedInfo {
     }
 }
 
-/// Returns the holder of a shared name that a question is about.
-fn found_permit(
-    question: &Question,
-    seen: Inspected,
-    time: ServerTime,
-) -> Result<Option<HolderInfo>, Error> {
-    let Some(shared) = seen.shared else {
-        return Ok(None);
+/// Returns the holder that a question is about.
+fn holder_meant(question: &Question, seen: Inspected) -> Result<Option<Holder>, Error> {
+    let token = match question {
+        Question::ForceRelease(_, token) => *token,
+        _ if seen.shared.is_some() => {
+            let message =
+                "the name is shared, and its holders cannot be asked to yield: wait in line for it";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        _ => None,
     };
-    let Question::ForceRelease(_, token) = question else {
-        let message =
-            "the name is shared, and its holders cannot be asked to yield: wait in line for it";
-        return Err(Error::new(ErrorKind::Unsupported, message));
+    let is_meant = |held: FencingToken| token.is_none_or(|token| token == held);
+    let Some(shared) = seen.shared else {
+        return Ok(seen.holder.filter(|holder| is_meant(holder.token)));
     };
     let held = shared.held;
-    let found = match token {
-        None if held > 1 => {
-            let message = format!("the name has {held} holders: name one by its token");
-            return Err(Error::new(ErrorKind::Config, message));
-        }
-        token => shared
-            .holders
-            .into_iter()
-            .find(|permit| token.is_none_or(|token| token == permit.token)),
+    if token.is_none() && held > 1 {
+        let message = format!("the name has {held} holders: name one by its token");
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let mut holders = shared.holders.into_iter();
+    let Some(permit) = holders.find(|permit| is_meant(permit.token)) else {
+        return Ok(None);
     };
-    found
-        .map(|permit| {
-            Ok(HolderInfo {
-                token: permit.token,
-                remaining: permit.expires.since(time),
-                owner: Owner::labelled(permit.by)?,
-            })
-        })
-        .transpose()
+    Ok(Some(Holder {
+        token: permit.token,
+        expires: permit.expires,
+        owner: Owner::labelled(permit.by)?,
+    }))
 }
 
 fn holder_info(holder: Holder, time: ServerTime) -> HolderInfo {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Acquire, Form, Lua, Operation};
+use crate::digits;
 use crate::error::Error;
 use crate::protocol::key::LockKey;
 use crate::protocol::limits::{MOST_SLOTS_AT_ONCE, SLOT_LENGTH};
@@ -107,13 +108,16 @@ pub(crate) fn stored_slots(slots: &[u16]) -> String {
 
 pub(super) fn slots(text: &str) -> Result<Box<[u16]>, Error> {
     let most = MOST_SLOTS_AT_ONCE as usize * SLOT_LENGTH;
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    if !plain || text.len() > most || !text.len().is_multiple_of(SLOT_LENGTH) {
-        return Err(unexpected());
+    let (mut slots, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() && text.len() <= most {
+        let (slot, others) = rest.split_at_checked(SLOT_LENGTH).ok_or_else(unexpected)?;
+        let slot = digits::plain(slot).and_then(|slot| u16::try_from(slot).ok());
+        slots.push(slot.ok_or_else(unexpected)?);
+        rest = others;
     }
-    let slots = text.as_bytes().chunks_exact(SLOT_LENGTH).map(|digits| {
-        let digits = digits.iter().map(|digit| u16::from(digit - b'0'));
-        digits.fold(0, |slot, digit| slot * 10 + digit)
-    });
-    Ok(slots.collect())
+    if rest.is_empty() {
+        Ok(slots.into())
+    } else {
+        Err(unexpected())
+    }
 }

@@ -171,9 +171,10 @@ impl Operation for Inspect {
         if named > Self::MOST_NAMED as u64 {
             return Err(unexpected());
         }
-        let line = (0..named)
-            .map(|_| waiter(fields))
-            .collect::<Result<_, _>>()?;
+        let mut line = Vec::new();
+        for _ in 0..named {
+            line.push(waiter(fields)?);
+        }
         let is_wanted = holder.is_some() && !fields.is_empty();
         let wanted = is_wanted.then(|| YieldRequest::read(fields)).transpose()?;
         Ok(Reply::Inspected(Inspected {
@@ -210,17 +211,18 @@ fn shared_state<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<SharedStat
     if named > Inspect::MOST_NAMED as u64 {
         return Err(unexpected());
     }
-    let holders = (0..named).map(|_| {
-        Ok(PermitState {
+    let mut holders = Vec::new();
+    for _ in 0..named {
+        holders.push(PermitState {
             token: fields.token()?,
             expires: fields.millis()?,
             weight: fields.count()?,
             slots: slots(fields.text()?)?,
             by: fields.lossy()?,
-        })
-    });
+        });
+    }
     Ok(SharedState {
-        holders: holders.collect::<Result<_, Error>>()?,
+        holders,
         sharing,
         capacity,
         epoch,
