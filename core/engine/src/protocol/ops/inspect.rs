@@ -222,13 +222,13 @@ fn shared_state<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<SharedStat
         });
     }
     Ok(SharedState {
-        holders,
         sharing,
         capacity,
         epoch,
         generation,
         used,
         held,
+        holders,
     })
 }
 
