@@ -291,8 +291,12 @@ impl Lease {
 
     async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
         let renewed = self.share.renew(ttl).await;
-        let told = |error| told(&error, self.name(), &self.share);
-        renewed.map_err(told)
+        renewed.map_err(|error| told(&error, self.name(), &self.share))
+    }
+
+    pub(super) async fn downgrade(&self) -> Result<(), Error> {
+        let downgraded = self.share.downgrade().await;
+        downgraded.map_err(|error| told(&error, self.name(), &self.share))
     }
 
     /// Releases the lease and waits until the store has freed the lock, which takes one round trip.

@@ -40,7 +40,8 @@ pub struct Semaphore {
 ///
 /// Readers and writers stand in one line. Readers next to each other in it get the name together, and later readers do
 /// not overtake a waiting writer. There is no upgrade from reading to writing: two readers that both wanted it would
-/// wait for each other forever. Release the read permit, and write after reading again.
+/// wait for each other forever. Release the read permit, and write after reading again. A writer can become a reader:
+/// see [`Permit::downgrade`].
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

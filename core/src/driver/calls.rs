@@ -75,14 +75,14 @@ impl Driver {
     pub(super) fn renew(
         self: &Arc<Self>,
         of: (LockId, LeaseId),
-        ttl: Option<Duration>,
+        (ttl, floor): (Option<Duration>, Option<FencingToken>),
     ) -> Pending<()> {
         let lease = of.1;
         self.call(Some(of), |call| Input::Renew {
             call,
             lease,
             ttl,
-            floor: None,
+            floor,
         })
     }
 
@@ -280,7 +280,14 @@ impl Share {
 
     /// Extends the lease now, by the given time to live if there is one.
     pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
-        self.driver.renew((self.lock, self.tenure.lease), ttl)
+        let of = (self.lock, self.tenure.lease);
+        self.driver.renew(of, (ttl, None))
+    }
+
+    /// Makes the writer of a shared name a reader.
+    pub(crate) fn downgrade(&self) -> Pending<()> {
+        let of = (self.lock, self.tenure.lease);
+        self.driver.renew(of, (None, Some(self.tenure.token)))
     }
 }
 

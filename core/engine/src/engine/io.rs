@@ -274,7 +274,8 @@ pub enum Input {
         /// The new time to live, if it changes. A shorter one never shortens what is left of the lease.
         ttl: Option<Duration>,
         /// The least value of the name's last token: the store raises it if it is lower. Renewals repeat the
-        /// floor until one with it succeeds, and the call waits for a renewal with it.
+        /// floor until one with it succeeds, and the call waits for a renewal with it. Shared names have no
+        /// floor: there, any floor makes a writer a reader.
         floor: Option<FencingToken>,
     },
     /// The program gives up one of the tenure's leases. The last one frees the lock. Answered by

@@ -36,7 +36,7 @@ impl MemoryServer {
             Command::List(list) => Ok(self.list(now, list)),
             Command::Retire(retire) => Ok(self.retire(now, retire)),
             Command::Admit(admit) => self.admit(now, admit),
-            Command::Extend(extend) => Ok(self.extend_shared(now, extend)),
+            Command::Extend(extend) => self.extend_shared(now, extend),
             Command::Vacate(vacate) => self.vacate(now, vacate),
             Command::Resize(resize) => self.resize(now, resize),
         }

@@ -105,14 +105,21 @@ impl MemoryServer {
         Ok(Reply::Busy { expires, place })
     }
 
-    pub(super) fn extend_shared(&mut self, now: ServerTime, Extend(renew): &Extend) -> Reply {
+    pub(super) fn extend_shared(
+        &mut self,
+        now: ServerTime,
+        Extend { renew, reads }: &Extend,
+    ) -> Result<Reply, Error> {
         let found = self.find(&renew.key, renew.lease);
         if !found.is_some_and(|(token, until)| token == renew.token && !expired(now, until)) {
-            return Reply::Gone;
+            return Ok(Reply::Gone);
         }
         let kept = (renew.ttl, renew.counter);
         let expires = self.extend_permit(now, &renew.key, renew.lease, kept);
-        Reply::Renewed { expires }
+        if *reads {
+            self.downgrade(now, &renew.key, renew.lease)?;
+        }
+        Ok(Reply::Renewed { expires })
     }
 
     pub(super) fn vacate(&mut self, now: ServerTime, vacate: &Vacate) -> Result<Reply, Error> {
@@ -185,13 +192,13 @@ impl MemoryServer {
             generation,
         } = record.state;
         Some(SharedState {
-            used,
-            held,
-            holders,
             sharing,
             capacity,
             epoch,
             generation,
+            used,
+            held,
+            holders,
         })
     }
 
@@ -381,6 +388,22 @@ impl MemoryServer {
             record.permits.push(permit);
         }
         Ok(Grant { token, expires })
+    }
+
+    /// Makes a writer a reader, and admits the waiters that fit now. Does nothing for a reader.
+    fn downgrade(&mut self, now: ServerTime, key: &LockKey, lease: LeaseId) -> Result<(), Error> {
+        let mut state = self.read(now, key, (Sharing::Access, 0))?;
+        let permits = self.record_mut(key).map(|record| &mut record.permits);
+        let permit = permits.and_then(|all| all.iter_mut().find(|permit| permit.lease == lease));
+        let freed = permit.map_or(0, |permit| std::mem::replace(&mut permit.weight, 1) - 1);
+        let keys = self.names.get_mut(key);
+        if let Some(holders) = keys.and_then(|keys| keys.holders.as_deref_mut()) {
+            holders.used = holders.used.saturating_sub(freed);
+        }
+        if freed > 0 {
+            self.serve_shared(now, key, &mut state, None);
+        }
+        Ok(())
     }
 
     fn admitted(&self, key: &LockKey, lease: LeaseId, grant: Grant) -> Reply {

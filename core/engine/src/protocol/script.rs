@@ -11,7 +11,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "9d6f2f699b1aa2c9675467f5307f117d4e1c25fa";
+pub const SCRIPT_SHA: &str = "c5cb69db0d0f33898c780b07f55d3e8ad3a53d32";
 
 /// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
 /// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "d5422c509bffa57e4c55e4894cd0a76d209387f4";
+pub const NODE_SCRIPT_SHA: &str = "d6625b129b07074f693b9e6a5a471269e9209199";
 
 /// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
 /// send [`SCRIPT`] itself.

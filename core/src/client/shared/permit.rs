@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-use leasehold_engine::{Error, FencingToken};
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 
 use crate::client::Lease;
 
@@ -122,6 +122,43 @@ impl Permit {
     /// ```
     pub fn generation(&self) -> Option<FencingToken> {
         self.lease.admission()?.generation
+    }
+
+    /// Makes a writer's permit a reader's without letting go of the name, so that no other writer comes between.
+    ///
+    /// It takes one round trip, which renews the permit, too. Readers that are next in line are admitted. The permit
+    /// keeps its token, which is the [`generation`](Self::generation) that readers see. A second call changes nothing.
+    ///
+    /// A reader's permit cannot become a writer's: two readers that both asked for that would wait for each other
+    /// forever, because neither lets go. Release the permit, acquire the name for writing, and read again.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the permit is not a writer's, and the errors of [`Lease::renew`]. After
+    /// such an error, a later renewal may still make the permit a reader's: do not write any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the permit becomes a reader's now or with a later renewal.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let prices = locker.rw_lock("prices")?;
+    /// let permit = prices.write().acquire().await?;
+    /// permit.downgrade().await?;
+    /// let other = prices.read().try_acquire().await?.expect("readers share the name");
+    /// assert_eq!(other.generation(), Some(permit.token()));
+    /// # Ok(()) }
+    /// ```
+    pub async fn downgrade(&self) -> Result<(), Error> {
+        if self.generation() != Some(self.token()) {
+            let message = "only the permit of a writer can become a reader's";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        self.lease.downgrade().await
     }
 
     /// Releases the permit and waits until the store has freed it, which takes one round trip.

@@ -276,7 +276,10 @@ impl Tenure<Renewing> {
             floor: self.kept.manual.carry_floor(),
         };
         let command = match spec.owner.share() {
-            Some(_) => Command::Extend(Extend(renew)),
+            Some(_) => Command::Extend(Extend {
+                reads: renew.floor.is_some(),
+                renew,
+            }),
             None => Command::Renew(renew),
         };
         (self.kept.checks, self.kept.checks_again) = (false, false);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::host::{Host, LOCK, TTL, key, ms};
+use super::host::{Host, LOCK, Net, TTL, key, ms};
 use crate::engine::{Acquired, Answer, CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
@@ -218,4 +218,43 @@ fn options_of_locks_that_shared_names_do_not_have_are_refused() {
     let call = ask(&mut host, ONE, slots(1, 2), Wait::Never);
     assert_eq!(host.error(call), ErrorKind::Config);
     assert!(host.failure(call).to_string().contains("at_least"));
+}
+
+/// Catches a downgrade that lets another writer in between, one that leaves readers waiting, and a new token for it.
+#[test]
+fn a_writer_becomes_a_reader_without_letting_go() {
+    let mut host = Host::new();
+    let writer = take(&mut host, ONE, Share::writer());
+    let reader = ask(&mut host, TWO, Share::reader(), Wait::Forever);
+    let next = ask(&mut host, THREE, Share::writer(), Wait::Forever);
+    let done = host.raise(writer.lease, writer.token);
+    assert_eq!(host.outcome(done), &Answer::Renew(Ok(())));
+    let reader = host.grant(reader);
+    let generation = reader.admission.as_ref().expect("a permit").generation;
+    assert_eq!(generation, Some(writer.token));
+    host.advance(TTL);
+    assert!(host.is_held(ONE) && host.is_open(next));
+    host.release(reader.lease);
+    assert!(host.is_open(next), "the first writer still reads");
+    host.release(writer.lease);
+    assert!(host.grant(next).token > reader.token);
+}
+
+/// Catches a downgrade that is forgotten with its call, and a repeated one that frees what others hold.
+#[test]
+fn a_downgrade_whose_reply_is_lost_is_repeated_and_done_once() {
+    for net in [Net::LoseRequests, Net::LoseReplies] {
+        let mut host = Host::new();
+        let writer = take(&mut host, ONE, Share::writer());
+        host.net = net;
+        let call = host.raise(writer.lease, writer.token);
+        host.advance(ms(2_100));
+        assert_eq!(host.error(call), ErrorKind::Timeout);
+        host.net = Net::Up;
+        host.advance(TTL);
+        take(&mut host, TWO, Share::reader());
+        assert!(host.is_held(ONE) && host.is_held(TWO), "{net:?}");
+        let writes = ask(&mut host, THREE, Share::writer(), Wait::Never);
+        assert_eq!(host.outcome(writes), &Answer::Acquire(Ok(None)));
+    }
 }

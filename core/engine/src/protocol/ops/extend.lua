@@ -1,4 +1,5 @@
--- Extends the permit of a lease if it has this token; otherwise changes nothing. Never shortens it.
+-- Extends the permit of a lease if it has this token; otherwise changes nothing. Never shortens it. With the letter W,
+-- the permit is a writer's and becomes a reader's, and readers that wait next are admitted.
 --
 -- keys   lock, line, holders
 -- text   retention, lease, token
@@ -11,5 +12,9 @@ local function extend(k, op)
     return { 'gone' }
   end
   local milliseconds, retention = tonumber(sub(op, OP_TTL, OP_REST - 1)), tonumber(sub(op, OP_REST, RENEW_FIELD - 1))
-  return { 'renewed', tostring(share.extend(k, lease, expires, milliseconds, retention)) }
+  expires = share.extend(k, lease, expires, milliseconds, retention)
+  if sub(op, 1, 1) == 'W' then
+    share.downgrade(k, lease, value)
+  end
+  return { 'renewed', tostring(expires) }
 end

@@ -8,14 +8,19 @@ use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
 
-/// Extends the permit of a lease at a shared name. It ignores a floor for tokens.
+/// Extends the permit of a lease at a shared name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Extend(pub Renew);
+pub struct Extend {
+    /// The renewal. Its floor is ignored.
+    pub renew: Renew,
+    /// True if the permit is a writer's and becomes a reader's. A retry changes nothing.
+    pub reads: bool,
+}
 
 impl Operation for Extend {
     const FORM: Form = Form {
         name: "extend",
-        letters: b"X",
+        letters: b"XW",
         keys: LockKey::SHARED,
     };
     const LUA: Lua = Lua {
@@ -24,17 +29,21 @@ impl Operation for Extend {
     };
 
     fn key(&self) -> Option<&LockKey> {
-        self.0.key()
+        self.renew.key()
+    }
+
+    fn letter(&self) -> u8 {
+        if self.reads { b'W' } else { b'X' }
     }
 
     fn ttl(&self) -> Duration {
-        self.0.ttl()
+        self.renew.ttl()
     }
 
     fn write(&self, text: &mut Writer<'_>) {
-        text.retention(self.0.counter);
-        text.lease(self.0.lease);
-        text.token(Some(self.0.token));
+        text.retention(self.renew.counter);
+        text.lease(self.renew.lease);
+        text.token(Some(self.renew.token));
     }
 
     fn reply<F: AsRef<[u8]>>(

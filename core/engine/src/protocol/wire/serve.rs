@@ -117,7 +117,10 @@ fn read_command<'a>(
         "A" | "P" => Command::Acquire(read_acquire(key, &letter, ttl, text)?),
         "M" => Command::Admit(Admit(read_acquire(key, &letter, ttl, text)?)),
         "R" => Command::Renew(read_renew(key, ttl, text)?),
-        "X" => Command::Extend(Extend(read_renew(key, ttl, text)?)),
+        "X" | "W" => Command::Extend(Extend {
+            renew: read_renew(key, ttl, text)?,
+            reads: letter == "W",
+        }),
         "H" => {
             let (from, token) = (text.lease()?, text.token()?);
             let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);

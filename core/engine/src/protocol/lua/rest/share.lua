@@ -163,6 +163,20 @@ function share.extend(k, lease, expires, milliseconds, retention)
   return expires
 end
 
+-- Makes a writer, whose permit has this value, a reader, and admits the waiters that fit now. Does nothing for a reader.
+function share.downgrade(k, lease, value)
+  local state, weight = share.read(k, 'm', 1), tonumber(sub(value, PERMIT_WEIGHT, PERMIT_SLOTS - 1))
+  if weight > 1 then
+    state.used = state.used - weight + 1
+    local one = string.rep('0', UNITS_LENGTH - 1) .. '1'
+    -- Deleting first lets Redis write even when memory is full: see `lock.clear`.
+    call('HDEL', KEYS[k], '')
+    call('HSET', KEYS[k], lease, sub(value, 1, PERMIT_WEIGHT - 1) .. one .. sub(value, PERMIT_SLOTS))
+    call('ZADD', KEYS[k + 2], tostring(-state.used), 'u')
+    pcall(share.serve, k, state)
+  end
+end
+
 -- Returns true if a shared name has a holder.
 function share.is_held(key)
   return call('HGET', key, 's') and call('ZCOUNT', key .. ':holders', tostring(now_ms), '+inf') > 0
