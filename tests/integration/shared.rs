@@ -456,3 +456,33 @@ async fn a_run_of_readers_is_admitted_at_once() {
     // The first heartbeat would come after more than a second.
     assert!(began.elapsed() < millis(900), "{:?}", began.elapsed());
 }
+
+/// Catches a downgrade that lets a writer in between, and one that leaves readers waiting.
+#[tokio::test]
+async fn a_writer_becomes_a_reader_without_letting_go() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let prices = locker.rw_lock(NAME).expect("valid");
+    let first = prices.write().acquire().await.expect("a permit");
+    let (reads, writes) = (prices.read(), prices.write());
+    let reader = tokio::spawn(async move { reads.acquire().await });
+    waiting(&locker, 1).await;
+    let writer = tokio::spawn(async move { writes.acquire().await });
+    waiting(&locker, 2).await;
+    first.downgrade().await.expect("it is a writer's");
+    let reader = within(reader).await.expect("no panic").expect("a permit");
+    assert_eq!(reader.generation(), Some(first.token()));
+    first.downgrade().await.expect("a retry changes nothing");
+    let error = reader.downgrade().await.expect_err("it is a reader's");
+    assert!(
+        error.is_config() && error.to_string().contains(NAME),
+        "{error}"
+    );
+    drop(reader);
+    waiting(&locker, 1).await;
+    assert!(first.is_valid(), "the writer waits for it");
+    let token = first.token();
+    drop(first);
+    let writer = within(writer).await.expect("no panic").expect("a permit");
+    assert!(writer.token() > token);
+}

@@ -124,10 +124,10 @@ impl Permit {
         self.lease.admission()?.generation
     }
 
-    /// Makes a writer's permit a reader's without letting go of the name, so that no other writer comes between.
+    /// Makes a writer's permit a reader's without letting go of the name, so no other writer comes between.
     ///
-    /// It takes one round trip, which renews the permit, too. Readers that are next in line are admitted. The permit
-    /// keeps its token, which is the [`generation`](Self::generation) that readers see. A second call changes nothing.
+    /// This takes one round trip, which also renews the permit. Readers at the head of the line are admitted. The permit
+    /// keeps its token, which is the [`generation`](Self::generation) that readers see. A second call only renews.
     ///
     /// A reader's permit cannot become a writer's: two readers that both asked for that would wait for each other
     /// forever, because neither lets go. Release the permit, acquire the name for writing, and read again.
@@ -135,7 +135,7 @@ impl Permit {
     /// # Errors
     ///
     /// [`Config`](crate::ErrorKind::Config) if the permit is not a writer's, and the errors of [`Lease::renew`]. After
-    /// such an error, a later renewal may still make the permit a reader's: do not write any more.
+    /// such an error, a later renewal may still make the permit a reader's: stop writing before the call.
     ///
     /// # Cancel safety
     ///
@@ -155,8 +155,8 @@ impl Permit {
     /// ```
     pub async fn downgrade(&self) -> Result<(), Error> {
         if self.generation() != Some(self.token()) {
-            let message = "only the permit of a writer can become a reader's";
-            return Err(Error::new(ErrorKind::Config, message));
+            let message = "only a writer's permit can become a reader's: release this one instead";
+            return Err(Error::new(ErrorKind::Config, message).about(self.name()));
         }
         self.lease.downgrade().await
     }
