@@ -6,10 +6,12 @@
 //! - [`twice`]: on the model, everything is delivered twice.
 //! - [`refusals`], [`line_refusals`], [`line`] and [`keys`]: cases that the model cannot have, such as
 //!   foreign values, half of a line, replicas and users without a right.
+//! - [`common`]: cases that random sequences seldom bring to the script's common paths.
 //!
 //! `LEASEHOLD_CASES` sets the number of random sequences, `LEASEHOLD_SEED` their seed.
 
 mod branches;
+mod common;
 mod compare;
 mod jobs;
 mod keys;

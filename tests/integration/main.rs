@@ -13,6 +13,7 @@ mod jobs;
 mod lazy;
 mod link;
 mod memory;
+mod observer;
 mod outage;
 mod paused;
 mod quarantine;

@@ -25,8 +25,8 @@ async fn the_loss_is_reported_soon_after_the_machine_wakes() {
     let lock = lock.ttl(TTL).fixed();
     let mut events = lock.events();
     let lease = lock.acquire().await.expect("a free lock");
-    // Here the background task sets its timer.
-    tokio::task::yield_now().await;
+    // After its first reads of the lock's key, the background task sets its timer for the lease's end.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     tokio::time::pause();
     // While a blocking task runs, paused time does not advance by itself.
     let asleep = tokio::task::spawn_blocking(|| std::thread::sleep(TTL));

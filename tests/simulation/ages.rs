@@ -11,9 +11,11 @@ use leasehold_engine::time::Timestamp;
 
 use crate::book::Tenure;
 use crate::checks::Checks;
+use crate::clock::MILLI;
 use crate::drain::nanos;
 use crate::line::Step;
 use crate::plan::Plan;
+use crate::quorum::votes::SURELY;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 use crate::world::{Process, World};
@@ -101,6 +103,26 @@ impl Checks {
     }
 }
 
+/// Waiters for a name that stays taken.
+impl Checks {
+    /// Notes until when a server keeps a name taken. Its clock may be slow.
+    pub(crate) fn stays_taken(&mut self, step: &Step) {
+        if let (Command::Retire(retire), Ok(Reply::Released)) = (step.command, step.reply) {
+            let until = self.now + nanos(retire.ttl) * 1_001 / 1_000 + MILLI;
+            let last = self.kept_until.entry(retire.key.clone()).or_default();
+            *last = until.max(*last);
+        }
+    }
+
+    /// True if a waiter knows that nothing keeps the name taken. Nobody is told when a name becomes free, so a
+    /// waiter finds out with its next heartbeat: half of its time to live, from 1 s to 5 s.
+    pub(crate) fn knows_it_is_free(&self, spec: &LockSpec) -> bool {
+        let heartbeat = (spec.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(5));
+        let kept = self.kept_until.get(&spec.key);
+        kept.is_none_or(|until| until + nanos(heartbeat) + SURELY < self.now)
+    }
+}
+
 /// The same for every kind of store, as programs see it: when they are told of a release and of the next
 /// lease.
 impl Checks {
@@ -110,8 +132,14 @@ impl Checks {
         // The host's clock may be fast, by the widest drift margin.
         let left = until.since(now) * 3 / 4;
         let until = self.now + nanos(left);
-        self.released
-            .insert(spec.key.clone(), (tenure.token, until));
+        // Somebody may have freed the name by force before the release was told, also at one member of a quorum.
+        let since = self
+            .granted(&spec.key, tenure.token)
+            .map_or(0, |granted| granted.at);
+        if self.forced.get(&spec.key).is_none_or(|at| *at < since) {
+            self.released
+                .insert(spec.key.clone(), (tenure.token, until));
+        }
     }
 
     pub(crate) fn told_of_lease(&mut self, spec: &LockSpec, token: FencingToken) {
@@ -158,6 +186,7 @@ impl World {
     pub(crate) fn forget_kept(&mut self, step: &Step) {
         if let (Command::ForceRelease(force), Ok(Reply::Released)) = (step.command, step.reply) {
             self.checks.released.remove(&force.key);
+            self.checks.forced.insert(force.key.clone(), self.now);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::world::World;
 pub(crate) struct Granted {
     pub(crate) lease: LeaseId,
     pub(crate) token: FencingToken,
-    at: Moment,
+    pub(crate) at: Moment,
     /// When an operator, a loss of data or the owner's next incarnation took the lock away.
     disturbed: Option<Moment>,
     /// True if the lock had been taken away already when its holder was told.
@@ -76,6 +76,10 @@ pub(crate) struct Checks {
     pub(crate) lingering: Vec<Lingering>,
     /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
     pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,
+    /// When somebody last freed a name by force.
+    pub(crate) forced: BTreeMap<LockKey, Moment>,
+    /// Until when some server keeps a name taken whose lock was released.
+    pub(crate) kept_until: BTreeMap<LockKey, Moment>,
     /// The latest tickets, and the tenures whose tickets a server has accepted.
     pub(crate) tickets: Vec<Passed>,
     pub(crate) accepted: BTreeSet<(LeaseId, FencingToken)>,

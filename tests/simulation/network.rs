@@ -346,6 +346,7 @@ impl World {
             kept_place: place.is_some() && place == new_place,
         };
         self.forget_kept(&step);
+        self.checks.stays_taken(&step);
         if let Some(former) = former {
             self.follow_vote(host, &step, former);
         } else {

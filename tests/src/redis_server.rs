@@ -148,13 +148,14 @@ impl RedisServer {
 
     /// Sets the clock of a server that was configured with [`RedisConfig::clock_off`]. The server may be
     /// running or stopped.
-    pub fn set_clock_off(&mut self, seconds: i32) {
+    pub fn set_clock_off(&mut self, seconds: impl Into<f64>) {
+        let seconds = seconds.into();
         self.config.clock_off = Some(seconds);
         self.write_clock(seconds);
     }
 
     /// Writes the file that the server reads whenever it looks at the clock.
-    fn write_clock(&self, seconds: i32) {
+    fn write_clock(&self, seconds: f64) {
         let (path, new) = (self.clock_path(), self.folder.path().join("clock.new"));
         fs::write(&new, format!("{seconds:+}\n")).expect("a file can be written");
         fs::rename(&new, path).expect("a file can be renamed");

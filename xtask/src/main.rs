@@ -4,6 +4,7 @@ mod audit;
 mod bench;
 mod book;
 mod counts;
+mod faults;
 mod glue;
 mod man;
 mod markdown;
@@ -35,7 +36,7 @@ enum Task {
     /// Run every check and every test, installing what they need first.
     ///
     /// Needs Node 20 or newer with npm, redis-server 7.0 or newer, PostgreSQL, MariaDB, Python's
-    /// venv, valgrind, libfaketime, Chromium, Java, Maven, rustfmt, clippy and the standard library for
+    /// venv, valgrind, libfaketime, Chromium, Java, Maven, Go, rustfmt, clippy and the standard library for
     /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
     /// root, rustup, npm); otherwise the command to run is printed.
     ///
@@ -84,6 +85,17 @@ enum Task {
     /// Needs Java 17 or newer, and Maven, which fetches TLC into target/tools. The book's page *Specification* lists
     /// the instances. Output and configuration of each are in target/spec/NAME.
     Spec(spec::Options),
+    /// Inject faults into real servers and clients, and have two judges check what the clients saw: `--help` lists the
+    /// options.
+    ///
+    /// Needs redis-server, Node with npm, libfaketime and Go, which fetches Porcupine. Histories and the report are in
+    /// target/faults. Ctrl-C ends all processes.
+    #[command(disable_help_flag = true)]
+    Faults {
+        /// The options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Run the native tests on other servers that speak Redis, and print a table of what failed.
     ///
     /// Not a part of `test`: nothing is installed or fetched. Build or install the servers yourself,
@@ -108,6 +120,7 @@ fn main() -> ExitCode {
         Task::Man => man::main(),
         Task::Costs { write } => bench::costs(write),
         Task::Spec(options) => spec::main(&options),
+        Task::Faults { args } => faults::main(&args),
         Task::Servers(options) => servers::main(&options),
         Task::Bench { args } => bench::main(&args),
     };

@@ -30,6 +30,8 @@ pub(crate) enum Need {
     Valgrind,
     /// libfaketime, which sets a server's clock off.
     Faketime,
+    /// Go, which builds the judge Porcupine.
+    Go,
     Rustfmt,
     Clippy,
     Wasm,
@@ -67,6 +69,7 @@ impl Need {
             Self::Venv => package("python3-venv", venv_version),
             Self::Valgrind => package("valgrind", || printed_version("valgrind")),
             Self::Faketime => package("faketime", || printed_version("faketime")),
+            Self::Go => package("golang-go", || Cmd::line("go version").probe()),
             Self::Java => package("default-jre-headless", || printed_version("java")),
             Self::Tlc => tlc(),
             Self::Rustfmt => component("rustfmt", &Cmd::line("cargo fmt --version")),

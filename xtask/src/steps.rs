@@ -189,6 +189,17 @@ pub(crate) const STEPS: &[Step] = &[
             "--test=programs --test=topologies"
         )
     },
+    Step {
+        // Half of the clients are in JavaScript or run the command.
+        after: &["build", "package"],
+        ..suite!(
+            "faults",
+            "clients under faults keep every promise, and two judges refuse broken histories",
+            Waits,
+            &[Need::Redis, Need::Node, Need::Faketime, Need::Go],
+            "--test=faults"
+        )
+    },
     suite!(
         "integration",
         "locks on real servers",
@@ -251,6 +262,13 @@ pub(crate) const STEPS: &[Step] = &[
         Computes,
         &[],
         "--test=simulation"
+    ),
+    suite!(
+        "search",
+        "small worlds keep every promise, whatever the order of events",
+        Computes,
+        &[],
+        "--test=search"
     ),
     Step {
         name: "doctest",
@@ -448,7 +466,13 @@ mod tests {
     /// Catches a test binary that no step runs.
     #[test]
     fn each_test_binary_has_a_step() {
-        for folder in ["tests", "tests/guards", "bindings/cli"] {
+        for folder in [
+            "tests",
+            "tests/faults",
+            "tests/guards",
+            "tests/search",
+            "bindings/cli",
+        ] {
             let package = root().join(folder);
             let manifest = fs::read_to_string(package.join("Cargo.toml")).expect("it can be read");
             let named = manifest.split("[[test]]\nname = \"").skip(1);

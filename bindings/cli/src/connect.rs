@@ -178,15 +178,17 @@ async fn missing(urls: &[String], within: Duration) -> Vec<String> {
     if urls.len() < 2 || urls[0].starts_with("memory:") {
         return Vec::new();
     }
-    let connecting = urls.iter().map(|url| timeout(within, Probe::connect(url)));
-    let mut missing = Vec::new();
-    for (at, connected) in join_all(connecting).await.into_iter().enumerate() {
-        match connected {
-            Ok(Ok(probe)) => probe.quit().await,
-            _ => missing.push(format!("{} cannot be reached", place(urls, at))),
-        }
-    }
+    let connecting = urls.iter().map(async |url| {
+        let connected = timeout(within, Probe::connect(url)).await;
+        let probe = connected.ok()?.ok()?;
+        probe.quit().await;
+        Some(())
+    });
+    let connected = join_all(connecting).await.into_iter().enumerate();
+    let missing = connected.filter(|(_, connected)| connected.is_none());
     missing
+        .map(|(at, _)| format!("{} cannot be reached", place(urls, at)))
+        .collect()
 }
 
 /// Names a server of a quorum by its place in the list and its URL.

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::exit::{Failure, STORE_AWAY};
 
 const TO_REPLY: Duration = Duration::from_secs(3);
+const TO_QUIT: Duration = Duration::from_millis(500);
 
 /// A connection to the store.
 pub(crate) struct Probe {
@@ -69,8 +70,10 @@ impl Probe {
         Ok(Self { client })
     }
 
+    /// Disconnects. A server that is away does not hold it up.
     pub(crate) async fn quit(self) {
-        let _ = self.client.quit().await;
+        // fred's `quit` may hang while it reconnects.
+        let _ = timeout(TO_QUIT, self.client.quit()).await;
     }
 
     /// Returns the user whose rights the connection has.
@@ -116,4 +119,27 @@ impl Probe {
 /// Makes a client of the store that is not connected yet. It reads the URL as the locker does.
 pub(crate) fn client(url: &str) -> Option<Client> {
     Locker::builder().fred_client(url).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_tests::RedisServer;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// Catches a command that waits forever for a server that went away after it was connected.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn quitting_ends_although_the_server_went_away() {
+        // It hung in about half of the attempts.
+        for _ in 0..8 {
+            let mut server = RedisServer::start().await;
+            let probe = Probe::connect(&server.url()).await;
+            let probe = probe.unwrap_or_else(|_| panic!("the server answers"));
+            server.kill();
+            let (quit, ()) = tokio::join!(timeout(LIMIT, probe.quit()), server.restart());
+            assert!(quit.is_ok(), "it waits for the server");
+        }
+    }
 }

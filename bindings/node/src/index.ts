@@ -12,6 +12,7 @@ export type { Lease } from "./api/lease.js";
 export type { Lock } from "./api/lock.js";
 export type { LockSet } from "./api/lock-set.js";
 export type { Missed } from "./api/missed.js";
+export type { Observer } from "./api/observer.js";
 export type {
   AcquireOptions,
   ClaimOptions,
@@ -19,6 +20,7 @@ export type {
   LockerOptions,
   LockOptions,
   LockSetOptions,
+  ObserveOptions,
   RenewOptions,
   YieldOptions,
 } from "./api/options.js";

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::state::State;
 
 const TO_CONNECT: Duration = Duration::from_secs(5);
+const TO_QUIT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(10);
 /// With more reports in a second the server counts as busy.
 const MOST: u32 = 300;
@@ -56,8 +57,12 @@ async fn track_once(url: &str, pattern: &Pattern, prefix: &str, state: &State) -
     builder.set_policy(ReconnectPolicy::new_constant(0, 1_000));
     let client = builder.build().ok()?;
     let (mut changes, mut links) = (client.invalidation_rx(), client.reconnect_rx());
+    let task = client.connect();
     let tracked = async {
-        timeout(TO_CONNECT, client.init()).await.ok()?.ok()?;
+        timeout(TO_CONNECT, client.wait_for_connect())
+            .await
+            .ok()?
+            .ok()?;
         let (mut second, mut count) = (Instant::now(), 0);
         loop {
             // fred reports the first connection as a new one, too, and a prefix may be given only once.
@@ -91,7 +96,9 @@ async fn track_once(url: &str, pattern: &Pattern, prefix: &str, state: &State) -
         }
     };
     let ended: Option<Busy> = tracked.await;
-    let _ = client.quit().await;
+    // fred's `quit` may hang while it reconnects, and its task may outlive it.
+    let _ = timeout(TO_QUIT, client.quit()).await;
+    task.abort();
     ended
 }
 

@@ -190,7 +190,7 @@ impl Job {
     #[must_use]
     pub fn missed(mut self, missed: Missed) -> Self {
         if let Missed::All(most) = missed
-            && !(1..=10_000).contains(&most)
+            && !(1..=turns::MOST_COUNTED).contains(&most)
         {
             let rule = format!("must be from 1 to 10,000 ticks; got {most}");
             self.error.get_or_insert(Error::bad_option("missed", rule));

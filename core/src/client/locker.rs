@@ -8,7 +8,8 @@ use leasehold_engine::protocol::{LockKey, Pattern};
 use leasehold_engine::{Error, FencingToken, Finding, Name, Share as Part, Ticket};
 
 use super::{
-    Builder, Core, Job, Lease, LeaseEvents, Lock, LockSet, RwLock, Semaphore, YieldRequest,
+    Builder, Core, Job, Lease, LeaseEvents, Lock, LockSet, Observer, RwLock, Semaphore,
+    YieldRequest,
 };
 use crate::adapter::Adapter;
 
@@ -490,6 +491,28 @@ impl Locker {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, Error> {
         let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
         self.core.driver.inspect(key).await
+    }
+
+    /// Returns a stream of the holders of a name, beginning with the current one. See [`Observer`].
+    ///
+    /// The stream fails with [`Config`](crate::ErrorKind::Config) if the name is not valid, and otherwise as
+    /// [`inspect`](Self::inspect) does, except that it retries while the store cannot be reached.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use futures::TryStreamExt;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("leader")?.acquire().await?;
+    /// let mut leaders = locker.observe("leader");
+    /// if let Some(Some(leader)) = leaders.try_next().await? {
+    ///     println!("{} leads with token {}", leader.owner.label(), leader.token);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(&self, name: impl AsRef<str>) -> Observer {
+        let key = Name::new(name).and_then(|name| LockKey::new(&self.core.namespace, &name));
+        Observer::new(self.core.clone(), key)
     }
 
     /// Returns a stream of the held names that match a pattern.

@@ -9,6 +9,8 @@ mod locker;
 mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod observer;
+mod persist;
 mod several;
 mod shared;
 mod tenures;
@@ -21,6 +23,7 @@ pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryStore;
+pub use observer::Observer;
 pub use several::{Bundle, LockSet};
 pub use shared::{Permit, RwLock, RwPart, Semaphore};
 pub use tenures::Tenures;

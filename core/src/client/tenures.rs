@@ -1,16 +1,13 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures::Stream;
 use leasehold_engine::{Error, ErrorKind};
 use pin_project::pin_project;
 
+use super::persist::persist;
 use super::{Lease, Lock};
-
-/// The pause between attempts while the store cannot be reached.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// A stream of leases that holds a lock for as long as the program runs.
 ///
@@ -110,20 +107,5 @@ impl fmt::Debug for Tenures {
 }
 
 async fn acquire(lock: Lock) -> Result<Lease, Error> {
-    loop {
-        match lock.acquire().await {
-            Err(error) if error.is_transient() => {
-                tracing::warn!(
-                    target: "leasehold",
-                    {
-                        "error.type" = error.kind().code(),
-                        "exception.message" = %error,
-                    },
-                    "cannot acquire the lock yet; retrying"
-                );
-                tokio::time::sleep(PAUSE).await;
-            }
-            acquired => return acquired,
-        }
-    }
+    persist("cannot acquire the lock", || lock.acquire()).await
 }

@@ -16,7 +16,7 @@ use crate::world::World;
 
 /// How much earlier a waiter must have asked to be surely before another in line: each asks all servers first
 /// and joins the line then.
-const SURELY: Moment = 200 * MILLI;
+pub(crate) const SURELY: Moment = 200 * MILLI;
 
 /// A lease that is over and that its program keeps as long as a server has it. Only a sabotaged run has
 /// these.
@@ -247,7 +247,9 @@ impl World {
                     Wait::Forever => true,
                 };
                 let other = host.book.locks.get(&lock).map(|lock| &lock.spec);
-                let same = other.is_some_and(|other| other.key == spec.key && !other.reentrant);
+                let same = other.is_some_and(|other| {
+                    other.key == spec.key && !other.reentrant && self.checks.knows_it_is_free(other)
+                });
                 let since = self.checks.asked.get(&lease).copied();
                 // At first a server may not be connected yet, and its state is unknown then.
                 let before = |since| since > SURELY && since + SURELY < asked;
@@ -257,6 +259,9 @@ impl World {
             }
         }
         self.checks.saw("served in order");
+        if self.checks.kept_until.contains_key(&spec.key) && self.checks.knows_it_is_free(&spec) {
+            self.checks.saw("served in order after a name was kept");
+        }
         self.checks.ensure("I7", passed.is_none(), || {
             format!("{lease} asked at {asked} and is served before {passed:?}")
         });

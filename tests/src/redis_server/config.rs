@@ -14,7 +14,7 @@ pub struct RedisConfig {
     pub(super) append_only: bool,
     pub(super) tls: Option<Vec<String>>,
     pub(super) watches: Option<String>,
-    pub(super) clock_off: Option<i32>,
+    pub(super) clock_off: Option<f64>,
 }
 
 impl RedisConfig {
@@ -81,8 +81,8 @@ impl RedisConfig {
 
     /// Sets the server's clock this many seconds ahead of the machine's, or behind if negative (libfaketime).
     #[must_use]
-    pub fn clock_off(mut self, seconds: i32) -> Self {
-        self.clock_off = Some(seconds);
+    pub fn clock_off(mut self, seconds: impl Into<f64>) -> Self {
+        self.clock_off = Some(seconds.into());
         self
     }
 

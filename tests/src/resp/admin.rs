@@ -45,7 +45,8 @@ impl Admin {
             .unwrap_or_else(|error| panic!("connecting to port {port}: {error}"))
     }
 
-    pub(crate) async fn try_connect(port: u16, password: Option<&str>) -> io::Result<Self> {
+    /// Connects to whatever listens on that loopback port, with this password if there is one.
+    pub async fn try_connect(port: u16, password: Option<&str>) -> io::Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.set_nodelay(true)?;
         let mut admin = Self {

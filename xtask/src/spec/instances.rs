@@ -64,6 +64,27 @@ const fn control(
     }
 }
 
+const fn large_control(
+    name: &'static str,
+    with: &'static str,
+    breaks: &'static str,
+    unless: &'static str,
+    story: &'static str,
+) -> Instance {
+    Instance {
+        is_large: true,
+        ..control(name, with, breaks, unless, story)
+    }
+}
+
+/// The same instance of the quorum's specification.
+const fn quorum(instance: Instance) -> Instance {
+    Instance {
+        module: "Quorum",
+        ..instance
+    }
+}
+
 /// The lemmas behind the promises.
 const LEMMAS: &str = "LossIsInTime";
 /// The promises that need a server that keeps its data.
@@ -266,4 +287,177 @@ pub(super) const INSTANCES: &[Instance] = &[
             "a server that loses its data, two leases for each client; exclusion is not checked",
         )
     },
+    quorum(searched("quorum-agrees", "", "", "clocks that agree")),
+    quorum(searched(
+        "quorum-raises",
+        "Offsets={0,1} Guesses={0,1} MaxTime=1",
+        "",
+        "members whose clocks differ, so that counters are raised; no time passes",
+    )),
+    quorum(searched(
+        "quorum-losses",
+        "MaxLosses=1 SetsClock=TRUE MaxTime=2",
+        "",
+        "one member loses its data, and its clock may be set forward",
+    )),
+    quorum(searched(
+        "quorum-forces",
+        "HasForce=TRUE Ttl=3 MaxTime=1 MaxLater=1",
+        "",
+        "forced releases, and one later request of each client; no time passes",
+    )),
+    quorum(control(
+        "quorum-minority",
+        "NeedsMajority=FALSE MaxTime=1",
+        "Exclusion",
+        LEMMAS,
+        "Two clients hold leases at different members: one member suffices.",
+    )),
+    quorum(control(
+        "quorum-no-margin",
+        "LeavesMargin=FALSE Paces={0,1} NeverEndsEarly=TRUE",
+        "Exclusion",
+        LEMMAS,
+        "The holder's clock is slow by one tick, so its lease ends after those of its members.",
+    )),
+    quorum(control(
+        "quorum-unbounded-rates",
+        "RatesAreBounded=FALSE Paces={0,1} NeverEndsEarly=TRUE",
+        "Exclusion",
+        LEMMAS,
+        "The holder's clock is slower than the drift margin allows.",
+    )),
+    quorum(control(
+        "quorum-no-raise",
+        "RaisesCounters=FALSE Offsets={0,1} Guesses={0} MaxTime=1",
+        "TokensGrow",
+        LEMMAS,
+        "A lease has the greatest of two tokens; the next one begins at the member that gave the smaller.",
+    )),
+    quorum(control(
+        "quorum-minority-counters",
+        "CountersOfMajority=FALSE Offsets={0,1} Guesses={0} MaxTime=1",
+        "TokensGrow",
+        LEMMAS,
+        "A counter that one member has is enough, and the next lease does not meet that member.",
+    )),
+    quorum(control(
+        "quorum-proposal-again",
+        "ProposalsGrow=FALSE MaxTime=1",
+        "TokensGrow",
+        LEMMAS,
+        "Two clients propose the same token, and the members give it twice.",
+    )),
+    quorum(control(
+        "quorum-no-floor",
+        "TokensFollowClock=FALSE Guesses={0} MaxLosses=1 NeverEndsEarly=TRUE",
+        "TokensGrow",
+        LEMMAS,
+        "A member loses its data, counts from 1 again, and votes with one that never knew the lease.",
+    )),
+    quorum(control(
+        "quorum-no-quarantine",
+        "HasQuarantine=FALSE MaxLosses=1 MaxTime=1",
+        "Exclusion",
+        LEMMAS,
+        "A member forgets the holder and votes for another client at once.",
+    )),
+    quorum(control(
+        "quorum-incarnation-ignored",
+        "ChecksIncarnation=FALSE MaxLosses=1 MaxTime=1",
+        "Exclusion",
+        LEMMAS,
+        "A member forgets the holder, and a client that knows only its former incarnation asks it.",
+    )),
+    quorum(control(
+        "quorum-own-clock",
+        "MeasuredByMajority=FALSE SetsClock=TRUE MaxLosses=1 MaxTime=1",
+        "Exclusion",
+        LEMMAS,
+        "A restarted member's clock is set forward, and its own measure ends its quarantine.",
+    )),
+    quorum(control(
+        "quorum-longest-ignored",
+        "LastsLongest=FALSE Ttl=3 MaxLosses=1 MaxTime=2",
+        "Exclusion",
+        LEMMAS,
+        "A lease lives longer than a quarantine takes, and its member votes again meanwhile.",
+    )),
+    quorum(control(
+        "quorum-many-forget",
+        "FewForget=FALSE MaxLosses=2 MaxTime=1",
+        "Exclusion",
+        LEMMAS,
+        "A majority loses its data, and counts as a new quorum.",
+    )),
+    quorum(large(
+        "quorum-slow",
+        "Paces={0,1} NeverEndsEarly=TRUE",
+        "clients whose clocks are slow; leases end at their deadlines",
+    )),
+    quorum(large(
+        "quorum-fast",
+        "Paces={1,2} NeverEndsEarly=TRUE",
+        "clients whose clocks are fast; leases end at their deadlines",
+    )),
+    quorum(large(
+        "quorum-raises-later",
+        "Offsets={0,1} Guesses={0,1} MaxTime=2 NeverEndsEarly=TRUE",
+        "members whose clocks differ; leases end at their deadlines",
+    )),
+    quorum(large(
+        "quorum-renews",
+        "Ttl=3 MaxLater=1 NeverEndsEarly=TRUE",
+        "one renewal or later request of each client; leases end at their deadlines",
+    )),
+    quorum(large(
+        "quorum-losses-later",
+        "Guesses={0} MaxLosses=1 SetsClock=TRUE NeverEndsEarly=TRUE",
+        "one member loses its data, and votes again after its quarantine",
+    )),
+    quorum(large(
+        "quorum-replies",
+        "SlowReplies=TRUE NeverEndsEarly=TRUE",
+        "replies that take time; leases end at their deadlines",
+    )),
+    quorum(large(
+        "quorum-two",
+        "MaxLeases=2 MaxTime=2",
+        "two leases for each client",
+    )),
+    quorum(large_control(
+        "quorum-from-reply",
+        "CountsFromRequest=FALSE SlowReplies=TRUE NeverEndsEarly=TRUE",
+        "Exclusion",
+        LEMMAS,
+        "Replies are slow; the holder counts its time from them, and the members give the lock to another client meanwhile.",
+    )),
+    quorum(large_control(
+        "quorum-far-proposal",
+        "IgnoresFar=FALSE Guesses={1,9} MaxLosses=1 NeverEndsEarly=TRUE",
+        "TokensGrow",
+        LEMMAS,
+        "A client proposes a token far ahead, a member forgets it, and that member's clock is still behind.",
+    )),
+    quorum(large_control(
+        "quorum-clocks-apart",
+        "ClocksAreNear=FALSE Offsets={0,9} Guesses={0} MaxLosses=1 NeverEndsEarly=TRUE",
+        "TokensGrow",
+        LEMMAS,
+        "A member whose clock is far ahead gives the token; one that forgot it votes again with a clock far behind.",
+    )),
+    quorum(large_control(
+        "quorum-minority-renews",
+        "EndsWithMajority=FALSE Ttl=4 MaxTime=5 MaxLater=1 NeverEndsEarly=TRUE",
+        "Exclusion",
+        LEMMAS,
+        "One member renews the lease, which the holder takes for the majority's.",
+    )),
+    quorum(large_control(
+        "quorum-late-at-once",
+        "ProvesLate=FALSE HasForce=TRUE Ttl=3 MaxTime=2 MaxLater=2",
+        "NothingReacquired",
+        LEMMAS,
+        "A lease is freed by force at one member, and a later lease comes and goes; a member that joins late then lets the first go on.",
+    )),
 ];

@@ -71,27 +71,27 @@ fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
             tables.push((name, table));
         }
     }
-    let controls =
-        || all().filter_map(|(instance, outcome)| Some((instance, instance.breaks?, outcome)));
-    let mut table = "| module | control | switched off | violated | steps | what happens |\n\
-                     |---|---|---|---|---:|---|\n"
-        .to_owned();
-    for (instance, breaks, outcome) in controls() {
-        let Instance {
-            module,
-            name,
-            story,
-            ..
-        } = instance;
-        let off = instance.switched_off();
-        let steps = outcome.steps;
-        let _ = writeln!(
-            table,
-            "| {module} | `{name}` | {off} | {breaks} | {steps} | {story} |"
-        );
-    }
-    if controls().count() > 0 {
-        tables.push(("controls", table));
+    for (name, large) in [("controls", false), ("large controls", true)] {
+        let mut table = "| module | control | switched off | violated | steps | what happens |\n\
+                         |---|---|---|---|---:|---|\n"
+            .to_owned();
+        let controls = all().filter(|(instance, _)| instance.is_large == large);
+        let mut are_any = false;
+        for (instance, outcome) in controls {
+            let Some(breaks) = instance.breaks else {
+                continue;
+            };
+            are_any = true;
+            let (module, control, story) = (instance.module, instance.name, instance.story);
+            let (off, steps) = (instance.switched_off(), outcome.steps);
+            let _ = writeln!(
+                table,
+                "| {module} | `{control}` | {off} | {breaks} | {steps} | {story} |"
+            );
+        }
+        if are_any {
+            tables.push((name, table));
+        }
     }
     tables
 }

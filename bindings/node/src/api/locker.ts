@@ -22,6 +22,7 @@ import type { Lease } from "./lease.js";
 import { Lock } from "./lock.js";
 import { byCodePoints, checkNames, LockSet } from "./lock-set.js";
 import { missedOf } from "./missed.js";
+import { Observer } from "./observer.js";
 import {
   DEFAULT_TTL,
   JOB_OPTIONS,
@@ -33,6 +34,8 @@ import {
   type LockerOptions,
   type LockOptions,
   type LockSetOptions,
+  OBSERVE_OPTIONS,
+  type ObserveOptions,
   YIELD_OPTIONS,
   type YieldOptions,
 } from "./options.js";
@@ -65,7 +68,7 @@ export class Locker {
   readonly #host: LockHost;
   readonly #options: Checked;
   readonly #findings: readonly Finding[];
-  /** Aborted when the locker is shut down, for its jobs. */
+  /** Aborted when the locker is shut down, for its jobs and observers. */
   #closed: AbortController | undefined;
 
   private constructor(host: LockHost, options: Checked, findings: readonly Finding[] = []) {
@@ -416,6 +419,27 @@ export class Locker {
     checkAttached(this, Locker, "locker.inspect");
     checkText("a lock's name", name);
     return this.#host.inspect(name);
+  }
+
+  /**
+   * Returns the holders of a name, one after another, beginning with the current one: see {@link Observer}.
+   *
+   * @throws LeaseholdError `config` for a bad name or option
+   * @example
+   * ```ts
+   * for await (const leader of locker.observe("leader")) {
+   *   console.log(leader ? `${leader.owner.label} leads` : "nobody leads");
+   * }
+   * ```
+   */
+  observe(name: string, options?: ObserveOptions): Observer {
+    checkAttached(this, Locker, "locker.observe");
+    checkText("a lock's name", name);
+    const read = readOptions("the options of observe", options, OBSERVE_OPTIONS);
+    // This refuses a bad name.
+    this.#host.newLock(specOf(name, {}, this.#options));
+    this.#closed ??= new AbortController();
+    return new Observer(this.#host, name, read, this.#closed.signal);
   }
 
   /**

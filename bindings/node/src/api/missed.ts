@@ -1,3 +1,4 @@
+import { missedTicks } from "../../../../core/engine/src/limits.jsonc";
 import { attempt, config, shown } from "../common/check.js";
 import type { Schedule } from "./schedule.js";
 
@@ -15,8 +16,6 @@ import type { Schedule } from "./schedule.js";
  */
 export type Missed = "skip" | "latest" | { readonly all: number };
 
-const MOST = 10_000;
-
 /** Returns the option's value. Throws if it is not valid. */
 export function missedOf(value: unknown = "skip"): Missed {
   if (value === "skip" || value === "latest") {
@@ -24,7 +23,7 @@ export function missedOf(value: unknown = "skip"): Missed {
   }
   const read = () => (value as { all?: unknown }).all;
   const all = typeof value === "object" && value !== null ? attempt("missed cannot be read", read) : undefined;
-  if (typeof all !== "number" || !Number.isInteger(all) || all < 1 || all > MOST) {
+  if (typeof all !== "number" || !Number.isInteger(all) || all < 1 || all > missedTicks) {
     const got = all === undefined ? shown(value) : `{ all: ${shown(all)} }`;
     throw config(`missed must be "skip", "latest" or { all: 1 to 10,000 ticks }; got ${got}`);
   }

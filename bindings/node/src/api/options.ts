@@ -195,6 +195,9 @@ export interface LockOptions {
    *
    * Only a release keeps the name: after a loss, a crash or a shutdown it is free at the latest when the `ttl`
    * is over.
+   *
+   * At a quorum a release is confirmed once a majority keeps the name. Otherwise it fails, and the lease is lost as
+   * `expired`. Until a waiter notices that the name is free, a later caller may come first there.
    */
   readonly atLeast?: number | undefined;
 }
@@ -284,6 +287,14 @@ export interface YieldOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Options of `Locker.observe`, read as {@link LockerOptions} are. */
+export interface ObserveOptions {
+  /** Milliseconds between two looks at the lock, each one script call: 10 ms to 366 days; 1,000 by default. */
+  readonly every?: number | undefined;
+  /** A signal that ends the loop when it is aborted. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 export const LOCKER_DEFAULTS = {
   namespace: "leasehold",
   connectTimeout,
@@ -358,5 +369,10 @@ export const RENEW_OPTIONS: Readonly<Record<keyof RenewOptions, OptionKind>> = {
 export const YIELD_OPTIONS: Readonly<Record<keyof YieldOptions, OptionKind>> = {
   within: "number",
   force: "boolean",
+  signal: "signal",
+};
+
+export const OBSERVE_OPTIONS: Readonly<Record<keyof ObserveOptions, OptionKind>> = {
+  every: "number",
   signal: "signal",
 };

@@ -1,9 +1,7 @@
+import { storePause } from "../../../../core/engine/src/limits.jsonc";
 import { LeaseholdError } from "../common/errors.js";
 import { startTimer, stopTimer } from "../common/platform.js";
 import { isAborted, onAbort } from "../common/signals.js";
-
-/** Milliseconds between two attempts while the store does not reply. */
-const PAUSE = 1_000;
 
 /**
  * Repeats an attempt until it succeeds, with pauses while the store cannot be reached. Resolves to `undefined`
@@ -20,7 +18,7 @@ export async function persist<T>(attempt: () => Promise<T>, stop: AbortSignal): 
       if (!(error instanceof LeaseholdError) || !(error.transient || error.code === "internal")) {
         throw error;
       }
-      await sleep(PAUSE, stop);
+      await sleep(storePause, stop);
     }
   }
   return undefined;

@@ -1,3 +1,4 @@
+import { comparedTicks, longestPeriod, longestSleep, missedTicks, shortestPeriod } from "../../../../core/engine/src/limits.jsonc";
 import { config } from "../common/check.js";
 import { messageOf } from "../common/printable.js";
 import { startTimer } from "../common/platform.js";
@@ -16,10 +17,6 @@ export interface Schedule {
   before(until: number, count: number): Promise<number>;
 }
 
-/** The shortest and the longest period. */
-const LEAST = 10;
-const YEAR = 366 * 86_400_000;
-
 /** Returns a function that makes the schedule that a job's options ask for, if any. Checks only its period. */
 export function scheduleOf({ every: period, cron: text, timeZone }: Options): () => Schedule | Promise<Schedule> | undefined {
   if ((text === undefined) !== (timeZone === undefined)) {
@@ -35,9 +32,6 @@ export function scheduleOf({ every: period, cron: text, timeZone }: Options): ()
   return () => schedule;
 }
 
-/** The longest wait for a tick that is due soon, in milliseconds. */
-const SOON = 60_000;
-
 /**
  * Returns how long it is until the next tick, if that is due within a tenth of the time since the latest one,
  * and within a minute; otherwise 0.
@@ -47,7 +41,7 @@ export function soon(schedule: Schedule, now: number, latest: number | undefined
   if (latest === undefined || next === undefined) {
     return 0;
   }
-  return next - now <= Math.min((next - latest) / 10, SOON) ? next - now : 0;
+  return next - now <= Math.min((next - latest) / 10, longestSleep) ? next - now : 0;
 }
 
 interface Options {
@@ -58,7 +52,7 @@ interface Options {
 
 /** Returns the schedule of the multiples of a period since 1970. Fractions of a millisecond do not count. */
 function every(time: number): Schedule {
-  if (time < LEAST || time > YEAR) {
+  if (time < shortestPeriod || time > longestPeriod) {
     throw config(`every must be from 10 ms to 366 days; got ${time} ms`);
   }
   const period = Math.floor(time);
@@ -72,10 +66,7 @@ function every(time: number): Schedule {
   };
 }
 
-/** The number of due times whose pauses are compared. */
-const COMPARED = 50;
-/** The most due times that are counted one by one, and how many of them while the event loop waits. */
-const MOST_COUNTED = 10_000;
+/** How many due times are counted while the event loop waits. */
 const AT_ONCE = 100;
 
 /** Returns the schedule of a cron text in a time zone. Loads the package that reads such texts. */
@@ -94,7 +85,7 @@ async function cron(text: string, timeZone: string): Promise<Schedule> {
   const following = (after: number, count: number) => read.nextRuns(count, new Date(after)).map(Number);
   // The package's search excludes its start.
   const earlier = (until: number, count: number) => read.previousRuns(count, new Date(until + 1)).map(Number);
-  const compared = following(Date.now(), COMPARED);
+  const compared = following(Date.now(), comparedTicks);
   if (compared.length === 0) {
     throw config(`the cron text ${JSON.stringify(text)} is never due`);
   }
@@ -103,7 +94,7 @@ async function cron(text: string, timeZone: string): Promise<Schedule> {
     retention: 2 * Math.max(...pauses),
     next: (after) => following(after, 1)[0],
     latest: (until) => earlier(until, 1)[0],
-    async between(from, to, most = MOST_COUNTED) {
+    async between(from, to, most = missedTicks) {
       let counted = 0;
       // Usually there is none.
       for (let last = from, size = 1; counted < most; size = AT_ONCE) {

@@ -1,3 +1,4 @@
+import { longestSleep, longestSpread } from "../../../../core/engine/src/limits.jsonc";
 import { random } from "../common/platform.js";
 import { following, reasonOf } from "../common/signals.js";
 import type { Inspection } from "../common/types.js";
@@ -8,12 +9,6 @@ import { persist, sleep } from "./persist.js";
 import type { Schedule } from "./schedule.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import type { Turn } from "./turn.js";
-
-/** The longest sleep in milliseconds. After it the server's clock is asked for again, which may have been set. */
-const LONGEST_SLEEP = 60_000;
-
-/** The most milliseconds by which a runner wakes late, so that the same one does not win every tick. */
-const MOST_SPREAD = 100;
 
 /**
  * The turns that this runner of a {@link Job} gets. Read it with `for await`.
@@ -146,7 +141,7 @@ class Runner {
         throw this.claims.error("the job is never due again");
       }
       if (next > seen.serverTime) {
-        await sleep(Math.min(withSpread(next - seen.serverTime), LONGEST_SLEEP), stop);
+        await sleep(Math.min(withSpread(next - seen.serverTime), longestSleep), stop);
         continue;
       }
       const tick = choose(this.missed, schedule, next, seen.serverTime);
@@ -187,5 +182,5 @@ async function backlogOf(schedule: Schedule, seen: Inspection, from: number, tic
 /** Returns a sleep with what this runner wakes late: up to a twentieth of the sleep. */
 export function withSpread(time: number): number {
   const [word] = random();
-  return time + Math.min(time / 20, MOST_SPREAD) * ((word >>> 0) / 2 ** 32);
+  return time + Math.min(time / 20, longestSpread) * ((word >>> 0) / 2 ** 32);
 }

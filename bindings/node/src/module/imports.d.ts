@@ -41,6 +41,14 @@ declare module "*/limits.jsonc" {
   export const longestTtl: number;
   export const timeToLive: number;
   export const bundleNames: number;
+  export const shortestPeriod: number;
+  export const longestPeriod: number;
+  export const missedTicks: number;
+  export const comparedTicks: number;
+  export const longestSleep: number;
+  export const longestSpread: number;
+  export const storePause: number;
+  export const observePeriod: number;
   export const shownCharacters: number;
   export const gateCapacity: number;
   export const gateWaiting: number;

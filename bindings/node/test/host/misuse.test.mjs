@@ -16,7 +16,7 @@ test("a method that was detached from its object says so", async (t) => {
   const bundle = await lockSet.acquire();
   const objects = { locker, lock, lease, job, turn, lockSet, bundle };
   const methods = {
-    locker: ["lock", "job", "all", "allAtOnce", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
+    locker: ["lock", "job", "all", "allAtOnce", "events", "inspect", "observe", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
     lock: ["acquire", "tryAcquire", "accept", "using", "hold", "events"],
     lease: ["run", "renew", "wanted", "pass", "release"],
     job: ["run", "turns", "claim", "due"],

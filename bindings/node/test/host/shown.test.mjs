@@ -58,6 +58,11 @@ describe("logs and threads", () => {
     assert.deepEqual(parsed(tenures), { name: "orders/42", token: lease.token, ended: false });
     await tenures.return();
     assert.equal(inspect(tenures), `Tenures { name: 'orders/42', token: ${lease.token}, ended: true }`);
+    const observer = locker.observe("orders/42", { every: 10 });
+    assert.equal(inspect(observer), "Observer { name: 'orders/42', ended: false }");
+    await observer.next();
+    await observer.return();
+    assert.equal(inspect(observer), `Observer { name: 'orders/42', token: ${lease.token}, ended: true }`);
     assert.equal(inspect(lock.events()), "LeaseEvents { name: 'orders/42' }");
     assert.equal(inspect(locker.events()), "LeaseEvents {}");
     await locker.shutdown();

@@ -116,8 +116,8 @@ export { main, code, redis, express, hono };
 /** Stubs that a program uses instead of a lock in its tests: whole objects, without casts and mocks. */
 const STUBS = `
 import type {
-  AcquireOptions, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, Stats, Tenures, Ticket, Turn,
-  Turns,
+  AcquireOptions, Bundle, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, LockSet, Observer, Stats,
+  Tenures, Ticket, Turn, Turns,
 } from "leasehold";
 
 const ticket: Ticket = {
@@ -173,6 +173,14 @@ const tenures: Tenures = {
   [Symbol.asyncDispose]: async () => {},
 };
 
+const observer: Observer = {
+  next: async () => ({ done: false, value: undefined }),
+  return: async () => ({ done: true, value: undefined }),
+  toJSON: () => ({ name: "orders/42", ended: false }),
+  [Symbol.asyncIterator]: () => observer,
+  [Symbol.asyncDispose]: async () => {},
+};
+
 class FakeLock implements Lock {
   readonly name = "orders/42";
   readonly held = false;
@@ -225,15 +233,39 @@ class FakeJob implements Job {
   toJSON = () => ({ name: this.name });
 }
 
+const bundle: Bundle = {
+  tokens: new Map([["accounts/3", 34]]),
+  valid: true,
+  remaining: 9_000,
+  signal: lease.signal,
+  run: async (work) => work(lease.signal),
+  release: async () => ["accounts/3"],
+  toJSON: () => ({ tokens: { "accounts/3": 34 }, valid: true, remaining: 9_000 }),
+  [Symbol.asyncDispose]: async () => {},
+};
+
+class FakeLockSet implements LockSet {
+  readonly names = ["accounts/3"];
+  acquire = async (): Promise<Bundle> => bundle;
+  tryAcquire = async (): Promise<Bundle | undefined> => undefined;
+  async using<T>(work: (bundle: Bundle, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
+    return work(bundle, bundle.signal);
+  }
+  toJSON = () => ({ names: this.names, atOnce: false });
+}
+
 export function stubbed(inspection: Inspection, stats: Stats): Locker {
   return {
     findings: [],
     polls: false,
     lock: () => new FakeLock(),
     job: () => new FakeJob(),
+    all: () => new FakeLockSet(),
+    allAtOnce: () => new FakeLockSet(),
     stats: () => stats,
     events: () => new Events(),
     inspect: async () => inspection,
+    observe: () => observer,
     async *list() {
       yield "orders/42";
     },

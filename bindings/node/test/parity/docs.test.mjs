@@ -74,7 +74,7 @@ function* inline(path, text) {
 
 /** Yields the names in a piece of code, each with the languages that it may be in. */
 function* names(code, languages) {
-  const text = code.replace(/\w[\w-]*:\/\/\S*|\b[\w.-]+\.(md|mjs|js|json|wasm|conf|timer|fence)\b/g, "");
+  const text = code.replace(/\w[\w-]*:\/\/\S*|\b[\w.-]+\.(md|mjs|js|jsonl?|html|wasm|conf|timer|fence|tla)\b/g, "");
   for (const [path] of text.matchAll(/\b\w+(?:::\w+)+/g)) {
     yield [path.replace(/^leasehold::/, "").replaceAll("::", "."), ["rust"]];
   }

@@ -197,6 +197,21 @@ mod tests {
         }
     }
 
+    /// The store counts whole milliseconds of the time that it is asked for, by a clock that may be fast.
+    #[test]
+    fn the_time_to_ask_for_covers_what_is_left() {
+        for margin in [Margin::LEAST, MARGIN, Margin::MOST] {
+            for left in [0, 999, 9_970_000, 9_990_000, 10_000_000, 60_000_000] {
+                let left = Duration::from_micros(left);
+                for wanted in [Duration::ZERO, Duration::from_secs(10)] {
+                    let asked = margin.covering(left, wanted);
+                    let kept = Duration::from_millis(asked.as_millis().try_into().expect("small"));
+                    assert!(kept.saturating_sub(margin.drift(kept)) >= left && asked >= wanted);
+                }
+            }
+        }
+    }
+
     const fn server(millis: u64) -> ServerTime {
         ServerTime::from_millis(millis)
     }

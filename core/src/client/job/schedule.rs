@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold_engine::Error;
+use leasehold_engine::{Error, limits};
 
 /// The shortest and the longest period.
-const LEAST: Duration = Duration::from_millis(10);
-const YEAR: Duration = Duration::from_secs(366 * 86_400);
+const LEAST: Duration = limits::time("shortestPeriod");
+const YEAR: Duration = limits::time("longestPeriod");
 
 /// The longest wait for a tick that is due soon, in milliseconds.
-const SOON: u64 = 60_000;
+const SOON: u64 = limits::number("longestSleep");
 
 #[derive(Clone, Debug)]
 pub(super) enum Schedule {
@@ -94,10 +94,10 @@ impl Schedule {
 mod cron {
     use jiff::tz::TimeZone;
     use jiff::{Timestamp, Zoned};
-    use leasehold_engine::{Error, ErrorKind};
+    use leasehold_engine::{Error, ErrorKind, limits};
 
     /// The number of due times whose pauses are compared.
-    const COMPARED: usize = 50;
+    const COMPARED: usize = limits::count("comparedTicks") as usize;
 
     /// A cron text in a time zone.
     #[derive(Debug)]

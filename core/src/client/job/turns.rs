@@ -8,25 +8,23 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt, unfold};
 use leasehold_engine::engine::{Backlog, Inspection, Wait};
-use leasehold_engine::{Error, ErrorKind};
+use leasehold_engine::{Error, ErrorKind, limits};
 use tokio::time::timeout;
 
 use super::schedule::Schedule;
 use super::{Claimed, Job, Missed, Turn};
+use crate::client::persist::{PAUSE, trace};
 use crate::client::{LeaseEvents, Lock};
 use crate::rt;
 
-/// The pause between attempts while the store cannot be reached.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// The longest sleep. After it the runner asks for the server's clock again, which may have been set.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+const LONGEST_SLEEP: Duration = limits::time("longestSleep");
 
-/// The most missed ticks of a cron text that are counted.
-const MOST_COUNTED: u32 = 10_000;
+/// The most missed ticks that are counted, of a cron text, or run.
+pub(super) const MOST_COUNTED: u32 = limits::count("missedTicks");
 
 /// The most by which a runner wakes late, so that the same one does not win every tick.
-const MOST_SPREAD: Duration = Duration::from_millis(100);
+const MOST_SPREAD: Duration = limits::time("longestSpread");
 
 /// A stream of the turns that this runner of a [`Job`] gets.
 ///
@@ -114,14 +112,7 @@ impl Runner {
                     return Some((Ok(turn), self));
                 }
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(
-                        target: "leasehold",
-                        {
-                            "error.type" = error.kind().code(),
-                            "exception.message" = %error,
-                        },
-                        "cannot claim a tick of the job yet; retrying"
-                    );
+                    trace("cannot claim a tick of the job", &error);
                     if self.sleep(PAUSE).await.is_err() {
                         return None;
                     }

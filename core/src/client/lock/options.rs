@@ -102,6 +102,10 @@ impl Lock {
     /// Only a release keeps the name: after a loss, a crash or a shutdown it is free at the latest when the
     /// time to live is over.
     ///
+    /// At a quorum a release is confirmed once a majority keeps the name. Otherwise it fails, and the lease is lost
+    /// as [`Expired`](crate::LossReason::Expired). Until a waiter notices that the name is free, a later caller may
+    /// come first there.
+    ///
     /// At most a year (366 days), and not more than [`at_most`](Self::at_most); otherwise
     /// [`acquire`](Self::acquire) fails with [`Config`](crate::ErrorKind::Config).
     ///

@@ -446,6 +446,31 @@ mod tests {
         assert!((0..3).all(|at| new.to_tell(at).contains(&Incarnation(2))));
     }
 
+    /// Catches a vote of a member that the others do not know, or that does not know the others: what one of
+    /// them forgets, nobody may miss.
+    #[test]
+    fn a_member_votes_once_it_and_the_voting_members_know_each_other() {
+        for (by_others, by_it) in [(&[1, 2][..], &[1, 2, 9][..]), (&[1, 2, 9], &[9])] {
+            let mut used = of(3);
+            say(&mut used, 0, (1, 900), &[1, 2]);
+            say(&mut used, 1, (2, 900), &[1, 2]);
+            say(&mut used, 2, (9, 0), &[]);
+            say(&mut used, 0, (1, 900), by_others);
+            say(&mut used, 1, (2, 900), by_others);
+            say(&mut used, 2, (9, 0), by_it);
+            assert_eq!(
+                (admitted(&used), voting(&used)),
+                (vec![0, 1, 2], vec![0, 1])
+            );
+            assert!(!used.are_acquainted(2, 0) && !used.are_acquainted(0, 2));
+            say(&mut used, 0, (1, 900), &[1, 2, 9]);
+            say(&mut used, 1, (2, 900), &[1, 2, 9]);
+            say(&mut used, 2, (9, 0), &[1, 2, 9]);
+            assert_eq!(voting(&used), [0, 1, 2]);
+            assert!(used.are_acquainted(2, 0) && used.are_acquainted(0, 2));
+        }
+    }
+
     #[test]
     fn a_known_member_votes_whatever_its_age() {
         let mut used = of(3);

@@ -25,7 +25,9 @@ pub(super) struct QuorumRelease {
     who: Who,
     token: FencingToken,
     call: Option<CallId>,
-    /// How many members do not have the lease.
+    /// True if the release keeps the name taken for a while. Then only members that keep it count.
+    keeps: bool,
+    /// How many members do not have the lease, or keep the name taken.
     free: usize,
     pending: usize,
     error: Option<Error>,
@@ -76,7 +78,12 @@ impl QuorumReleases {
         let over: Vec<_> = over.map(|(id, _)| id).collect();
         for id in over {
             self.step(env, handles, id, |release| {
-                release.free = release.free.max(majority);
+                if release.keeps {
+                    // Too few members keep the name, or nobody could have it.
+                    release.pending = 0;
+                } else {
+                    release.free = release.free.max(majority);
+                }
             });
         }
     }
@@ -107,6 +114,7 @@ impl QuorumRelease {
         tenure: &Tenure<Support>,
         call: Option<CallId>,
     ) -> Self {
+        let keeps = tenure.keeps_until(&lease.who.spec) > env.cx.now;
         let (mut free, mut pending) = (0, 0);
         for at in 0..env.members.len() {
             match lease.votes.get(at) {
@@ -116,13 +124,16 @@ impl QuorumRelease {
                     pending += 1;
                 }
                 Vote::Asked(_) | Vote::InLine(_) => lease.give_back(env, at),
-                Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_) => free += 1,
+                Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_) => {
+                    free += usize::from(!keeps);
+                }
             }
         }
         Self {
             who: lease.who,
             token: tenure.token,
             call,
+            keeps,
             free,
             pending,
             error: None,
@@ -132,7 +143,7 @@ impl QuorumRelease {
     fn landed(&mut self, result: Result<(), Error>) {
         self.pending = self.pending.saturating_sub(1);
         match result {
-            Err(error) if !error.is_not_held() => self.error = Some(error),
+            Err(error) if self.keeps || !error.is_not_held() => self.error = Some(error),
             // A lease that the member no longer has is released, too.
             Ok(()) | Err(_) => self.free += 1,
         }

@@ -98,7 +98,7 @@ impl Manual {
         let Some(state) = state.filter(|state| !state.later.is_empty()) else {
             return false;
         };
-        state.renewals = std::mem::take(&mut state.later);
+        state.renewals.append(&mut state.later);
         true
     }
 

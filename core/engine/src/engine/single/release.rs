@@ -197,7 +197,9 @@ impl Releases {
             return;
         };
         self.step(env, handles, id, |release, env| {
-            release.doubt = None;
+            // A release that keeps the name taken does not leave the line, which the attempt may have joined.
+            let retires = release.retires;
+            release.doubt = retires.then(|| Doubt::until(env.cx.now));
             // A release put off until the end of the doubt need not wait any longer.
             if release.attempt.is_under_way() {
                 release.unordered = true;

@@ -250,6 +250,8 @@ impl Tenure<Renewing> {
     }
 
     pub(super) fn renew(&mut self, env: &mut Single, who: &Who) {
+        // This renewal asks for all that the calls for a later one want, also if it repeats a late one.
+        self.kept.manual.begin_later();
         self.renew_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
     }
 
@@ -322,7 +324,7 @@ impl Tenure<Renewing> {
             // a wide margin, `not_after` is early if the last reply is long ago.
             Ok((Reply::Late, _)) if self.kept.attempt.pace.failures == 0 => {
                 self.kept.attempt.pace.failures = 1;
-                if self.kept.checks {
+                if self.kept.checks && !self.kept.manual.is_asked() {
                     self.check_again(env, who);
                 } else {
                     self.renew(env, who);

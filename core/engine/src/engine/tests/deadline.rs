@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms, remaining};
+use super::host::{Host, LEAD, LOCK, Net, SOON, TIMEOUT, TTL, ms, remaining};
 use crate::engine::{Answer, CallId, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, LeaseId, Reply};
@@ -50,6 +50,20 @@ fn the_deadline_counts_from_the_attempt_that_was_answered() {
     let expected = retried_at + TTL - TTL / 500;
     // The store counts in whole milliseconds, rounded down.
     assert!(deadline <= expected && deadline + ms(1) >= expected);
+}
+
+/// Catches a renewal that the store may execute after the holder was told of the loss.
+#[test]
+fn a_renewal_can_no_longer_act_once_its_lease_is_lost() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let grant = host.hold(LOCK);
+    let lost = grant.deadline - LEAD;
+    host.advance_to(lost - ms(500));
+    host.net = Net::LoseRequests;
+    host.renew(grant.lease);
+    let renewal = host.lost.last().expect("a renewal was sent");
+    assert_eq!(renewal.give_up, lost);
 }
 
 type Ask = fn(&mut Host, LeaseId) -> CallId;

@@ -18,7 +18,7 @@ pub(super) fn lease(host: &Host) -> LeaseId {
 }
 
 /// Returns a waiter in line whose next request is in flight and not executed yet.
-fn with_a_question_under_way(host: &mut Host) -> CallId {
+pub(super) fn with_a_question_under_way(host: &mut Host) -> CallId {
     let call = in_line(host);
     host.net = Net::Hold;
     host.advance(ms(5_000));
@@ -385,12 +385,14 @@ fn released_with_one_in_line(host: &mut Host) -> (Acquired, CallId, Sent) {
 #[test]
 fn an_outdated_handover_is_not_trusted() {
     let mut host = Host::new();
+    host.ttl = ms(1_800);
     let (_, other, release) = released_with_one_in_line(&mut host);
     let handed = host.execute(&release);
-    // Another client frees the lock by force, and a stranger takes it, before the reply arrives.
+    // Another client frees the lock by force, and a stranger takes it, before the reply arrives. The waiter asks
+    // again while the handover would still count.
     host.stranger_force_releases(LOCK);
     host.stranger_acquires(LOCK, TTL);
-    host.advance(TTL / 5);
+    host.advance(ms(1_100));
     host.net = Net::Up;
     host.answer_all();
     host.reply(&release, Ok(handed));

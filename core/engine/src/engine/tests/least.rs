@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cancel::with_a_ghost;
+use super::handoff::with_a_question_under_way;
 use super::host::{Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use crate::engine::clock::Margin;
@@ -209,6 +210,26 @@ fn an_attempt_that_outlives_its_tenure_does_not_wait_for_the_name() {
         assert_eq!(host.waiting(LOCK), 0);
         assert!(host.is_taken(LOCK) && host.engine.is_idle());
     }
+}
+
+/// Catches a release that forgets the line as soon as the late attempt that joined it is answered.
+#[test]
+fn an_answered_attempt_that_outlives_its_tenure_does_not_wait_for_the_name() {
+    let mut host = Host::new();
+    host.at_least = Some(LEAST);
+    let call = with_a_question_under_way(&mut host);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.stranger_releases(LOCK);
+    let lease = host.grant(call).lease;
+    host.net = Net::LoseReplies;
+    host.release(lease);
+    host.answer(&ghost);
+    assert_eq!(host.waiting(LOCK), 1, "a ghost");
+    host.net = Net::Up;
+    host.advance(TIMEOUT + SOON);
+    assert_eq!(host.waiting(LOCK), 0);
+    assert!(host.is_taken(LOCK) && host.engine.is_idle());
 }
 
 /// Catches an acquisition that was canceled and keeps the name taken.

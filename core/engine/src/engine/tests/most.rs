@@ -8,6 +8,8 @@ use crate::engine::clock::Margin;
 use crate::engine::{Acquired, Answer, Wait};
 use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
+use crate::protocol::Reply;
+use crate::token::FencingToken;
 
 const MOST: Duration = Duration::from_secs(100);
 
@@ -150,6 +152,23 @@ fn a_renewal_that_waited_for_the_last_one_fails() {
     host.answer_next();
     assert_eq!(host.outcome(first), &Answer::Renew(Ok(())));
     assert_eq!(host.error(later), ErrorKind::Overheld);
+}
+
+/// Catches a counter that is said not to be raised, although the renewal that repeated a late one raised it.
+#[test]
+fn a_floor_that_waited_for_a_late_renewal_is_confirmed_by_the_next() {
+    let (mut host, lease) = holding(TTL + ms(1_000));
+    host.advance_to(lease.began + TTL / 4);
+    host.net = Net::Hold;
+    while host.count("renew") == 0 {
+        host.advance(ms(100));
+    }
+    let floor = FencingToken::new(1_000).expect("the token is above 0");
+    let raise = host.raise(lease.lease, floor);
+    host.answer_each(&Ok(Reply::Late));
+    host.answer_next();
+    assert_eq!(host.outcome(raise), &Answer::Renew(Ok(())));
+    assert_eq!(host.count("renew"), 2);
 }
 
 #[test]

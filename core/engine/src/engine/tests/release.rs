@@ -252,3 +252,30 @@ fn a_place_in_line_of_an_old_attempt_is_given_back_on_the_next_connection() {
     host.advance(SOON);
     assert!(!waits(&host));
 }
+
+/// Catches a release that ends with the tenure although an unanswered attempt to acquire has joined the line: the
+/// lock would be handed to nobody. The next tenure confirms the release after that attempt can no longer act.
+#[test]
+fn a_later_tenure_does_not_settle_the_doubt_about_an_old_attempt() {
+    let mut host = Host::on(Net::Hold);
+    let lease = lease_of(host.acquire(LOCK, Wait::Forever));
+    let old = host.take();
+    host.connect(0);
+    host.answer_all();
+    host.advance(ms(1_900));
+    host.release(lease);
+    let release = host.take();
+    let next = host.acquire(LOCK, Wait::Forever);
+    let again = host.take();
+    host.execute(&release);
+    let reply = host.execute(&again);
+    host.execute(&old);
+    assert_eq!(host.waiting(LOCK), 1, "the old attempt joined the line");
+    host.advance(ms(200));
+    host.net = Net::Up;
+    host.reply(&again, Ok(reply));
+    assert_eq!(host.grant(next).token.get(), 2);
+    host.advance(SOON);
+    assert!(host.is_held(LOCK));
+    assert_eq!(host.waiting(LOCK), 0);
+}

@@ -208,3 +208,25 @@ fn the_store_keeps_what_the_holder_was_promised_before() {
     host.advance_to(grant.deadline - ms(100));
     assert!(host.is_held(LOCK) && host.is_taken(LOCK));
 }
+
+/// Catches a release that gives up while the store may keep the lock, for the longest time that a renewal asked
+/// for.
+#[test]
+fn the_lock_is_freed_for_as_long_as_the_store_may_keep_it() {
+    for releases in [true, false] {
+        let (mut host, lease) = Host::holding();
+        host.net = Net::LoseReplies;
+        host.renew_for(lease, MINUTE * 5);
+        host.net = Net::LoseRequests;
+        host.renew_for(lease, TTL);
+        host.advance(ms(2_100));
+        if releases {
+            host.release(lease);
+        }
+        host.advance(TTL * 3);
+        assert!(!host.is_held(LOCK) && host.is_taken(LOCK));
+        host.net = Net::Up;
+        host.advance(ms(2_100));
+        assert!(!host.is_taken(LOCK));
+    }
+}

@@ -3,6 +3,7 @@
 use super::host::{Host, LOCK, Net, SOON, TTL, key, ms};
 use crate::engine::single::{MOST_CHECKS, MOST_KEYS};
 use crate::engine::{Input, LockId, Wait};
+use crate::protocol::LeaseId;
 
 /// The time within which a pending read of a key happens.
 const READ: std::time::Duration = ms(50);
@@ -97,6 +98,31 @@ fn short_leases_and_those_released_soon_are_not_read() {
         }
     }
     assert_eq!((host.read(), host.watched()), (0, 0));
+}
+
+/// Catches a watch that outlives its lease: a locker would collect one for each lock that it ever held.
+#[test]
+fn a_watch_ends_with_its_lease() {
+    let ends: [fn(&mut Host, LeaseId); 3] = [
+        |host, lease| {
+            host.release(lease);
+        },
+        |host, lease| {
+            host.pass(lease);
+        },
+        |host, _| {
+            host.disconnect();
+            host.advance(TTL);
+        },
+    ];
+    for end in ends {
+        let mut host = Host::watching();
+        let lease = host.hold(LOCK).lease;
+        host.advance(READ);
+        assert_eq!(host.watched(), 1);
+        end(&mut host, lease);
+        assert_eq!((host.is_held(LOCK), host.watched()), (false, 0));
+    }
 }
 
 #[test]

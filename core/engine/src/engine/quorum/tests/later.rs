@@ -1,6 +1,6 @@
 //! Leases that are taken from holders without their notice: none goes on after a later lease.
 
-use super::world::{Host, LOCK, SOON, TIMEOUT, TTL, key, quorum};
+use super::world::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, ms, quorum};
 use crate::engine::{CallId, Wait};
 use crate::name::Owner;
 use crate::protocol::LeaseId;
@@ -85,4 +85,42 @@ fn an_owner_that_reclaims_confirms_the_grants_before_it_begins() {
     world.connect(1);
     world.advance(TTL);
     assert!(world.grant(call).token > other.token);
+}
+
+/// Catches an owner's token that is not above the counter of a member that has the lease: that member may have
+/// given the lower ones to a later lease of the owner since.
+#[test]
+fn an_owner_that_reclaims_gets_the_greatest_token_of_the_members() {
+    let mut world = quorum(1, 5);
+    let call = reclaim(&mut world, 0, Wait::Never);
+    world.advance(SOON);
+    let token = world.grant(call).token.get();
+    assert_eq!(world.last_tokens(), [Some(token); 5]);
+}
+
+/// Catches a proof by an answer to a renewal that left before the late member gave the lease.
+#[test]
+fn a_renewal_from_before_a_server_joined_proves_nothing() {
+    let mut world = quorum(2, 3);
+    world.ttl = TTL / 10;
+    world.cut(1);
+    hold_soon(&mut world, 0);
+    world.set(0, Net::Hold);
+    while world.pending.is_empty() {
+        world.advance(ms(10));
+    }
+    let (renewal, reply) = world.take_reply();
+    world.set(0, Net::Up);
+    world.deafen(0);
+    world.servers[0].delete(&key(LOCK));
+    let later = world.at(1).acquire(LOCK, Wait::Never);
+    world.advance(ms(400));
+    let later = world.grant(later).lease;
+    world.at(1).release(later);
+    world.at(0).connect(1);
+    world.advance(ms(300));
+    assert_eq!(world.left(), (2, 0), "the holder has joined server 2");
+    world.reply(&renewal, Ok(reply));
+    world.advance(TTL);
+    assert_eq!(world.story(0).last(), Some(&"lost"));
 }

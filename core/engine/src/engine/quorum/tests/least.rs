@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{Host, LOCK, Net, SOON, ms, quorum};
+use super::world::{Host, LOCK, Net, SOON, TTL, ms, quorum};
 use crate::engine::{Answer, Wait};
 
 const LEAST: Duration = Duration::from_secs(60);
@@ -61,4 +61,32 @@ fn an_acquisition_that_falls_short_keeps_nothing() {
     world.release(lease.lease);
     world.advance(SOON);
     assert_eq!(world.left(), (0, 0));
+}
+
+/// Catches a release that is confirmed although less than a majority keeps the name taken.
+#[test]
+fn a_release_is_confirmed_once_a_majority_keeps_the_name() {
+    for away in [1, 2] {
+        let mut world = quorum(1, 3);
+        world.at_least = Some(LEAST);
+        world.ttl = TTL / 3;
+        let lease = world.hold(LOCK);
+        // The lease does not stand on the last server any more.
+        world.cut(2);
+        world.set(2, Net::LoseRequests);
+        world.advance(TTL / 2);
+        if away == 2 {
+            world.cut(1);
+            world.set(1, Net::LoseRequests);
+        }
+        let call = world.release(lease.lease);
+        world.advance(SOON);
+        assert_eq!(world.is_open(call), away == 2);
+        world.advance(TTL);
+        let is_kept = away == 1;
+        assert_eq!(world.outcome(call) == &Answer::Release(Ok(())), is_kept);
+        let told = if is_kept { "released" } else { "lost: expired" };
+        assert!(world.told_last().starts_with(told));
+        assert_eq!(world.left().0, 3 - away);
+    }
 }

@@ -118,6 +118,11 @@ fn a_manual_renewal_needs_a_majority() {
     let told = world.last_told();
     assert!(matches!(told.event, LeaseEvent::Renewed { .. }), "{told:?}");
     assert!(told.deadline.is_some_and(|at| at > world.now + TTL * 3));
+    world.set_all([2, 3], Net::LoseRequests);
+    let call = world.renew_for(lease.lease, TTL * 3);
+    assert!(world.is_open(call), "two of five have renewed it");
+    world.advance(crate::testing::PATIENCE + SOON);
+    assert_eq!(world.error(call), crate::ErrorKind::Timeout);
 }
 
 /// Catches a lease that outlives the quarantine of servers that forgot it: with a wide margin, each renewal
