@@ -93,7 +93,8 @@ mod url;
 #[cfg(feature = "native")]
 pub use client::{
     Builder, Bundle, Claimed, Job, Lease, LeaseEvents, Lock, LockSet, Locker, Lost, MemoryStore,
-    Missed, Observer, Permit, Run, RwLock, RwPart, Semaphore, Tenures, Turn, Turns, YieldRequest,
+    Missed, Observer, Permit, Permits, Run, RwLock, RwPart, Semaphore, Tenures, Turn, Turns,
+    YieldRequest,
 };
 #[doc(inline)]
 pub use leasehold_engine::{

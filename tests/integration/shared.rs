@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
-use leasehold::{ErrorKind, LeaseEvent, Locker, LossReason, Permit};
+use leasehold::{ErrorKind, Finding, LeaseEvent, Locker, LossReason, Permit};
 use leasehold_tests::{Admin, RedisServer, Resp, eventually};
 use tokio::time::{sleep, timeout};
 
@@ -277,6 +277,12 @@ async fn clients_with_another_capacity_do_not_change_it() {
         }) => {}
         event => panic!("{event:?}"),
     }
+    let found = Finding::Capacity {
+        name: other.name().clone(),
+        capacity: 2,
+        wanted: 5,
+    };
+    assert!(locker.findings().contains(&found), "{found}");
     assert!(other.try_acquire().await.expect("an answer").is_none());
     assert!(
         other
@@ -457,6 +463,28 @@ async fn a_run_of_readers_is_admitted_at_once() {
     assert!(began.elapsed() < millis(900), "{:?}", began.elapsed());
 }
 
+/// Catches a stream that does not ask again after a loss, and one that takes more than one slot.
+#[tokio::test]
+async fn a_held_slot_is_taken_again_after_a_loss() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let licenses = locker.semaphore(NAME, 2).expect("valid");
+    let mut permits = licenses.hold();
+    let first = within(permits.try_next()).await.expect("a permit");
+    let first = first.expect("not shut down");
+    let freed = locker.force_release_token(NAME, first.token()).await;
+    assert!(freed.expect("released").is_some());
+    let second = within(permits.try_next()).await.expect("a permit");
+    let second = second.expect("not shut down");
+    assert_eq!(second.slot(), Some(0));
+    assert!(second.token() > first.token() && !first.is_valid());
+    let shared = locker.inspect(NAME).await.expect("seen").shared;
+    assert_eq!(shared.map(|shared| shared.held), Some(1));
+    drop(second);
+    locker.shutdown().await.expect("shut down");
+    assert!(within(permits.try_next()).await.expect("an end").is_none());
+}
+
 /// Catches a downgrade that lets a writer in between, and one that leaves readers waiting.
 #[tokio::test]
 async fn a_writer_becomes_a_reader_without_letting_go() {
@@ -464,10 +492,10 @@ async fn a_writer_becomes_a_reader_without_letting_go() {
     let locker = connect(&server).await;
     let prices = locker.rw_lock(NAME).expect("valid");
     let first = prices.write().acquire().await.expect("a permit");
-    let (reads, writes) = (prices.read(), prices.write());
-    let reader = tokio::spawn(async move { reads.acquire().await });
+    let (other, second) = (prices.read(), prices.write());
+    let reader = tokio::spawn(async move { other.acquire().await });
     waiting(&locker, 1).await;
-    let writer = tokio::spawn(async move { writes.acquire().await });
+    let writer = tokio::spawn(async move { second.acquire().await });
     waiting(&locker, 2).await;
     first.downgrade().await.expect("it is a writer's");
     let reader = within(reader).await.expect("no panic").expect("a permit");

@@ -332,7 +332,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn hold(&self) -> Tenures {
-        Tenures::new(self.clone())
+        Tenures::new(self.clone(), None)
     }
 
     /// Returns the events of the acquisitions by this handle and its clones, starting with the current state.
@@ -425,6 +425,15 @@ impl Lock {
             driver.acquire(lock, spec, lease, wait)
         })
         .await
+    }
+
+    /// Waits for a part of a shared name.
+    pub(super) async fn acquire_part(&self, part: Part) -> Result<Lease, Error> {
+        loop {
+            if let Some(lease) = self.ask_part(part, Wait::Forever).await? {
+                return Ok(lease);
+            }
+        }
     }
 
     /// Changes the capacity of a shared name.

@@ -377,7 +377,7 @@ impl Locker {
     ///
     /// The locker checks once, when connecting, and also traces each finding as a warning. It finds nothing
     /// in an in-memory store, or if this user may not run `INFO`. After the first acquisition
-    /// [`Untracked`](Finding::Untracked) may follow.
+    /// [`Untracked`](Finding::Untracked) may follow, and [`Capacity`](Finding::Capacity) after one of a shared name.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -25,7 +25,7 @@ pub use locker::Locker;
 pub use memory::MemoryStore;
 pub use observer::Observer;
 pub use several::{Bundle, LockSet};
-pub use shared::{Permit, RwLock, RwPart, Semaphore};
+pub use shared::{Permit, Permits, RwLock, RwPart, Semaphore};
 pub use tenures::Tenures;
 pub use yields::YieldRequest;
 

@@ -1,5 +1,6 @@
 mod options;
 mod permit;
+mod permits;
 
 use std::fmt;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use std::time::Duration;
 use leasehold_engine::engine::Wait;
 use leasehold_engine::{Error, Name, Share as Part};
 
-use super::{LeaseEvents, Lock};
+use super::{LeaseEvents, Lock, Tenures};
 
 pub use permit::Permit;
+pub use permits::Permits;
 
 /// A handle on a name that several holders share, with options. Making one does no I/O.
 ///
@@ -207,6 +209,22 @@ impl Semaphore {
         within(&self.lock, self.part(weight)?, time).await
     }
 
+    /// Holds one slot or unit for as long as the program runs, and acquires another one after a loss: see [`Permits`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use futures::TryStreamExt;
+    ///
+    /// let mut permits = locker.semaphore("partitions", 8)?.hold();
+    /// let permit = permits.try_next().await?.expect("the locker was not shut down");
+    /// println!("working on partition {:?}", permit.slot());
+    /// # Ok(()) }
+    /// ```
+    pub fn hold(&self) -> Permits {
+        Permits::new(Tenures::new(self.lock.clone(), Some(own_part(&self.lock))))
+    }
+
     /// Changes the capacity of the name for all clients, and returns how often it was set.
     ///
     /// No permit is revoked. While more is held than the new capacity, nobody is admitted, and slots from the new
@@ -383,11 +401,7 @@ fn own_part(lock: &Lock) -> Part {
 }
 
 async fn wait_for(lock: &Lock, part: Part) -> Result<Permit, Error> {
-    loop {
-        if let Some(permit) = ask(lock, part, Wait::Forever).await? {
-            return Ok(permit);
-        }
-    }
+    lock.acquire_part(part).await.map(Permit::new)
 }
 
 async fn within(lock: &Lock, part: Part, time: Duration) -> Result<Option<Permit>, Error> {

@@ -112,8 +112,8 @@ options!(RwLock, "locker.rw_lock(\"prices\")", ".write()");
 impl Semaphore {
     /// Makes it an error if the capacity of the name at the store is not this handle's.
     ///
-    /// Without it, acquisitions continue with the store's capacity, and the event
-    /// [`CapacityDiffers`](crate::LeaseEvent::CapacityDiffers) says so. With it they fail with
+    /// Without it, acquisitions continue with the store's capacity. The event
+    /// [`CapacityDiffers`](crate::LeaseEvent::CapacityDiffers) and a [finding](crate::Finding::Capacity) say so. With it they fail with
     /// [`Config`](crate::ErrorKind::Config), as soon as they would get a permit.
     ///
     /// ```

@@ -254,7 +254,7 @@ fn a_downgrade_whose_reply_is_lost_is_repeated_and_done_once() {
         host.advance(TTL);
         take(&mut host, TWO, Share::reader());
         assert!(host.is_held(ONE) && host.is_held(TWO), "{net:?}");
-        let writes = ask(&mut host, THREE, Share::writer(), Wait::Never);
-        assert_eq!(host.outcome(writes), &Answer::Acquire(Ok(None)));
+        let second = ask(&mut host, THREE, Share::writer(), Wait::Never);
+        assert_eq!(host.outcome(second), &Answer::Acquire(Ok(None)));
     }
 }
