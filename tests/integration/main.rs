@@ -30,6 +30,7 @@ mod runtimes;
 mod sentinel;
 mod several;
 mod shared;
+mod shared_peers;
 mod tenants;
 mod tls;
 mod tokens;

@@ -45,14 +45,13 @@ impl Shared {
                 handle
             }};
         }
-        Ok(Some(match args.slots {
-            Some(slots) => Self::Slot(with_options!(locker.semaphore(&args.name, slots)?)),
-            None => {
-                let lock = with_options!(locker.rw_lock(&args.name)?);
-                let part = if args.read { lock.read() } else { lock.write() };
-                Self::Access(lock, part)
-            }
-        }))
+        if let Some(slots) = args.slots {
+            let semaphore = locker.semaphore(&args.name, slots)?;
+            return Ok(Some(Self::Slot(with_options!(semaphore))));
+        }
+        let lock = with_options!(locker.rw_lock(&args.name)?);
+        let part = if args.read { lock.read() } else { lock.write() };
+        Ok(Some(Self::Access(lock, part)))
     }
 
     pub(crate) fn events(&self) -> LeaseEvents {
