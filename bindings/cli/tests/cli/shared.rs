@@ -1,4 +1,4 @@
-//! Shared names: `leasehold run` with `--slots`, `--read` and `--write`, `leasehold resize`, and who looks at them.
+//! Shared names: `leasehold run` with `--slots`, `--read` and `--write`, `leasehold resize`, and how holders are shown.
 
 use leasehold_tests::RedisServer;
 
@@ -51,7 +51,12 @@ async fn as_many_run_as_there_are_slots() {
         resized,
         "{\"name\":\"render\",\"capacity\":3,\"epoch\":2}\n"
     );
-    assert_eq!(run(&server, &third).code, Some(0));
+    let ran = run(&server, &third);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stderr.contains("capacity 3 at the store, not 2"),
+        "{ran:?}"
+    );
     first.close_stdin();
     assert_eq!(first.code().await, Some(0));
     let (_next, part) = hold(&server, "render", &["--slots", "3"]);

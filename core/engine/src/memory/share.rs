@@ -18,7 +18,7 @@ use crate::share::{Share, Sharing};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// What the hash of a shared name records.
+/// The fields that only the hash of a shared name has.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     state: State,

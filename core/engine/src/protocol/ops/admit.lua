@@ -1,6 +1,6 @@
 -- Takes a part of a shared name, if it is free and nobody waits for it longer. If this lease already has a permit, only
 -- the expiry changes, which never gets shorter: so a retry is harmless. First removes holders whose leases have
--- expired, and admits waiters who fit.
+-- expired, and admits waiters that fit.
 --
 -- keys   lock, line, holders
 -- text   as that of an acquisition. It neither reclaims nor proposes

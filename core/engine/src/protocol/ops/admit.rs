@@ -18,7 +18,7 @@ use crate::token::FencingToken;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admit(pub Acquire);
 
-/// What a holder of a part of a name knows of the name.
+/// The state of a shared name when a holder was admitted, and the slots of that holder.
 ///
 /// As JSON, it is an object with these fields.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
