@@ -232,7 +232,7 @@ pub(crate) struct RunArgs {
     /// Let this many run at once: each has a slot with a number, and tokens of that slot
     ///
     /// The first run sets the capacity of NAME, and `leasehold resize` changes it. NAME is then a semaphore's: it
-    /// cannot be a lock's.
+    /// cannot be a lock's. With --slots, --read and --write, --owner is only a label, and takes nothing over.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["once", "every", "read", "write"])]
     pub(crate) slots: Option<u32>,
 
