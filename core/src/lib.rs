@@ -93,12 +93,14 @@ mod url;
 #[cfg(feature = "native")]
 pub use client::{
     Builder, Bundle, Claimed, Job, Lease, LeaseEvents, Lock, LockSet, Locker, Lost, MemoryStore,
-    Missed, Observer, Run, Tenures, Turn, Turns, YieldRequest,
+    Missed, Observer, Permit, Permits, Run, RwLock, RwPart, Semaphore, Tenures, Turn, Turns,
+    YieldRequest,
 };
 #[doc(inline)]
 pub use leasehold_engine::{
     CompletedInfo, Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection,
-    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, Stats, Ticket, WaiterInfo, WantedInfo,
+    JobInfo, LeaseEvent, LossReason, Losses, Name, Owner, PermitInfo, SharedInfo, Sharing, Stats,
+    Ticket, WaiterInfo, WantedInfo,
 };
 #[cfg(feature = "native")]
 pub use tls::Tls;

@@ -197,6 +197,7 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
             holder: None,
             last_token: Some(max),
             job: None,
+            shared: None,
             waiting: 0,
             line: Vec::new(),
             wanted: None,
@@ -268,7 +269,7 @@ async fn a_key_outlives_the_lease_and_what_is_remembered() {
 #[tokio::test]
 async fn an_unknown_operation_is_an_error_of_the_call() {
     let mut real = Real::start().await;
-    let parts = ["the key", "9007199254740991", "Z00000000000"].map(str::to_owned);
+    let parts = ["the key", "9007199254740991", "Q00000000000"].map(str::to_owned);
     let answer = real.script(1, &parts).await;
     assert_eq!(
         answer,

@@ -30,6 +30,8 @@ mod round_trips;
 mod runtimes;
 mod sentinel;
 mod several;
+mod shared;
+mod shared_peers;
 mod tenants;
 mod tls;
 mod tokens;

@@ -44,7 +44,7 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
 
 /// Returns a locker that has already made its push connection, which it does once after the first
 /// acquisition. From here on only the lock's own commands count.
-async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
+pub(crate) async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
     let locker = connect(server).await;
     let first = lock(&locker, "first").acquire().await.expect("a free lock");
     first.release().await.expect("a held lock");

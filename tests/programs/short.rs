@@ -187,6 +187,31 @@ async fn transfer_moves_money_in_both_directions() {
     }
 }
 
+/// Catches two callers with one license, and a guard that knows only the name of all.
+#[tokio::test]
+async fn licenses_refuse_a_late_holder() {
+    let server = RedisServer::start().await;
+    for url in [&server.url(), "memory://"] {
+        let mut child = start("licenses", url);
+        let late = child.wait_line("late: Err(Error(staleToken: ", LIMIT).await;
+        assert!(late.contains("licenses#0"), "{late}");
+        assert!(child.wait_exit(LIMIT).await);
+    }
+}
+
+/// Catches a reader that is not told of the last writer.
+#[tokio::test]
+async fn readers_reject_an_old_cache() {
+    let server = RedisServer::start().await;
+    for url in [&server.url(), "memory://"] {
+        let mut child = start("read_mostly", url);
+        for _ in 0..5 {
+            child.wait_line("12, the cache was old: true", LIMIT).await;
+        }
+        assert!(child.wait_exit(LIMIT).await);
+    }
+}
+
 #[tokio::test]
 async fn fenced_sql_refuses_the_late_write() {
     let server = RedisServer::start().await;
@@ -272,8 +297,10 @@ fn a_missing_server_is_named() {
         "events",
         "fenced_sql",
         "leader",
+        "licenses",
         "lock",
         "quorum",
+        "read_mostly",
         "rolling_deploy",
         "transfer",
     ] {

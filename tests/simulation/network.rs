@@ -240,7 +240,13 @@ impl World {
         if black_hole > self.now || self.comes_not_back(host, server) || self.random.chance(lost) {
             return self.no_reply(sent);
         }
-        let tells_time = !is_timeless || replies.iter().any(|reply| reply != &Ok(Reply::Released));
+        let reads_time = |(op, reply): (&Op, &Result<Reply, Error>)| {
+            !matches!(
+                (&op.command, reply),
+                (Command::Release(_), Ok(Reply::Released))
+            )
+        };
+        let tells_time = !is_timeless || sent.batch.iter().zip(&replies).any(reads_time);
         let mut reply = BatchReply {
             time: tells_time.then_some(time),
             replies,
@@ -482,5 +488,5 @@ fn is_late_with_others(batch: &[Op], op: &Op, time: ServerTime) -> bool {
 }
 
 fn is_release(op: &Op) -> bool {
-    matches!(op.command, Command::Release(_))
+    matches!(op.command, Command::Release(_) | Command::Vacate(_))
 }

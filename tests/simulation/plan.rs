@@ -377,6 +377,8 @@ impl Plan {
             at_most,
             at_least,
             backlog,
+            max_line: None,
+            strict: false,
         });
         let (name, key) = (name.clone(), LockKey::new("sim", name));
         let key = key.expect("the namespace is short");

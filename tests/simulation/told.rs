@@ -389,13 +389,5 @@ impl Book {
 }
 
 fn has_failed(answer: &Answer) -> bool {
-    match answer {
-        Answer::Acquire(result) => result.is_err(),
-        Answer::Renew(result) | Answer::Release(result) => result.is_err(),
-        Answer::Pass(result) => result.is_err(),
-        Answer::Inspect(result) => result.is_err(),
-        Answer::List(result) => result.is_err(),
-        Answer::ForceRelease(result) | Answer::RequestYield(result) => result.is_err(),
-        Answer::Shutdown => false,
-    }
+    answer.error().is_some()
 }

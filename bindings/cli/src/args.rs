@@ -46,7 +46,8 @@ pub(crate) enum Task {
     ///
     /// The environment of COMMAND has LEASEHOLD_NAME, LEASEHOLD_TOKEN, LEASEHOLD_DEADLINE (the end of the lease
     /// unless it is renewed, as known at the start, in milliseconds since 1970) and LEASEHOLD_EVENTS_FD (a file
-    /// descriptor with the events of the lease, one JSON object per line).
+    /// descriptor with the events of the lease, one JSON object per line). With --slots it has LEASEHOLD_SLOT and
+    /// LEASEHOLD_RESOURCE (NAME#SLOT), and with --read or --write LEASEHOLD_GENERATION (the last writer's token).
     ///
     /// When COMMAND ends, processes that it leaves in its process group are ended too, before the lock is
     /// released. If `leasehold` itself is killed, even by SIGKILL, or is stopped past the deadline, a second
@@ -57,7 +58,9 @@ Examples:
   leasehold run backup --no-wait -- ./backup.sh    a second run ends at once, with code 75
   leasehold run deploy --wait 5m -- make deploy    a second run ends after 5 minutes
   leasehold run refresh --every 15m -- ./report    once per 15 minutes, on one machine
-  leasehold run import --once 20261127 -- ./import once for this number"))]
+  leasehold run import --once 20261127 -- ./import once for this number
+  leasehold run render --slots 3 -- ./render       three at a time, each with a slot
+  leasehold run prices --read -- ./report          together with other readers"))]
     Run(RunArgs),
     /// Run a command as the leader, whenever this process holds the lock
     ///
@@ -111,6 +114,13 @@ Examples:
   leasehold yield scheduler --within 30s            the leader hands over at a good point
   leasehold yield scheduler --within 30s --force    at the latest after 30 seconds"))]
     Yield(YieldArgs),
+    /// Change how many slots or units a semaphore or quota has
+    ///
+    /// No holder loses its permit. If more is held than the new capacity, nobody is admitted until enough is released.
+    #[command(after_help = with_codes("\
+Examples:
+  leasehold resize render 5      five at a time from now on"))]
+    Resize(ResizeArgs),
     /// Show changes of locks as they happen
     ///
     /// Prints `held` for a new holder, `free` when a lock becomes free, and `line` when its waiters change. It
@@ -190,6 +200,7 @@ fn with_codes(examples: &str) -> String {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct RunArgs {
     /// The name of the lock, 1 to 512 bytes
     pub(crate) name: String,
@@ -217,6 +228,21 @@ pub(crate) struct RunArgs {
     /// For machines whose own cron starts this. The server's clock decides which period it is.
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     pub(crate) every: Option<Duration>,
+
+    /// Let this many run at once: each has a slot with a number, and tokens of that slot
+    ///
+    /// The first run sets the capacity of NAME, and `leasehold resize` changes it. NAME is then a semaphore's: it
+    /// cannot be a lock's. With --slots, --read and --write, --owner is only a label, and takes nothing over.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["once", "every", "read", "write"])]
+    pub(crate) slots: Option<u32>,
+
+    /// Hold NAME for reading, together with other readers and without a writer
+    #[arg(long, conflicts_with_all = ["once", "every", "write"])]
+    pub(crate) read: bool,
+
+    /// Hold NAME for writing, without readers and other writers
+    #[arg(long, conflicts_with_all = ["once", "every"])]
+    pub(crate) write: bool,
 
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -368,6 +394,22 @@ pub(crate) struct YieldArgs {
     /// Free the lock by force if it is still held after that time
     #[arg(long)]
     pub(crate) force: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ResizeArgs {
+    /// The name of the semaphore or quota
+    pub(crate) name: String,
+
+    /// The new capacity
+    pub(crate) capacity: u32,
 
     /// Print one JSON object
     #[arg(long)]

@@ -131,6 +131,7 @@ fn filled_in(synopsis: &str, last: bool) -> String {
     let words = words.map(|word| match &*word {
         "TIME" => "1s".to_owned(),
         "SHELL" => "bash".to_owned(),
+        "COUNT" => "3".to_owned(),
         _ => word,
     });
     words.collect::<Vec<_>>().join(" ")

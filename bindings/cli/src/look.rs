@@ -12,6 +12,7 @@ use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
 use crate::exit::{DECLINED, Failure};
 use crate::out;
 use crate::say::Voice;
+use crate::shared;
 use crate::times::show;
 
 /// How many locks are inspected together, to share round trips.
@@ -60,20 +61,24 @@ pub(crate) fn list(args: &ListArgs, voice: &Voice) -> Result<u8, Failure> {
         let mut found = found(&locker, names);
         while let Some((name, found)) = found.next().await.transpose()? {
             // It was released after the scan.
-            let Some(holder) = &found.holder else {
+            if !shared::is_held(&found) {
                 continue;
-            };
+            }
             if args.json {
                 out::json(&Seen::now(&name, &found))?;
                 continue;
             }
-            rows.push([
-                escaped(name.as_str()),
-                holder.token.to_string(),
-                show(holder.remaining),
-                found.waiting.to_string(),
-                escaped(holder.owner.label()),
-            ]);
+            let [token, left, holder] = match (&found.holder, &found.shared) {
+                (Some(holder), _) => [
+                    holder.token.to_string(),
+                    show(holder.remaining),
+                    escaped(holder.owner.label()),
+                ],
+                (None, Some(shared)) => shared::row(shared),
+                (None, None) => continue,
+            };
+            let waiting = found.waiting.to_string();
+            rows.push([escaped(name.as_str()), token, left, waiting, holder]);
         }
         if !args.json {
             out::table(["NAME", "TOKEN", "LEFT", "WAITING", "OWNER"], &rows)?;
@@ -109,7 +114,9 @@ pub(crate) fn inspect(args: &InspectArgs, voice: &Voice) -> Result<u8, Failure> 
 fn told(name: &Name, found: &Inspection) -> String {
     let name = escaped(name.as_str());
     let mut lines = Vec::new();
-    if let Some(holder) = &found.holder {
+    if let Some(shared) = &found.shared {
+        lines.extend(shared::told(&name, shared));
+    } else if let Some(holder) = &found.holder {
         lines.push(format!("{name} is held"));
         lines.push(format!("  by       {}", owner(holder)));
         lines.push(format!("  token    {}", holder.token));
@@ -197,17 +204,19 @@ async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToke
         );
     }
     let name = &args.name;
-    let is_meant = |holder: &HolderInfo| args.token.is_none_or(|token| token == holder.token);
-    let Some(holder) = locker.inspect(name).await?.holder.filter(is_meant) else {
-        return Ok(None);
+    let is_meant = |holder: &&HolderInfo| args.token.is_none_or(|token| token == holder.token);
+    let found = locker.inspect(name).await?;
+    let (by, token, left) = match found.holder.as_ref().filter(is_meant) {
+        Some(holder) => (owner(holder), holder.token, holder.remaining),
+        None => match shared::holding(&found, args.token)? {
+            Some(permit) => (escaped(&permit.by), permit.token, permit.remaining),
+            None => return Ok(None),
+        },
     };
-    let left = show(holder.remaining);
+    let (name, left) = (escaped(name), show(left));
     let question = format!(
-        "{} is held by {} with token {}, for {left} or longer.\n\
-         Its holder goes on until it notices. Release it? [y/N] ",
-        escaped(name),
-        owner(&holder),
-        holder.token,
+        "{name} is held by {by} with token {token}, for {left} or longer.\n\
+         Its holder goes on until it notices. Release it? [y/N] "
     );
     let mut err = io::stderr().lock();
     let _ = err
@@ -218,5 +227,5 @@ async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToke
     if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
         return Err(Failure::new(DECLINED, "nothing was released"));
     }
-    Ok(Some(holder.token))
+    Ok(Some(token))
 }

@@ -19,6 +19,7 @@ mod run;
 mod say;
 #[cfg(feature = "serve")]
 mod serve;
+mod shared;
 mod times;
 mod watch;
 mod work;
@@ -98,6 +99,7 @@ impl Task {
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
             Self::Yield(args) => args.json,
+            Self::Resize(args) => args.json,
             Self::Watch(args) => args.json,
             #[cfg(feature = "serve")]
             Self::Serve(args) => args.json,
@@ -116,6 +118,7 @@ impl Task {
             Self::Inspect(args) => look::inspect(args, voice),
             Self::Release(args) => look::release(args, voice),
             Self::Yield(args) => yields::main(args, voice),
+            Self::Resize(args) => shared::resize(args, voice),
             Self::Watch(args) => watch::main(args, voice),
             #[cfg(feature = "serve")]
             Self::Serve(args) => serve::main(args, voice),

@@ -9,11 +9,12 @@ use tokio::time::{Instant, timeout};
 
 use crate::args::{LeaseArgs, OnLoss, RunArgs};
 use crate::child::{self, EventsPipe, Signals};
-use crate::exit::{BY_SIGNAL, Failure, INTERNAL, NOT_ACQUIRED};
+use crate::exit::{BY_SIGNAL, Failure, INTERNAL};
 use crate::job;
 use crate::say::Voice;
+use crate::shared::Shared;
 use crate::times::show;
-use crate::work::{Ended, Held, Policy, Work, with_time};
+use crate::work::{Ended, Held, Policy, Work, not_acquired, with_time};
 
 /// The shortest time to live. Starting and ending processes needs this much time.
 const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -114,17 +115,21 @@ async fn run(
     };
     let lock = lock(&locker, &args.name, &args.lease)?;
     let is_job = args.once.is_some() || args.every.is_some();
-    let mut events = if is_job {
-        locker.events()
-    } else {
-        lock.events()
+    let shared = Shared::of(&locker, args)?;
+    let mut events = match &shared {
+        Some(shared) => shared.events(),
+        None if is_job => locker.events(),
+        None => lock.events(),
     };
     let acquiring = async {
         if is_job {
             let claimed = job::claim(&locker, args, start, voice).await?;
             return Ok(claimed.map(Held::Turn));
         }
-        Ok(Ok(Held::Lease(acquire(&lock, args, start).await?)))
+        Ok(Ok(match &shared {
+            Some(shared) => Held::Permit(shared.acquire(args, start).await?),
+            None => Held::Lease(acquire(&lock, args, start).await?),
+        }))
     };
     let acquiring = heard(acquiring, &mut events, &mut pipe, voice);
     let held = match unless_asked(acquiring, &mut signals).await {
@@ -228,23 +233,7 @@ async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, F
         }
         None => Some(lock.acquire().await?),
     };
-    let Some(lease) = acquired else {
-        let name = lock.name();
-        let (what, advice) = match args.limit() {
-            Some(wait) if !wait.is_zero() => (
-                format!(
-                    "{name} was not acquired within {}: somebody else holds it",
-                    show(wait)
-                ),
-                "wait longer (--wait), or see the holder with leasehold inspect",
-            ),
-            _ => (
-                format!("{name} was not acquired: somebody else holds it or waits for it"),
-                "wait for it (--wait), or see the holder with leasehold inspect",
-            ),
-        };
-        return Err(Failure::new(NOT_ACQUIRED, what).advise(advice));
-    };
+    let lease = acquired.ok_or_else(|| not_acquired(lock.name().as_str(), args.limit()))?;
     with_time(&lease, args.lease.ttl).await?;
     Ok(lease)
 }

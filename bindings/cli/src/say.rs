@@ -91,6 +91,14 @@ impl Voice {
                 let (by, within) = (leasehold_observe::escaped(by), show(*within));
                 self.note(&format!("{name} is wanted by {by}, within {within}"));
             }
+            LeaseEvent::CapacityDiffers {
+                name,
+                capacity,
+                wanted,
+                ..
+            } => self.note(&format!(
+                "{name} has the capacity {capacity} at the store, not {wanted}: leasehold resize changes it"
+            )),
             LeaseEvent::ClockDrift { drift_margin } => self.note(&format!(
                 "the store's clock and this machine's run at different rates: leases end earlier, by {drift_margin} ppm"
             )),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anstyle::{AnsiColor, Style};
 use futures::TryStreamExt;
-use leasehold::{Error, Inspection, Locker, Name};
+use leasehold::{Error, FencingToken, Inspection, Locker, Name};
 use leasehold_observe::{ChangeKind, Observation, escaped};
 use tokio::time::sleep;
 
@@ -14,6 +14,7 @@ use crate::exit::Failure;
 use crate::look::{Seen, found};
 use crate::out::{self, styled};
 use crate::say::Voice;
+use crate::shared::{is_held, summary};
 use crate::times::show;
 
 const LEAST_INTERVAL: Duration = Duration::from_millis(50);
@@ -89,7 +90,7 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
                         tell(change, &name, &now.inspection, args.json)?;
                     }
                     // Forget a free name without waiters, unless the user named it.
-                    let idle = now.inspection.holder.is_none() && now.inspection.waiting == 0;
+                    let idle = !is_held(&now.inspection) && now.inspection.waiting == 0;
                     if idle && !wanted.names.contains(&name) {
                         known.remove(&name);
                     } else {
@@ -115,12 +116,7 @@ type Happened = (&'static str, Option<ChangeKind>);
 fn change(before: Option<&Observation>, now: &Observation) -> Option<Happened> {
     let happened = |what, reason| Some((what, reason));
     let Some(before) = before else {
-        let what = if now.token().is_some() {
-            "held"
-        } else {
-            "free"
-        };
-        return happened(what, None);
+        return happened(state(now), None);
     };
     let owners = |now: &Observation| -> Vec<String> {
         let line = now.inspection.line.iter();
@@ -130,10 +126,16 @@ fn change(before: Option<&Observation>, now: &Observation) -> Option<Happened> {
     let mut kinds = changes.iter().map(|change| change.kind);
     let reason = kinds.find(|kind| *kind != ChangeKind::Acquired);
     match (before.token(), now.token()) {
+        _ if now.inspection.shared.is_some() && tokens(before) != tokens(now) => {
+            happened(state(now), None)
+        }
         (before, Some(token)) if before != Some(token) => happened("held", reason),
         (Some(_), None) => happened("free", reason),
         // Somebody held it between two inspections.
-        (None, None) if before.inspection.last_token != now.inspection.last_token => {
+        (None, None)
+            if now.inspection.shared.is_none()
+                && before.inspection.last_token != now.inspection.last_token =>
+        {
             happened("free", Some(ChangeKind::Ended))
         }
         _ if before.inspection.waiting != now.inspection.waiting
@@ -143,6 +145,21 @@ fn change(before: Option<&Observation>, now: &Observation) -> Option<Happened> {
         }
         _ => None,
     }
+}
+
+fn state(now: &Observation) -> &'static str {
+    if is_held(&now.inspection) {
+        "held"
+    } else {
+        "free"
+    }
+}
+
+/// Returns the tokens of the holders of a shared name.
+fn tokens(now: &Observation) -> BTreeSet<FencingToken> {
+    let holders = now.inspection.shared.iter();
+    let holders = holders.flat_map(|shared| &shared.holders);
+    holders.map(|permit| permit.token).collect()
 }
 
 /// Returns the reason in words.
@@ -190,6 +207,8 @@ fn tell(
             show(holder.remaining)
         ));
         line.extend(reason.map(|reason| format!(" (before that: {})", words(reason))));
+    } else if let Some(shared) = &found.shared {
+        line.push(format!(" {}", summary(shared)));
     } else {
         line.extend(reason.map(|reason| format!(" {}", words(reason))));
         line.extend(found.last_token.map(|token| format!(" last token {token}")));

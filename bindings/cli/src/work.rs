@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use futures::StreamExt;
-use leasehold::{Error, ErrorKind, Lease, LeaseEvent, LeaseEvents, LossReason, Lost, Name, Turn};
+use leasehold::{
+    Error, ErrorKind, Lease, LeaseEvent, LeaseEvents, LossReason, Lost, Name, Permit, Turn,
+};
 use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
 use crate::child::{Change, EventsPipe, Group, Ran, Signals, Start, now};
-use crate::exit::{Failure, INTERNAL, LOST};
+use crate::exit::{Failure, INTERNAL, LOST, NOT_ACQUIRED};
 use crate::say::Voice;
 use crate::times::show;
 
@@ -49,12 +51,14 @@ pub(crate) enum Ended {
     Lost(Failure, Asked),
 }
 
-/// The lease that a command runs under, alone or with the tick of a job.
+/// The lease that a command runs under.
 #[derive(Debug)]
 pub(crate) enum Held {
     Lease(Lease),
     /// A turn of a job: its tick is completed if the command ends with 0.
     Turn(Turn),
+    /// A part of a shared name.
+    Permit(Permit),
 }
 
 impl Held {
@@ -62,17 +66,19 @@ impl Held {
         match self {
             Self::Lease(lease) => lease,
             Self::Turn(turn) => turn.lease(),
+            Self::Permit(permit) => permit,
         }
     }
 
-    /// Returns the variables of the environment that only a turn has.
-    fn of_turn(&self) -> Vec<(&'static str, String)> {
+    /// Returns the variables of the environment that a lock's lease does not have.
+    fn environment(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Lease(_) => Vec::new(),
             Self::Turn(turn) => vec![
                 ("LEASEHOLD_TICK", turn.tick().to_string()),
                 ("LEASEHOLD_MISSED", turn.missed().to_string()),
             ],
+            Self::Permit(permit) => of_permit(permit),
         }
     }
 
@@ -81,6 +87,7 @@ impl Held {
             Self::Lease(lease) => lease.release().await,
             Self::Turn(turn) if completes => turn.done().await,
             Self::Turn(turn) => turn.give_back().await,
+            Self::Permit(permit) => permit.release().await,
         }
     }
 }
@@ -185,6 +192,38 @@ pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failur
     Ok(())
 }
 
+/// Returns the failure of a wait with this limit.
+pub(crate) fn not_acquired(name: &str, limit: Option<Duration>) -> Failure {
+    let (what, advice) = match limit {
+        Some(wait) if !wait.is_zero() => (
+            format!(
+                "{name} was not acquired within {}: somebody else holds it",
+                show(wait)
+            ),
+            "wait longer (--wait), or see the holder with leasehold inspect",
+        ),
+        _ => (
+            format!("{name} was not acquired: somebody else holds it or waits for it"),
+            "wait for it (--wait), or see the holder with leasehold inspect",
+        ),
+    };
+    Failure::new(NOT_ACQUIRED, what).advise(advice)
+}
+
+/// Returns the variables of the environment that only a permit has.
+fn of_permit(permit: &Permit) -> Vec<(&'static str, String)> {
+    let slot = permit
+        .slot()
+        .map(|slot| ("LEASEHOLD_SLOT", slot.to_string()));
+    let resource = ("LEASEHOLD_RESOURCE", permit.resource().into_owned());
+    let generation = permit.generation();
+    let generation = generation.map(|token| ("LEASEHOLD_GENERATION", token.to_string()));
+    std::iter::once(resource)
+        .chain(slot)
+        .chain(generation)
+        .collect()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     Loss,
@@ -227,7 +266,7 @@ impl<'a> Running<'a> {
             ("LEASEHOLD_DEADLINE", wall.as_millis().to_string()),
             ("LEASEHOLD_EVENTS_FD", pipe.number().to_string()),
         ];
-        environment.extend(held.of_turn());
+        environment.extend(held.environment());
         let group = Group::start(&Start {
             name: lease.name().as_str(),
             command: work.command,

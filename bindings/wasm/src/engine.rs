@@ -14,7 +14,7 @@ use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold_engine::time::Timestamp;
-use leasehold_engine::{Error, FencingToken, Name, Owner, Tick, Ticket};
+use leasehold_engine::{Error, FencingToken, Name, Owner, Share, Tick, Ticket};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -194,6 +194,8 @@ impl Engine {
                     missed: number(missed),
                     again,
                 }),
+                max_line: None,
+                strict: false,
             };
             let options = options.shared(&mut self.options);
             let mut spec = LockSpec { name, key, options };
@@ -220,6 +222,41 @@ impl Engine {
             self.locks.insert(LockId(number(lock)), spec);
             true
         })
+    }
+
+    /// Makes a defined lock a part of a shared name: of a semaphore (`slots`) or a quota (`units`), or its readers' or
+    /// writers' side (`read`, `write`), which need no numbers. Acquisitions from now on ask for that part.
+    ///
+    /// A line that has `max_line` waiters (infinite without a limit) refuses more of them. `strict` refuses a name
+    /// whose capacity is another one.
+    pub fn share(
+        &mut self,
+        lock: f64,
+        kind: &str,
+        weight: f64,
+        capacity: f64,
+        max_line: f64,
+        strict: bool,
+    ) -> Result<(), Thrown> {
+        let units = |number: f64| u32::try_from(self::number(number)).unwrap_or(u32::MAX);
+        let spec = self.locks.get_mut(&LockId(number(lock)));
+        let share = || {
+            let share = match kind {
+                "slots" => Share::slots(units(weight), units(capacity))?,
+                "units" => Share::units(units(weight), units(capacity))?,
+                "write" => Share::writer(),
+                _ => Share::reader(),
+            };
+            let Some(spec) = spec else {
+                return Ok(());
+            };
+            let options = Arc::make_mut(&mut Arc::make_mut(spec).options);
+            options.owner = options.owner.with_share(share);
+            options.max_line = (max_line < f64::INFINITY).then(|| units(max_line));
+            options.strict = strict;
+            spec.check()
+        };
+        share().map_err(|error: Error| thrown(&error))
     }
 
     /// Forgets a lock. It must not be held, and nobody may acquire it or read its events.
@@ -359,6 +396,18 @@ impl Engine {
         Ok(())
     }
 
+    /// A call makes the writer of a shared name, which the program has checked it to be, a reader.
+    pub fn downgrade(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let (call, lease) = (CallId(call.into()), lease_id([w0, w1, w2, w3]));
+        let renew = Input::Renew {
+            call,
+            lease,
+            ttl: None,
+            floor: FencingToken::new(1).ok(),
+        };
+        self.handle(now, renew);
+    }
+
     /// A call gives up a lease of a tenure.
     pub fn release(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
         let call = Some(CallId(call.into()));
@@ -371,6 +420,24 @@ impl Engine {
         let call = CallId(call.into());
         let lease = lease_id([w0, w1, w2, w3]);
         self.handle(now, Input::Complete { call, lease });
+    }
+
+    /// A call changes the capacity of the shared name that this lock is a part of. Its answer is the capacity's epoch.
+    /// Returns false if the lock is not defined as such a part.
+    pub fn resize(&mut self, now: f64, call: u32, lock: f64, capacity: f64) -> bool {
+        let spec = self.locks.get(&LockId(number(lock)));
+        let Some((spec, share)) = spec.and_then(|spec| Some((spec, spec.owner.share()?))) else {
+            return false;
+        };
+        let resize = Input::Resize {
+            call: CallId(call.into()),
+            key: spec.key.clone(),
+            sharing: share.sharing(),
+            capacity: u32::try_from(number(capacity)).unwrap_or(u32::MAX),
+            counter: spec.counter,
+        };
+        self.handle(now, resize);
+        true
     }
 
     /// A call asks who holds a lock.

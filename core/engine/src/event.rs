@@ -80,6 +80,19 @@ pub enum LeaseEvent {
         /// The number of missed ticks; at most 10,000 for a cron text.
         ticks: u64,
     },
+    /// A shared name has another capacity than this locker's handle asks for. The name's capacity is in force.
+    ///
+    /// Follows the `Acquired` of its lease. It is normal while a deployment changes the capacity.
+    CapacityDiffers {
+        /// The semaphore or quota.
+        name: Name,
+        /// The permit's fencing token.
+        token: FencingToken,
+        /// The capacity of the name.
+        capacity: u32,
+        /// The capacity that the handle asks for.
+        wanted: u32,
+    },
     /// A turn has completed its tick, and the store confirmed it.
     ///
     /// The `Released` of its lease follows.
@@ -214,6 +227,7 @@ impl LeaseEvent {
             | Self::Begun { name, .. }
             | Self::Missed { name, .. }
             | Self::Completed { name, .. }
+            | Self::CapacityDiffers { name, .. }
             | Self::Passed { name, .. }
             | Self::Released { name, .. } => Some(name),
             Self::ClockDrift { .. }
@@ -234,6 +248,7 @@ impl LeaseEvent {
             | Self::Begun { token, .. }
             | Self::Missed { token, .. }
             | Self::Completed { token, .. }
+            | Self::CapacityDiffers { token, .. }
             | Self::Passed { token, .. }
             | Self::Released { token, .. } => Some(*token),
             Self::Waiting { .. }
@@ -291,6 +306,9 @@ impl std::fmt::Display for LeaseEvent {
                 write!(f, "has found {ticks} missed ticks, from {first} on")
             }
             Self::Completed { tick, .. } => write!(f, "has completed tick {tick}"),
+            Self::CapacityDiffers {
+                capacity, wanted, ..
+            } => write!(f, "found a capacity of {capacity}, not {wanted}"),
             Self::Released { .. } => f.write_str("was released"),
             Self::Passed { .. } => f.write_str("was passed on"),
             Self::ClockDrift { drift_margin } => write!(

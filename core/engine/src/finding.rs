@@ -4,11 +4,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::name::Name;
 use crate::protocol::{info_field, printable};
 
-/// A problem of a store that endangers leases although the store works. Its operator must fix it.
+/// A problem of a store that endangers leases although the store works, or a difference between a store and the
+/// program. An operator must fix it.
 ///
-/// `Locker::findings` has those found when connecting. As JSON a finding is an object with a `type` in camel
+/// `Locker::findings` has those found so far. As JSON a finding is an object with a `type` in camel
 /// case.
 ///
 /// ```
@@ -40,6 +42,17 @@ pub enum Finding {
         /// The server's error, or another obstacle.
         reason: String,
     },
+    /// A name has another capacity at the store than this program asks for, for instance during a deploy.
+    ///
+    /// Found with an acquisition of that name. Call `Semaphore::resize`, or change the program.
+    Capacity {
+        /// The name.
+        name: Name,
+        /// The capacity at the store, which is in force.
+        capacity: u32,
+        /// The capacity that the program asks for.
+        wanted: u32,
+    },
 }
 
 impl Finding {
@@ -66,6 +79,16 @@ impl fmt::Display for Finding {
                 f,
                 "the server does not notify a holder whose lock was deleted or overwritten; the holder \
                  learns of it only at its next renewal: {reason}"
+            ),
+            Self::Capacity {
+                name,
+                capacity,
+                wanted,
+            } => write!(
+                f,
+                "the capacity of {:?} is {capacity}, but this program asks for {wanted}; resize the name, or change \
+                 the program",
+                name.as_str()
             ),
         }
     }

@@ -26,6 +26,7 @@ mod name;
 pub mod protocol;
 #[doc(hidden)]
 pub mod rows;
+mod share;
 mod stale;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -36,14 +37,15 @@ pub mod time;
 mod token;
 
 pub use engine::{
-    CompletedInfo, Histogram, HolderInfo, Inspection, JobInfo, Losses, Stats, WaiterInfo,
-    WantedInfo,
+    CompletedInfo, Histogram, HolderInfo, Inspection, JobInfo, Losses, PermitInfo, SharedInfo,
+    Stats, WaiterInfo, WantedInfo,
 };
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;
 pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
+pub use share::{Share, Sharing};
 pub use stale::StaleToken;
 pub use tick::Tick;
 pub use ticket::{Passed, Ticket};

@@ -4,14 +4,16 @@ mod keys;
 mod line;
 mod mark;
 mod ops;
+mod share;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::error::Error;
 use crate::protocol::{
-    self, BatchReply, ClientId, LockKey, Op, Push, Reply, read_call, write_reply,
+    self, BatchReply, ClientId, Command, LockKey, Op, Push, Reply, read_call, write_reply,
 };
 use crate::time::ServerTime;
 pub use keys::StoredTenure;
@@ -92,7 +94,7 @@ impl MemoryServer {
                 break;
             }
             let reply = self.apply(now, &op.command);
-            if reply == Ok(Reply::Forgot) {
+            if matches!(reply, Ok(Reply::Forgot)) {
                 nothing_done = Some(Reply::Forgot);
             }
             replies.push(reply);
@@ -100,8 +102,14 @@ impl MemoryServer {
         if let Some(reply) = nothing_done {
             replies = vec![Ok(reply); batch.len()];
         }
-        let is_common = replies.iter().all(|reply| reply == &Ok(Reply::Released));
-        let time = (!is_timeless || !is_common).then_some(now);
+        let reads_time = |(op, reply): (&Op, &Result<Reply, Error>)| {
+            !matches!(
+                (&op.command, reply),
+                (Command::Release(_), Ok(Reply::Released))
+            )
+        };
+        let reads_time = !is_timeless || batch.iter().zip(&replies).any(reads_time);
+        let time = reads_time.then_some(now);
         BatchReply { time, replies }
     }
 
@@ -235,6 +243,19 @@ impl MemoryServer {
         self.remove_hash(key);
     }
 
+    /// Deletes the key of a shared name's holders, as `DEL` does.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock, which is not shared.
+    /// server.delete_holders(&key);
+    /// assert!(server.tenure(now, &key).is_some());
+    /// # Ok::<(), leasehold_engine::Error>(())
+    /// ```
+    pub fn delete_holders(&mut self, key: &LockKey) {
+        self.remove_holders(key);
+    }
+
     /// Takes over a name's data from another server, at one moment of each one's clock, as when a cluster's
     /// slot moves.
     ///
@@ -328,7 +349,24 @@ impl MemoryServer {
         let there = !line.is_empty() && !expired(now, line.expires());
         there.then(|| (line.members(), line.expires()))
     }
+
+    /// Returns the key of a shared name's holders as Redis would have it: its members with their scores, in order,
+    /// and its expiry.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock, which is not shared.
+    /// assert_eq!(server.holders_value(now, &key), None);
+    /// # Ok::<(), leasehold_engine::Error>(())
+    /// ```
+    pub fn holders_value(&self, now: ServerTime, key: &LockKey) -> Option<SetValue> {
+        let holders = self.names.get(key)?.holders.as_ref()?;
+        (!holders.is_expired(now)).then(|| holders.value())
+    }
 }
+
+/// Members with their scores, and the key's expiry.
+type SetValue = (Vec<(String, i64)>, Option<ServerTime>);
 
 /// Fields with their values, and the key's expiry.
 type HashValue = (Vec<(String, String)>, Option<ServerTime>);

@@ -11,6 +11,7 @@ use crate::digits;
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::protocol::limits::TICK_LENGTH;
+use crate::share::Share;
 use crate::tick::Tick;
 
 /// The name of a lock: 1 to 512 bytes of UTF-8, any characters.
@@ -139,6 +140,8 @@ pub struct Owner {
     reclaimable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tick: Option<Tick>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<Share>,
 }
 
 impl Owner {
@@ -180,6 +183,26 @@ impl Owner {
         })
     }
 
+    /// Makes the owner of a part of a shared name.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
+    #[doc(hidden)]
+    pub fn sharing(label: impl AsRef<str>, share: Share) -> Result<Self, Error> {
+        Ok(Self::checked(label.as_ref(), false)?.with_share(share))
+    }
+
+    /// Returns an owner of a part of a shared name, with the same label.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_share(&self, share: Share) -> Self {
+        Self {
+            share: Some(share),
+            ..self.as_label()
+        }
+    }
+
     /// Returns the label.
     pub fn label(&self) -> &str {
         &self.label
@@ -206,28 +229,45 @@ impl Owner {
         self.tick
     }
 
+    /// Returns the part of a shared name that the owner has or asks for, if the name is shared.
+    ///
+    /// ```
+    /// # use leasehold_engine as leasehold;
+    /// # use leasehold::Owner;
+    /// assert_eq!(Owner::labelled("web-1")?.share(), None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn share(&self) -> Option<Share> {
+        self.share
+    }
+
     /// Returns the owner as a label, which gives no right to the lock.
     pub(crate) fn as_label(&self) -> Self {
         Self {
             label: self.label.clone(),
             reclaimable: false,
             tick: None,
+            share: None,
         }
     }
 
-    /// Returns the kind of owner as stored: `j` for a runner of a job, `r` if it is reclaimable, otherwise `l`.
+    /// Returns the kind of owner as stored: `j` for a runner of a job, a letter of its own for each way to share
+    /// a name, `r` if it is reclaimable, otherwise `l`.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.tick {
-            Some(_) => "j",
-            None if self.reclaimable => "r",
-            None => "l",
+        match (self.tick, self.share) {
+            (Some(_), _) => "j",
+            (None, Some(share)) => share.sharing().kind(),
+            (None, None) if self.reclaimable => "r",
+            (None, None) => "l",
         }
     }
 
-    /// Returns what is stored after the kind: the label, and before it the tick of a runner.
+    /// Returns what is stored after the kind: the label, and before it the tick of a runner or the numbers of a
+    /// share.
     pub(crate) fn stored(&self) -> String {
         let tick = self.tick().map(|tick| format!("{tick:0TICK_LENGTH$}"));
-        tick.unwrap_or_default() + &self.label
+        let share = self.share.map(Share::stored);
+        tick.or(share).unwrap_or_default() + &self.label
     }
 
     /// Reads an owner as it is stored: its kind and what follows.
@@ -241,7 +281,11 @@ impl Owner {
                 let (tick, label) = tick.ok_or_else(not_an_owner)?;
                 Self::runner(label, Tick::new(tick)?)
             }
-            _ => Err(not_an_owner()),
+            _ => {
+                let share = Share::of_stored(kind, text);
+                let (share, label) = share.ok_or_else(not_an_owner)?;
+                Self::sharing(label, share)
+            }
         }
     }
 
@@ -251,6 +295,7 @@ impl Owner {
             label: label.into(),
             reclaimable,
             tick: None,
+            share: None,
         })
     }
 }

@@ -113,6 +113,7 @@ pub struct Locker {
 ///
 /// The host dereferences to the [`Locker`] that calls are for.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)]
 pub struct Host {
     pub lockers: Vec<Locker>,
     /// The index of the locker that calls are for.
@@ -146,6 +147,10 @@ pub struct Host {
     pub at_least: Option<Duration>,
     /// The ticks before the one of a runner.
     pub backlog: Option<Backlog>,
+    /// The most waiters in line.
+    pub max_line: Option<u32>,
+    /// Refuses another capacity.
+    pub strict: bool,
     /// The servers' reply when they are asked for the number of copies.
     pub copies: Result<[u64; 2], Error>,
     /// Every batch that was sent.
@@ -294,6 +299,8 @@ impl Host {
             at_most: None,
             at_least: None,
             backlog: None,
+            max_line: None,
+            strict: false,
             copies: Ok([1, 0]),
             log: Vec::new(),
             arriving: VecDeque::new(),
@@ -544,6 +551,8 @@ impl Host {
             at_most: self.at_most,
             at_least: self.at_least,
             backlog: self.backlog,
+            max_line: self.max_line,
+            strict: self.strict,
         });
         LockSpec {
             name: name.clone(),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
+use leasehold_engine::protocol::Admission;
 use leasehold_engine::{Error, ErrorKind, FencingToken, LossReason, Name, Ticket};
 use pin_project::pin_project;
 
@@ -42,6 +43,11 @@ pub struct Lease {
 impl Lease {
     pub(super) fn new(share: Share, lock: Lock) -> Self {
         Self { share, lock }
+    }
+
+    /// Returns the slots and the state of a shared name.
+    pub(super) fn admission(&self) -> Option<&Admission> {
+        self.share.admission.as_deref()
     }
 
     /// Returns the name of the lock.
@@ -285,8 +291,12 @@ impl Lease {
 
     async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
         let renewed = self.share.renew(ttl).await;
-        let told = |error| told(&error, self.name(), &self.share);
-        renewed.map_err(told)
+        renewed.map_err(|error| told(&error, self.name(), &self.share))
+    }
+
+    pub(super) async fn downgrade(&self) -> Result<(), Error> {
+        let downgraded = self.share.downgrade().await;
+        downgraded.map_err(|error| told(&error, self.name(), &self.share))
     }
 
     /// Releases the lease and waits until the store has freed the lock, which takes one round trip.

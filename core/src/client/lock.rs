@@ -8,7 +8,7 @@ use futures::future::join_all;
 use leasehold_engine::engine::{Inspection, LockId, LockOptions, LockSpec, Wait};
 use leasehold_engine::limits;
 use leasehold_engine::protocol::{Counter, LeaseId, LockKey};
-use leasehold_engine::{Error, ErrorKind, Name, Owner, Ticket};
+use leasehold_engine::{Error, ErrorKind, Name, Owner, Share as Part, Ticket};
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
@@ -92,6 +92,8 @@ impl Lock {
             at_most: None,
             at_least: None,
             backlog: None,
+            max_line: None,
+            strict: false,
         }
     }
 
@@ -330,7 +332,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn hold(&self) -> Tenures {
-        Tenures::new(self.clone())
+        Tenures::new(self.clone(), None)
     }
 
     /// Returns the events of the acquisitions by this handle and its clones, starting with the current state.
@@ -397,6 +399,57 @@ impl Lock {
     pub(super) async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
         self.ask_by(|driver, lock, spec, lease| driver.acquire(lock, spec, lease, wait))
             .await
+    }
+
+    /// Returns the part of a shared name that acquisitions get.
+    pub(super) fn part(&self) -> Option<Part> {
+        self.handle.spec.owner.share()
+    }
+
+    /// Returns a handle that acquires this part of a shared name.
+    pub(super) fn sharing(self, part: Part) -> Self {
+        self.with(|spec| {
+            spec.owner = spec.owner.with_share(part);
+            Ok(())
+        })
+    }
+
+    /// Acquires this part of a shared name.
+    pub(super) async fn ask_part(&self, part: Part, wait: Wait) -> Result<Option<Lease>, Error> {
+        self.ask_by(|driver, lock, mut spec, lease| {
+            if spec.owner.share() != Some(part) {
+                let options = &mut Arc::make_mut(&mut spec).options;
+                let owner = options.owner.with_share(part);
+                Arc::make_mut(options).owner = owner;
+            }
+            driver.acquire(lock, spec, lease, wait)
+        })
+        .await
+    }
+
+    /// Waits for a part of a shared name.
+    pub(super) async fn acquire_part(&self, part: Part) -> Result<Lease, Error> {
+        loop {
+            if let Some(lease) = self.ask_part(part, Wait::Forever).await? {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Changes the capacity of a shared name.
+    pub(super) async fn resize(&self, capacity: u32) -> Result<u32, Error> {
+        let Handle {
+            core, spec, error, ..
+        } = &*self.handle;
+        let part = spec.owner.share();
+        if let Some(error) = error {
+            return Err(error.clone());
+        }
+        let part = part.ok_or_else(|| Error::new(ErrorKind::Config, "the name is not shared"))?;
+        let resized =
+            core.driver
+                .resize(spec.key.clone(), (part.sharing(), capacity), spec.counter);
+        resized.await.map_err(|error| error.about(self.name()))
     }
 
     /// Gets the lock by a call that `begin` starts.

@@ -5,9 +5,12 @@ use std::time::Duration;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use leasehold_engine::engine::{HolderInfo, Inspection, Listing, Stats};
 use leasehold_engine::protocol::{LockKey, Pattern};
-use leasehold_engine::{Error, FencingToken, Finding, Name, Ticket};
+use leasehold_engine::{Error, FencingToken, Finding, Name, Share as Part, Ticket};
 
-use super::{Builder, Core, Job, Lease, LeaseEvents, Lock, LockSet, Observer, YieldRequest};
+use super::{
+    Builder, Core, Job, Lease, LeaseEvents, Lock, LockSet, Observer, RwLock, Semaphore,
+    YieldRequest,
+};
 use crate::adapter::Adapter;
 
 /// A client of the lock service: its identity, its connections, and the background task that renews its
@@ -195,6 +198,80 @@ impl Locker {
         Ok(Lock::new(self.core.clone(), name, key))
     }
 
+    /// Returns a handle on a name that up to `slots` holders share, each with a slot of its own. No I/O.
+    ///
+    /// The slots have the numbers 0 to `slots - 1`, and each one is a fenced resource: see
+    /// [`Permit::resource`](super::Permit::resource). The first permit of a name sets its capacity at the store. Later
+    /// handles with another number continue with that one: see [`Semaphore::resize`].
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the name is empty or longer than 512 bytes, or the number of slots is not
+    /// from 1 to 10,000.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let licenses = locker.semaphore("licenses", 3)?;
+    /// let permit = licenses.acquire().await?;
+    /// assert_eq!((permit.slot(), &*permit.resource()), (Some(0), "licenses#0"));
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>, slots: u32) -> Result<Semaphore, Error> {
+        let lock = self.lock(name)?;
+        let part = Part::slots(1, slots).map_err(|error| error.about(lock.name()))?;
+        Ok(Semaphore::new(lock.sharing(part)))
+    }
+
+    /// Returns a handle on a name whose holders share `units` among them, without slots. No I/O.
+    ///
+    /// It suits large amounts, such as bytes of memory or rows: a permit may have any number of units.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the name is empty or longer than 512 bytes, or the number of units is not
+    /// from 1 to 1,000,000,000.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let memory = locker.quota("memory/mb", 64_000)?;
+    /// let permit = memory.acquire_many(48_000).await?;
+    /// assert!(memory.try_acquire_many(16_001).await?.is_none());
+    /// # drop(permit);
+    /// # Ok(()) }
+    /// ```
+    pub fn quota(&self, name: impl AsRef<str>, units: u32) -> Result<Semaphore, Error> {
+        let lock = self.lock(name)?;
+        let part = Part::units(1, units).map_err(|error| error.about(lock.name()))?;
+        Ok(Semaphore::new(lock.sharing(part)))
+    }
+
+    /// Returns a handle on a name that many readers or one writer hold. No I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the name is empty or longer than 512 bytes.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let prices = locker.rw_lock("prices")?;
+    /// let (one, other) = (prices.read().acquire().await?, prices.read().acquire().await?);
+    /// assert!(prices.write().try_acquire().await?.is_none());
+    /// # drop((one, other));
+    /// # Ok(()) }
+    /// ```
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> Result<RwLock, Error> {
+        Ok(RwLock::new(self.lock(name)?.sharing(Part::reader())))
+    }
+
     /// Returns a handle on several names, which are acquired one after the other in one global order. No I/O.
     ///
     /// The order is that of the names' bytes, whatever the order of the list. So callers that want the same
@@ -300,7 +377,7 @@ impl Locker {
     ///
     /// The locker checks once, when connecting, and also traces each finding as a warning. It finds nothing
     /// in an in-memory store, or if this user may not run `INFO`. After the first acquisition
-    /// [`Untracked`](Finding::Untracked) may follow.
+    /// [`Untracked`](Finding::Untracked) may follow, and [`Capacity`](Finding::Capacity) after one of a shared name.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

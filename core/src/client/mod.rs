@@ -12,6 +12,7 @@ mod metrics;
 mod observer;
 mod persist;
 mod several;
+mod shared;
 mod tenures;
 mod yields;
 
@@ -24,6 +25,7 @@ pub use locker::Locker;
 pub use memory::MemoryStore;
 pub use observer::Observer;
 pub use several::{Bundle, LockSet};
+pub use shared::{Permit, Permits, RwLock, RwPart, Semaphore};
 pub use tenures::Tenures;
 pub use yields::YieldRequest;
 

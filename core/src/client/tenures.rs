@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use leasehold_engine::{Error, ErrorKind};
+use leasehold_engine::{Error, ErrorKind, Share as Part};
 use pin_project::pin_project;
 
 use super::persist::persist;
@@ -45,6 +45,8 @@ use super::{Lease, Lock};
 #[must_use = "streams do nothing unless they are polled"]
 pub struct Tenures {
     lock: Lock,
+    /// The part of a shared name to take.
+    part: Option<Part>,
     state: State,
 }
 
@@ -59,9 +61,10 @@ enum State {
 }
 
 impl Tenures {
-    pub(super) fn new(lock: Lock) -> Self {
+    pub(super) fn new(lock: Lock, part: Option<Part>) -> Self {
         Self {
             lock,
+            part,
             state: State::Idle,
         }
     }
@@ -74,7 +77,10 @@ impl Stream for Tenures {
         let this = self.project();
         loop {
             match this.state {
-                State::Idle => *this.state = State::Acquiring(Box::pin(acquire(this.lock.clone()))),
+                State::Idle => {
+                    let acquiring = acquire(this.lock.clone(), *this.part);
+                    *this.state = State::Acquiring(Box::pin(acquiring));
+                }
                 State::Acquiring(acquiring) => {
                     let acquired = ready!(acquiring.as_mut().poll(context));
                     *this.state = match &acquired {
@@ -106,6 +112,10 @@ impl fmt::Debug for Tenures {
     }
 }
 
-async fn acquire(lock: Lock) -> Result<Lease, Error> {
-    persist("cannot acquire the lock", || lock.acquire()).await
+async fn acquire(lock: Lock, part: Option<Part>) -> Result<Lease, Error> {
+    persist("cannot acquire the lock", async || match part {
+        Some(part) => lock.acquire_part(part).await,
+        None => lock.acquire().await,
+    })
+    .await
 }

@@ -11,8 +11,8 @@ use futures::stream::FuturesUnordered;
 use leasehold_engine::engine::{
     Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait,
 };
-use leasehold_engine::protocol::{LeaseId, LockKey, Pattern};
-use leasehold_engine::{Error, ErrorKind, FencingToken, Owner, Passed};
+use leasehold_engine::protocol::{Counter, LeaseId, LockKey, Pattern};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Owner, Passed, Sharing};
 
 use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
@@ -75,14 +75,14 @@ impl Driver {
     pub(super) fn renew(
         self: &Arc<Self>,
         of: (LockId, LeaseId),
-        ttl: Option<Duration>,
+        (ttl, floor): (Option<Duration>, Option<FencingToken>),
     ) -> Pending<()> {
         let lease = of.1;
         self.call(Some(of), |call| Input::Renew {
             call,
             lease,
             ttl,
-            floor: None,
+            floor,
         })
     }
 
@@ -132,6 +132,22 @@ impl Driver {
             key,
             by,
             within,
+        })
+    }
+
+    /// Changes the capacity of a shared name. Resolves to the capacity's epoch.
+    pub(crate) fn resize(
+        self: &Arc<Self>,
+        key: LockKey,
+        (sharing, capacity): (Sharing, u32),
+        counter: Counter,
+    ) -> Pending<u32> {
+        self.call(None, |call| Input::Resize {
+            call,
+            key,
+            sharing,
+            capacity,
+            counter,
         })
     }
 
@@ -264,7 +280,14 @@ impl Share {
 
     /// Extends the lease now, by the given time to live if there is one.
     pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
-        self.driver.renew((self.lock, self.tenure.lease), ttl)
+        let of = (self.lock, self.tenure.lease);
+        self.driver.renew(of, (ttl, None))
+    }
+
+    /// Makes the writer of a shared name a reader.
+    pub(crate) fn downgrade(&self) -> Pending<()> {
+        let of = (self.lock, self.tenure.lease);
+        self.driver.renew(of, (None, Some(self.tenure.token)))
     }
 }
 
@@ -440,6 +463,8 @@ kinds! {
     Passed(passes): Passed,
     // A forced release or a request to yield.
     Found(holders): Option<HolderInfo>,
+    // The epoch of a capacity.
+    Resized(resizes): u32,
     // A renewal, a release or the shutdown.
     Done(others): (),
 }
@@ -457,6 +482,7 @@ impl Calls {
         match answer {
             Answer::Acquire(result) => self.deliver(call, dead, || Ok(result?.map(share))),
             Answer::Renew(result) | Answer::Release(result) => self.deliver(call, dead, || result),
+            Answer::Resize(result) => self.deliver(call, dead, || result),
             Answer::Shutdown => self.deliver(call, dead, || Ok(())),
             Answer::Inspect(result) => self.deliver(call, dead, || Ok(*result?)),
             Answer::List(result) => self.deliver(call, dead, || result),

@@ -4,6 +4,7 @@
 //! back. So an uncontended acquire involves no other task. One background task per locker drives the timers.
 
 mod calls;
+mod capacities;
 mod cluster;
 mod memory;
 mod remote;
@@ -42,6 +43,7 @@ pub(crate) use stores::Stores;
 use crate::clock::Clock;
 use crate::rt::RandomSource;
 use calls::{Calls, Delivery};
+use capacities::Capacities;
 use send_order::{SendOrder, Sending};
 use shared_tenure::SharedTenures;
 use timer_task::TimerTask;
@@ -76,6 +78,7 @@ struct State {
     calls: Calls,
     tenures: SharedTenures,
     hub: Hub<Waker>,
+    capacities: Capacities,
     /// True if a task that lets others run first will send the pending operations.
     gathers: bool,
     order: SendOrder,
@@ -108,7 +111,7 @@ impl Batch {
     }
 
     fn releases(&self) -> bool {
-        let releases = |op: &Op| matches!(op.command, Command::Release(_));
+        let releases = |op: &Op| matches!(op.command, Command::Release(_) | Command::Vacate(_));
         self.ops.iter().any(releases)
     }
 }
@@ -163,6 +166,7 @@ impl Driver {
                 calls: Calls::default(),
                 tenures: SharedTenures::default(),
                 hub: Hub::default(),
+                capacities: Capacities::default(),
                 gathers: false,
                 order: SendOrder::default(),
                 wake: Timestamp::NEVER,
@@ -214,7 +218,9 @@ impl Driver {
 
     /// Returns the findings so far.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        self.stores.findings()
+        let mut findings = self.stores.findings();
+        findings.extend(self.state().capacities.findings());
+        findings
     }
 
     /// Returns the cursors at which a walk over all locks begins.
@@ -418,6 +424,7 @@ impl Driver {
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
+                state.capacities.follow(&event);
                 let over = SharedTenure::follow(&mut state.tenures, lease, &event, deadline);
                 effects.over.extend(over);
                 effects

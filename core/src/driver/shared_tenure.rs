@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_engine::engine::{Acquired, Table};
-use leasehold_engine::protocol::{HalfId, LeaseId};
+use leasehold_engine::protocol::{Admission, HalfId, LeaseId};
 use leasehold_engine::time::Timestamp;
 use leasehold_engine::{FencingToken, LeaseEvent, LossReason};
 use tokio::sync::Notify;
@@ -21,6 +21,8 @@ pub(crate) struct Share {
     began: Timestamp,
     /// How long the call waited for it, in nanoseconds.
     waited: u64,
+    /// The slots and the state of a shared name.
+    pub(crate) admission: Option<Arc<Admission>>,
     pub(super) driver: Arc<Driver>,
     pub(super) lock: LockId,
     pub(super) given_up: bool,
@@ -51,7 +53,7 @@ impl Share {
         tenures: &mut SharedTenures,
         driver: &Arc<Driver>,
     ) -> Self {
-        let new = || SharedTenure::of(acquired);
+        let new = || SharedTenure::of(&acquired);
         let tenure = tenures.get_or_insert_with(acquired.lease.half(), new);
         tenure.leases.fetch_add(1, Ordering::AcqRel);
         Self {
@@ -60,6 +62,7 @@ impl Share {
             waited: u64::try_from(acquired.waited.as_nanos()).unwrap_or(u64::MAX),
             driver: driver.clone(),
             lock: acquired.lock,
+            admission: acquired.admission,
             given_up: false,
         }
     }
@@ -113,7 +116,7 @@ impl Drop for Share {
 }
 
 impl SharedTenure {
-    fn of(acquired: Acquired) -> Arc<Self> {
+    fn of(acquired: &Acquired) -> Arc<Self> {
         Arc::new(Self {
             lease: acquired.lease,
             token: acquired.token,

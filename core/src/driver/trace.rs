@@ -53,6 +53,14 @@ pub(super) fn write(event: &LeaseEvent) {
         LeaseEvent::Completed { name, token, tick } => {
             tracing::debug!(target: "leasehold", %name, %token, tick, "tick completed");
         }
+        LeaseEvent::CapacityDiffers {
+            name,
+            token,
+            capacity,
+            wanted,
+        } => tracing::warn!(
+            target: "leasehold", %name, %token, capacity, wanted, "capacity differs"
+        ),
         LeaseEvent::AtRisk {
             name,
             token,

@@ -92,6 +92,7 @@ impl Examples {
         std::os::unix::fs::symlink(LEASEHOLD, folder.path().join("leasehold")).expect("a link");
         for (name, script) in [
             ("backup.sh", "true"),
+            ("render", "true"),
             ("import", "true"),
             ("make", "test \"$*\" = deploy"),
             ("make-report", "echo a report"),
@@ -176,7 +177,7 @@ async fn the_examples_of_the_help_work() {
             count += 1;
         }
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 8);
     assert_eq!(examples.file("report.csv"), "a report\n");
 }
 

@@ -16,5 +16,6 @@ mod program;
 mod pty;
 mod quorum;
 mod serve;
+mod shared;
 mod signals;
 mod terminal;

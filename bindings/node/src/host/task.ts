@@ -17,4 +17,5 @@ export const enum Task {
   Silent = 12,
   Demoted = 13,
   Watch = 14,
+  Admitted = 15,
 }

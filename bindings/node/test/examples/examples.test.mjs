@@ -95,6 +95,19 @@ test("cancellation: nothing is left behind", async (t) => {
   assert.match(await run("cancellation.mjs"), steps);
 });
 
+test("licenses: a late holder of a slot is refused", async (t) => {
+  const { url } = await open(t);
+  assert.match(await run("licenses.mjs", url), /late: .*licenses#0/);
+  assert.match(await run("licenses.mjs"), /late: .*licenses#0/);
+});
+
+test("read_mostly: readers reject an old cache", async (t) => {
+  const { url } = await open(t);
+  const read = /(?:12, the cache was old: true[^]*){5}/;
+  assert.match(await run("read_mostly.mjs", url), read);
+  assert.match(await run("read_mostly.mjs"), read);
+});
+
 test("transfer: money moves in both directions", async (t) => {
   const { url } = await open(t);
   assert.match(await run("transfer.mjs", url), /balances: \[ 90, 110 \]/);

@@ -38,6 +38,7 @@ impl Engine {
     /// | `SILENT` | the connection may be half-open | server |
     /// | `DEMOTED` | the server has become a replica | server |
     /// | `WATCH` | watch keys for changes | server, count, and begin and end of each key |
+    /// | `ADMITTED` | the slots and the state of a shared name, in JSON; `ACQUIRED` follows | call, begin, end |
     ///
     /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of an
     /// engine share. `begin` to `end` are the bytes of a text; for a batch, of its texts or its command. A
@@ -143,6 +144,7 @@ mod task {
     pub(super) const SILENT: f64 = 12.0;
     pub(super) const DEMOTED: f64 = 13.0;
     pub(super) const WATCH: f64 = 14.0;
+    pub(super) const ADMITTED: f64 = 15.0;
 }
 
 impl Engine {
@@ -254,6 +256,10 @@ impl Engine {
                     return Ok(());
                 };
                 let [w0, w1, w2, w3] = words(acquired.lease);
+                if let Some(admission) = &acquired.admission {
+                    self.outputs.push(&[task::ADMITTED, call]);
+                    self.outputs.push_text(&json(&**admission));
+                }
                 self.outputs.push(&[
                     task::ACQUIRED,
                     call,
@@ -276,6 +282,7 @@ impl Engine {
             Answer::Pass(result) => json(&Ticket::new(self.namespace.as_str(), *result?)),
             Answer::Inspect(result) => json(&result?),
             Answer::ForceRelease(result) | Answer::RequestYield(result) => json(&result?),
+            Answer::Resize(result) => json(&result?),
             Answer::List(result) => {
                 let listing = result?;
                 json(&(
@@ -338,7 +345,7 @@ mod tests {
     fn the_host_has_the_same_number_for_each_task() {
         let own = numbers(include_str!("output.rs"), "pub(super) const ");
         let host = include_str!("../../../node/src/host/task.ts");
-        assert_eq!(own.len(), 14);
+        assert_eq!(own.len(), 15);
         assert_eq!(numbers(host, ""), own);
     }
 }

@@ -10,7 +10,10 @@ use super::table::Id;
 use crate::error::Error;
 use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
-use crate::protocol::{BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push};
+use crate::protocol::{
+    Admission, BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push,
+};
+use crate::share::Sharing;
 use crate::ticket::Passed;
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
@@ -101,6 +104,10 @@ pub struct LockOptions {
     pub at_least: Option<Duration>,
     /// The state of a job's schedule before the owner's tick, for the events of the turn.
     pub backlog: Option<Backlog>,
+    /// The most waiters in line; a caller that finds more fails instead of waiting.
+    pub max_line: Option<u32>,
+    /// True if a shared name whose capacity at the store is not the owner's is refused.
+    pub strict: bool,
 }
 
 /// The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked.
@@ -152,7 +159,21 @@ impl LockSpec {
         Self::check_ttl(self.ttl)?;
         self.counter.check()?;
         self.check_ages()?;
+        self.check_share()?;
         self.durability.as_ref().map_or(Ok(()), Durability::check)
+    }
+
+    /// Checks that a shared name has no option that only other locks have.
+    pub(super) fn check_share(&self) -> Result<(), Error> {
+        let options = [
+            ("reentrant", self.reentrant),
+            ("at_least", self.at_least.is_some()),
+        ];
+        let unfit = options.iter().find(|(_, is_set)| *is_set);
+        match unfit.filter(|_| self.owner.share().is_some()) {
+            Some((what, _)) => Err(Error::bad_option(what, "cannot be used with a shared name")),
+            None => Ok(()),
+        }
     }
 
     /// Checks the bounds of a lease's age against each other and the time to live.
@@ -253,7 +274,8 @@ pub enum Input {
         /// The new time to live, if it changes. A shorter one never shortens what is left of the lease.
         ttl: Option<Duration>,
         /// The least value of the name's last token: the store raises it if it is lower. Renewals repeat the
-        /// floor until one with it succeeds, and the call waits for a renewal with it.
+        /// floor until one with it succeeds, and the call waits for a renewal with it. Shared names have no
+        /// floor: there, any floor makes a writer a reader.
         floor: Option<FencingToken>,
     },
     /// The program gives up one of the tenure's leases. The last one frees the lock. Answered by
@@ -330,6 +352,19 @@ pub enum Input {
         by: Owner,
         /// How long the holder has; at most a year.
         within: Duration,
+    },
+    /// The program changes the capacity of a shared name. Answered by [`Answer::Resize`].
+    Resize {
+        /// The call to answer.
+        call: CallId,
+        /// The keys of the name.
+        key: LockKey,
+        /// How the name is shared.
+        sharing: Sharing,
+        /// The new capacity.
+        capacity: u32,
+        /// The rule for tokens, as the name's [options](LockOptions) have it.
+        counter: Counter,
     },
     /// The program dropped the handle. [`Output::Closed`] follows when its last tenure is over.
     Close {
@@ -503,6 +538,8 @@ pub enum Answer {
     ForceRelease(Result<Option<HolderInfo>, Error>),
     /// The holder that was asked to yield; `None` if the lock was free.
     RequestYield(Result<Option<HolderInfo>, Error>),
+    /// The epoch of the capacity: how often that was set, from 1.
+    Resize(Result<u32, Error>),
     /// All tenures are over.
     Shutdown,
 }
@@ -517,6 +554,7 @@ impl Answer {
             Self::Inspect(result) => result.as_ref().err(),
             Self::List(result) => result.as_ref().err(),
             Self::ForceRelease(result) | Self::RequestYield(result) => result.as_ref().err(),
+            Self::Resize(result) => result.as_ref().err(),
             Self::Shutdown => None,
         }
     }
@@ -532,7 +570,7 @@ pub struct Listing {
 }
 
 /// The lease that a call got.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acquired {
     /// The handle.
     pub lock: LockId,
@@ -546,6 +584,8 @@ pub struct Acquired {
     pub began: Timestamp,
     /// How long the call waited for the lock.
     pub waited: Duration,
+    /// The slots and the state of a shared name.
+    pub admission: Option<Arc<Admission>>,
 }
 
 /// The store's state of a lock. As JSON, fields are in camel case and durations are whole milliseconds.
@@ -563,13 +603,16 @@ pub struct Acquired {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// The holder; `None` if the lock is free.
+    /// The holder; `None` if the lock is free, or if the name is [shared](Self::shared).
     pub holder: Option<HolderInfo>,
     /// The last token of the name, if the store still remembers one.
     pub last_token: Option<FencingToken>,
     /// The ticks, if the name is a job's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobInfo>,
+    /// The capacity and the holders, if the name is a semaphore's, a quota's, or for readers and writers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Box<SharedInfo>>,
     /// The number of waiters in line.
     pub waiting: u32,
     /// The waiters among the first 100 places of the line, in order.
@@ -579,6 +622,57 @@ pub struct Inspection {
     pub wanted: Option<WantedInfo>,
     /// The server's clock, in milliseconds since 1970.
     pub server_time: u64,
+}
+
+/// The capacity and the holders of a shared name.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// # fn show(shared: &leasehold::SharedInfo) {
+/// println!("{} of {} are held", shared.used, shared.capacity);
+/// for permit in &shared.holders {
+///     println!("{} has {} (slots {:?})", permit.by, permit.weight, permit.slots);
+/// }
+/// # }
+/// ```
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedInfo {
+    /// How the name is shared.
+    pub sharing: Sharing,
+    /// The capacity of the name: its slots or units. For readers and writers it is 1,000,000,000, of which a writer
+    /// takes all.
+    pub capacity: u32,
+    /// How often the capacity was set, from 1.
+    pub epoch: u32,
+    /// The token of the last writer, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<FencingToken>,
+    /// The slots or units that are held.
+    pub used: u32,
+    /// The number of holders.
+    pub held: u32,
+    /// The first 100 holders, the soonest to expire first.
+    pub holders: Vec<PermitInfo>,
+}
+
+/// A holder of a part of a shared name.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermitInfo {
+    /// The permit's token.
+    pub token: FencingToken,
+    /// The time until the permit expires unless it is renewed.
+    #[serde(serialize_with = "as_millis")]
+    pub remaining: Duration,
+    /// The number of slots or units.
+    pub weight: u32,
+    /// The slots, if the name has slots.
+    pub slots: Box<[u16]>,
+    /// The holder's owner or label.
+    pub by: String,
 }
 
 /// The ticks of a job.

@@ -31,6 +31,8 @@
 //!     at_most: None,
 //!     at_least: None,
 //!     backlog: None,
+//!     max_line: None,
+//!     strict: false,
 //! });
 //! let spec = Arc::new(LockSpec { name, key, options });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());
@@ -86,8 +88,8 @@ mod timers;
 pub use hub::{Hub, ReaderId};
 pub use io::{
     Acquired, Answer, Backlog, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo,
-    Listing, LockId, LockOptions, LockSpec, Output, RequestId, ServerId, Suspicion, Wait,
-    WaiterInfo, WantedInfo,
+    Listing, LockId, LockOptions, LockSpec, Output, PermitInfo, RequestId, ServerId, SharedInfo,
+    Suspicion, Wait, WaiterInfo, WantedInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

@@ -21,6 +21,7 @@ mod line;
 mod link;
 mod most;
 mod passed;
+mod permits;
 mod push;
 mod query;
 mod reclaim;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::MemoryServer;
 use super::line::Line;
+use super::share::{Holders, Record};
 use crate::name::Owner;
 use crate::protocol::limits::{EXPIRY_LENGTH, TICK_LENGTH, TOKEN_LENGTH};
 use crate::protocol::{Claim, ClientId, CompletedTick, Holder, LeaseId, LockKey, YieldRequest};
@@ -15,6 +16,7 @@ use crate::token::FencingToken;
 pub(super) struct Keys {
     pub(super) hash: Option<Hash>,
     pub(super) line: Option<Box<Line>>,
+    pub(super) holders: Option<Box<Holders>>,
 }
 
 /// The value of the lock's key.
@@ -26,6 +28,8 @@ pub(super) struct Hash {
     pub(super) is_brief: bool,
     /// The completed tick, if the name is a job's.
     pub(super) job: Option<Done>,
+    /// The record and the permits, if the name is shared.
+    pub(super) share: Option<Box<Record>>,
     /// The tenure stays after it expired, until the next one replaces it.
     pub(super) tenure: Option<Box<StoredTenure>>,
     /// The expiry of the key, not of the tenure.
@@ -79,6 +83,10 @@ impl MemoryServer {
         });
     }
 
+    pub(super) fn remove_holders(&mut self, key: &LockKey) {
+        self.update(key, |keys| keys.holders = None);
+    }
+
     pub(super) fn expire(&mut self, now: ServerTime, key: &LockKey) {
         self.update(key, |keys| keys.expire(now));
     }
@@ -110,6 +118,7 @@ impl Keys {
     pub(super) fn expire(&mut self, now: ServerTime) {
         self.hash.take_if(|hash| hash.is_expired(now));
         self.line.take_if(|line| expired(now, line.expires()));
+        self.holders.take_if(|holders| holders.is_expired(now));
     }
 
     /// Returns all times of the name: expiries, and until when waiters count as alive.
@@ -118,11 +127,13 @@ impl Keys {
             let tenure = hash.tenure.iter_mut().map(|tenure| &mut tenure.expires);
             tenure.chain(hash.expires.as_mut())
         });
-        hash.chain(self.line.iter_mut().flat_map(|line| line.times()))
+        let line = self.line.iter_mut().flat_map(|line| line.times());
+        let holders = self.holders.iter_mut().flat_map(|holders| holders.times());
+        hash.chain(line).chain(holders)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.hash.is_none() && self.line.is_none()
+        self.hash.is_none() && self.line.is_none() && self.holders.is_none()
     }
 }
 
@@ -159,7 +170,9 @@ impl Hash {
             let YieldRequest { until, by } = tenure.request.as_ref()?;
             Some(("y".to_owned(), format!("{:013}{}", until.millis(), by)))
         });
-        tenure.chain([last]).chain(done).chain(request).collect()
+        let share = self.share.iter().flat_map(|record| record.fields());
+        let fields = tenure.chain([last]).chain(done).chain(request);
+        fields.chain(share).collect()
     }
 }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::MemoryServer;
 use super::keys::{StoredTenure, expiry};
 use super::line::First;
+use super::share;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     Accept, Acquire, AskYield, Claim, ClientId, Command, CompletedTick, ForceRelease, Grant,
     Inspect, Inspected, JobState, List, LockKey, News, Reclaim, Release, Renew, Reply, Retire,
     YieldRequest,
 };
+use crate::share::Sharing;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -18,6 +20,9 @@ impl MemoryServer {
     pub(super) fn apply(&mut self, now: ServerTime, command: &Command) -> Result<Reply, Error> {
         if let Some(key) = command.key() {
             self.expire(now, key);
+        }
+        if let Some(sharing) = self.misused(now, command) {
+            return Err(other_use_of_shared(sharing));
         }
         match command {
             Command::Acquire(acquire) => self.acquire(now, acquire),
@@ -30,7 +35,27 @@ impl MemoryServer {
             Command::Enter(enter) => Ok(self.enter(now, enter)),
             Command::List(list) => Ok(self.list(now, list)),
             Command::Retire(retire) => Ok(self.retire(now, retire)),
+            Command::Admit(admit) => self.admit(now, admit),
+            Command::Extend(extend) => self.extend_shared(now, extend),
+            Command::Vacate(vacate) => self.vacate(now, vacate),
+            Command::Resize(resize) => self.resize(now, resize),
         }
+    }
+
+    /// Returns how a name is shared, if the command is only for names that are not.
+    fn misused(&self, now: ServerTime, command: &Command) -> Option<Sharing> {
+        let is_for_shared = matches!(
+            command,
+            Command::Admit(_)
+                | Command::Extend(_)
+                | Command::Vacate(_)
+                | Command::Resize(_)
+                | Command::Inspect(_)
+                | Command::ForceRelease(_)
+        );
+        let hash = self.hash(now, command.key()?)?;
+        let record = hash.share.as_ref().filter(|_| !is_for_shared)?;
+        Some(record.sharing())
     }
 
     fn acquire(&mut self, now: ServerTime, acquire: &Acquire) -> Result<Reply, Error> {
@@ -62,7 +87,7 @@ impl MemoryServer {
                 return Ok(Reply::Held(grant));
             }
         } else {
-            match self.first_in_line(now, key) {
+            match self.first_in_line(now, key, None) {
                 First::Alive(first) if !first.is_same(claim) => {
                     self.remove_tenure(key);
                     self.grant(now, key, &first, None)?;
@@ -214,6 +239,9 @@ impl MemoryServer {
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {
         let ForceRelease { key, token } = force_release;
+        if let Some(reply) = self.force_shared(now, key, *token) {
+            return reply;
+        }
         let holder = self.tenure(now, key);
         let holder = holder.map(|tenure| (tenure.client, tenure.lease, tenure.token));
         if holder.is_some_and(|(.., held)| held != *token) {
@@ -272,6 +300,7 @@ impl MemoryServer {
             holder,
             last_token,
             job,
+            shared: self.shared_state(now, key).map(Box::new),
             waiting,
             line,
             wanted,
@@ -283,7 +312,7 @@ impl MemoryServer {
         let held = self
             .names
             .keys()
-            .filter(|key| self.tenure(now, key).is_some());
+            .filter(|key| self.tenure(now, key).is_some() || self.has_holders(now, key));
         let names = held.filter_map(|key| pattern.name_of(key.lock()));
         let names = if *cursor == 0 {
             names.collect()
@@ -302,6 +331,11 @@ impl CompletedTick {
     pub(super) fn includes(&self, claim: &Claim) -> bool {
         claim.owner.running().is_some_and(|tick| tick <= self.tick)
     }
+}
+
+/// Returns the error for a shared name that is used as a lock or a job, as the script words it.
+fn other_use_of_shared(sharing: Sharing) -> Error {
+    share::other_use(Some(sharing), None)
 }
 
 /// Returns the error for a name that is used as a job and as a lock, as the script words it.

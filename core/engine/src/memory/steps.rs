@@ -10,9 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{
     KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_APART_US, MOST_PLAIN_TTL_MS,
 };
-use crate::protocol::{
-    Claim, ClientId, CompletedTick, Counter, Grant, LeaseId, LockKey, News, Push, Retire,
-};
+use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push, Retire};
+use crate::share::{Share, Sharing};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -53,6 +52,7 @@ impl MemoryServer {
             last: token.get(),
             is_brief,
             job: job.or_else(|| claim.owner.tick().map(|_| None)),
+            share: None,
             tenure: Some(Box::new(tenure)),
             expires: key_expires,
         });
@@ -134,7 +134,13 @@ impl MemoryServer {
         }
     }
 
-    pub(super) fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> First {
+    /// Returns the first waiter that is alive and waits for this use of the name.
+    pub(super) fn first_in_line(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        sharing: Option<Sharing>,
+    ) -> First {
         let Some(keys) = self.names.get_mut(key) else {
             return First::Nobody;
         };
@@ -142,20 +148,21 @@ impl MemoryServer {
         let Some(line) = &mut keys.line else {
             return First::Nobody;
         };
-        let done = done.flatten();
-        let mut over = Vec::new();
+        let (done, mut over) = (done.flatten(), Vec::new());
         let first = line.first(now, |claim| {
-            let is_over = done.as_ref().is_some_and(|done| done.includes(claim));
-            if is_over {
-                over.push((claim.client, claim.lease));
-            }
-            is_over
+            let is_other = claim.owner.share().map(Share::sharing) != sharing;
+            let done = done.as_ref().filter(|done| done.includes(claim));
+            let token = if is_other {
+                FencingToken::new(1).ok()
+            } else {
+                done.map(|done| done.token)
+            };
+            over.extend(token.map(|token| (claim.client, claim.lease, token)));
+            token.is_some()
         });
         self.drop_empty_line(key);
-        for ((client, lease), CompletedTick { token, .. }) in
-            over.into_iter().zip(done.iter().cycle())
-        {
-            self.publish(client, lease, News::Completed { token: *token });
+        for (client, lease, token) in over {
+            self.publish(client, lease, News::Completed { token });
         }
         first
     }
@@ -192,7 +199,7 @@ impl MemoryServer {
         asker: Option<ClientId>,
     ) -> Option<(LeaseId, Grant)> {
         self.remove_tenure(key);
-        let First::Alive(first) = self.first_in_line(now, key) else {
+        let First::Alive(first) = self.first_in_line(now, key, None) else {
             return None;
         };
         let granted = self.grant(now, key, &first, asker);
@@ -212,7 +219,11 @@ impl MemoryServer {
     }
 }
 
-fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingToken, Error> {
+pub(super) fn next_token(
+    now: ServerTime,
+    last: u64,
+    counter: Counter,
+) -> Result<FencingToken, Error> {
     let next = match counter {
         Counter::Dense => last + 1,
         Counter::ClockFloor { .. } => (last + 1).max(now.as_micros()),
@@ -222,7 +233,7 @@ fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingTok
 }
 
 /// Returns when the key of a tenure that begins now expires, or `None` for never.
-fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<ServerTime> {
+pub(super) fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<ServerTime> {
     let Counter::ClockFloor { retention } = counter else {
         return None;
     };
@@ -234,11 +245,11 @@ fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<Serve
     Some(expiry(now, whole(retention) + whole(longer)))
 }
 
-fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
+pub(super) fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
     one.zip(other).map(|(one, other)| one.max(other))
 }
 
-fn is_brief(counter: Counter) -> bool {
+pub(super) fn is_brief(counter: Counter) -> bool {
     let least = Duration::from_millis(LEAST_PLAIN_RETENTION_MS);
     matches!(counter, Counter::ClockFloor { retention } if retention < least)
 }

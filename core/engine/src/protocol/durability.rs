@@ -110,7 +110,10 @@ impl Durability {
         };
         let error = Error::new(kind, format!("the lock is not durable: {what}"));
         for reply in &mut reply.replies {
-            if let Ok(Reply::Held(_) | Reply::Renewed { .. } | Reply::Wanted { .. }) = reply {
+            if let Ok(
+                Reply::Held(_) | Reply::Admitted(..) | Reply::Renewed { .. } | Reply::Wanted { .. },
+            ) = reply
+            {
                 *reply = Ok(Reply::NotDurable(error.clone()));
             }
         }

@@ -142,16 +142,26 @@ impl LockKey {
         format!("{}{}", self.0, Self::LINE)
     }
 
+    /// Returns the key of the holders of a shared name: a sorted set.
+    pub fn holders(&self) -> String {
+        format!("{}{}", self.0, Self::HOLDERS)
+    }
+
     pub(super) const LOCK: &str = "";
     const LINE: &str = ":line";
 
-    /// The suffixes of all keys of a name, in the order of the script's `KEYS`.
+    const HOLDERS: &str = ":holders";
+
+    /// The suffixes of the keys of a name, in the order of the script's `KEYS`.
     pub(super) const ALL: &[&str] = &[Self::LOCK, Self::LINE];
+
+    /// The suffixes of the keys of a shared name, in the order of the script's `KEYS`.
+    pub(super) const SHARED: &[&str] = &[Self::LOCK, Self::LINE, Self::HOLDERS];
 
     /// Returns true if this is one of the name's keys.
     pub(super) fn has(&self, key: &str) -> bool {
         let suffix = key.strip_prefix(self.lock());
-        suffix.is_some_and(|suffix| Self::ALL.contains(&suffix))
+        suffix.is_some_and(|suffix| Self::SHARED.contains(&suffix))
     }
 }
 

@@ -44,6 +44,17 @@ limits! {
     TOKEN_LENGTH: usize = MAX_TOKEN.ilog10() as usize + 1;
     /// The number of digits of the greatest tick.
     TICK_LENGTH: usize = TOKEN_LENGTH;
+    /// The most units of a shared name, and the number of its digits.
+    MOST_UNITS: u32 = 1_000_000_000;
+    UNITS_LENGTH: usize = MOST_UNITS.ilog10() as usize + 1;
+    /// The most slots of a semaphore, the number of digits of a slot, and the most slots of one permit.
+    MOST_SLOTS: u32 = 10_000;
+    SLOT_LENGTH: usize = 4;
+    MOST_SLOTS_AT_ONCE: u32 = 64;
+    /// The most waiters that one operation on a shared name admits.
+    MOST_ADMITTED: usize = 64;
+    /// Scores of the holders' sorted set from here on are times in milliseconds. Lower ones are free slots.
+    LEAST_EXPIRY: u64 = 1_000_000;
     /// The number of digits of a clock in milliseconds, until the same year.
     EXPIRY_LENGTH: usize = TOKEN_LENGTH - 3;
     /// The number of digits of the longest time to live or retention, a year, in milliseconds.
@@ -64,6 +75,20 @@ limits! {
     CLAIM_CLIENT: usize = CLAIM_LEASE + LEASE_LENGTH;
     CLAIM_KIND: usize = CLAIM_CLIENT + CLIENT_LENGTH;
     CLAIM_LABEL: usize = CLAIM_KIND + 1;
+    /// Where the parts of a share begin, counted from the kind before them, and its length with the kind.
+    SHARE_WEIGHT: usize = 1;
+    SHARE_CAPACITY: usize = SHARE_WEIGHT + UNITS_LENGTH;
+    SHARE_LENGTH: usize = SHARE_CAPACITY + UNITS_LENGTH;
+    /// Where the parts of the record of a shared name begin, and its length. Its kind comes first.
+    RECORD_CAPACITY: usize = 2;
+    RECORD_EPOCH: usize = RECORD_CAPACITY + UNITS_LENGTH;
+    RECORD_GENERATION: usize = RECORD_EPOCH + UNITS_LENGTH;
+    RECORD_LENGTH: usize = RECORD_GENERATION + TOKEN_LENGTH - 1;
+    /// Where the parts of the value of a permit begin. Its token comes first, and after its weight its slots,
+    /// if it has some, and its label.
+    PERMIT_CLIENT: usize = 1 + TOKEN_LENGTH;
+    PERMIT_WEIGHT: usize = PERMIT_CLIENT + CLIENT_LENGTH;
+    PERMIT_SLOTS: usize = PERMIT_WEIGHT + UNITS_LENGTH;
     /// Where the token begins in the field of a tenure, after the lease ID, and the length of the field.
     FIELD_TOKEN: usize = 1 + LEASE_LENGTH;
     FIELD_LENGTH: usize = LEASE_LENGTH + TOKEN_LENGTH;
@@ -97,6 +122,9 @@ limits! {
     RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
     RELEASE_OWNER: usize = RELEASE_CLIENT + CLIENT_LENGTH;
+    /// The rest of a `Resize`: the retention, the kind, and the capacity.
+    RESIZE_KIND: usize = OP_REST + TIME_LENGTH;
+    RESIZE_CAPACITY: usize = RESIZE_KIND + 1;
     /// The rest of an `AskYield`: the token of the tenure, and the label of the asking client.
     YIELD_LABEL: usize = OP_REST + TOKEN_LENGTH;
     /// The rest of an `Accept`: the field of the tenure, and the claim without its time to live.

@@ -25,7 +25,7 @@ mod durability;
 mod incarnation;
 mod key;
 pub(crate) mod limits;
-mod ops;
+pub(crate) mod ops;
 mod pattern;
 mod push;
 mod reply;
@@ -40,9 +40,9 @@ pub use durability::Durability;
 pub use incarnation::Incarnation;
 pub use key::LockKey;
 pub use ops::{
-    Accept, Acquire, AskYield, Command, CompletedTick, Enter, Entered, ForceRelease, Holder,
-    Inspect, Inspected, JobState, List, Op, Reclaim, Release, Renew, Retire, Terms, Waiter,
-    YieldRequest,
+    Accept, Acquire, Admission, Admit, AskYield, Command, CompletedTick, Enter, Entered, Extend,
+    ForceRelease, Holder, Inspect, Inspected, JobState, List, Op, PermitState, Reclaim, Release,
+    Renew, Resize, Retire, SharedState, Terms, Vacate, Waiter, YieldRequest,
 };
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push, shard_channel};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::claim::LeaseId;
-use super::ops::{Entered, Inspected, YieldRequest};
+use super::ops::{Admission, Entered, Inspected, YieldRequest};
 use super::wire::Fields;
 use crate::error::Error;
 use crate::name::Name;
@@ -30,9 +30,21 @@ pub enum Reply {
     Forgot,
     /// Acquire, accept: this lease has the lock.
     Held(Grant),
-    /// Acquire: somebody else has the lock.
+    /// Admit: this lease has a permit.
+    Admitted(Grant, Admission),
+    /// Admit: the claim's weight is above the capacity, so it can never fit. It has no place in line.
+    Excess {
+        /// The capacity of the name.
+        capacity: u32,
+    },
+    /// Resize: the name has the capacity.
+    Resized {
+        /// How often the capacity was set, from 1.
+        epoch: u32,
+    },
+    /// Acquire, admit: somebody else has the lock, or too little of the name is free.
     Busy {
-        /// When the holder's lease expires unless it is renewed.
+        /// When the holder's lease, or the first one of a shared name, expires unless it is renewed.
         expires: ServerTime,
         /// The place in line, 1 for the next waiter; `None` if the claim does not wait.
         place: Option<NonZeroU32>,
@@ -43,7 +55,7 @@ pub enum Reply {
         /// The token of the tenure that the owner may reclaim.
         token: FencingToken,
     },
-    /// Acquire: somebody else has the lock, and the line is full.
+    /// Acquire, admit: somebody else has the lock, and the line is full.
     Full {
         /// The number of waiters.
         waiting: u32,

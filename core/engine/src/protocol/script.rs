@@ -11,7 +11,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "dd78e5b4066d9483d3aa8cdd8cc09162710c2c06";
+pub const SCRIPT_SHA: &str = "c5cb69db0d0f33898c780b07f55d3e8ad3a53d32";
 
 /// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
 /// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "0d4f958aeebc921b9c89b03b7b0167f54b70ec18";
+pub const NODE_SCRIPT_SHA: &str = "d6625b129b07074f693b9e6a5a471269e9209199";
 
 /// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
 /// send [`SCRIPT`] itself.
@@ -67,6 +67,7 @@ const ARROWS: &[(&str, Made)] = &[
             include_str!("lua/rest/lock.lua"),
             include_str!("lua/rest/push.lua"),
             include_str!("lua/rest/line.lua"),
+            include_str!("lua/rest/share.lua"),
             "--> the other operations",
             include_str!("lua/rest/perform.lua"),
         ]),
@@ -353,7 +354,7 @@ mod tests {
     /// Catches a list of keys that differs from the header of the Lua file, which readers rely on.
     #[test]
     fn lua_headers_list_the_keys_of_their_operations() {
-        let names = BTreeMap::from([("", "lock"), (":line", "line")]);
+        let names = BTreeMap::from([("", "lock"), (":line", "line"), (":holders", "holders")]);
         for (form, lua) in OPERATIONS {
             let keys: Vec<_> = form.keys.iter().map(|suffix| names[suffix]).collect();
             let keys = match &keys[..] {

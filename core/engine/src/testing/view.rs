@@ -22,7 +22,7 @@ impl Host {
 
     pub fn grant(&self, call: CallId) -> Acquired {
         match self.outcome(call) {
-            Answer::Acquire(Ok(Some(grant))) => *grant,
+            Answer::Acquire(Ok(Some(grant))) => grant.clone(),
             other => panic!("{call:?} was not granted: {other:?}"),
         }
     }
@@ -152,6 +152,10 @@ pub fn kind(command: &Command) -> &'static str {
         Command::Inspect(_) => "inspect",
         Command::List(_) => "list",
         Command::Enter(_) => "enter",
+        Command::Admit(_) => "admit",
+        Command::Extend(_) => "extend",
+        Command::Vacate(_) => "vacate",
+        Command::Resize(_) => "resize",
     }
 }
 
@@ -165,6 +169,9 @@ fn short(event: &LeaseEvent) -> String {
         LeaseEvent::Begun { tick, .. } => format!("begun {tick}"),
         LeaseEvent::Missed { first, ticks, .. } => format!("missed {ticks} from {first}"),
         LeaseEvent::Completed { tick, .. } => format!("completed {tick}"),
+        LeaseEvent::CapacityDiffers {
+            capacity, wanted, ..
+        } => format!("capacity {capacity}, not {wanted}"),
         LeaseEvent::Renewed { .. } => "renewed".to_owned(),
         LeaseEvent::AtRisk { .. } => "at risk".to_owned(),
         LeaseEvent::Wanted { by, .. } => format!("wanted by {by}"),

@@ -301,7 +301,10 @@ impl Lock {
     }
 
     /// Returns another handle on the same name, with an option changed.
-    fn with(self, change: impl FnOnce(&mut LockOptions) -> Result<(), Error>) -> Self {
+    pub(in crate::client) fn with(
+        self,
+        change: impl FnOnce(&mut LockOptions) -> Result<(), Error>,
+    ) -> Self {
         let Handle {
             core, spec, error, ..
         } = &*self.handle;

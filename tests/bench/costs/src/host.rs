@@ -53,6 +53,8 @@ impl<S: Store> Host<S> {
             at_most: None,
             at_least: None,
             backlog: None,
+            max_line: None,
+            strict: false,
         });
         let spec = |number| {
             let name = format!("orders/{number:06}");

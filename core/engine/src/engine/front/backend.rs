@@ -1,6 +1,7 @@
 //! The interface between a locker's front and its store: one server or a quorum implements it.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Renewal;
@@ -12,7 +13,7 @@ use crate::engine::ctx::Ctx;
 use crate::engine::io::{CallId, LockSpec};
 use crate::error::Error;
 use crate::event::LossReason;
-use crate::protocol::{HalfId, Reclaim};
+use crate::protocol::{Admission, HalfId, Reclaim};
 use crate::ticket::Passed;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
@@ -151,6 +152,11 @@ pub(crate) trait Acquisition: Debug {
 
     /// Returns the time of its next timer.
     fn wake_at(&self) -> Timestamp;
+
+    /// Returns the state of a shared name that gave it a part.
+    fn admission(&self) -> Option<Arc<Admission>> {
+        None
+    }
 }
 
 /// The renewals of a tenure.

@@ -9,7 +9,7 @@ use super::handle::{Handle, Handles};
 use super::tenure::{Tenure, lost, not_held};
 use super::who::Who;
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{Answer, CallId, LockId, LockSpec};
+use crate::engine::io::{Acquired, Answer, CallId, LockId, LockSpec};
 use crate::engine::table::Table;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
@@ -306,14 +306,18 @@ impl<B: Backend> Locks<B> {
         };
         let who = contender.lease.who();
         let callers = acquiring.callers().take();
+        let admission = acquiring.admission();
         tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
         let ended = (&mut self.releases, &mut self.handles);
         env.confirm(ended, who, tenure.token);
         let event = tenure.acquired(&who.spec, env.cx().now);
         who.emit(env.cx(), event, Some(tenure.deadline));
         who.emit_begun(env.cx(), tenure.token);
+        who.emit_capacity(env.cx(), tenure.token, admission.as_deref());
         for caller in callers {
-            caller.succeed(env.cx(), tenure.lease(who));
+            let admission = admission.clone();
+            let lease = tenure.lease(who);
+            caller.succeed(env.cx(), Acquired { admission, ..lease });
         }
         self.handles.hold(who.lock, id);
         let over = env.held(&mut contender.lease, acquiring, &mut tenure);

@@ -260,6 +260,22 @@ impl<B: ServerSide> Front<B> {
                 pattern,
                 cursor,
             } => env.ask(queries, call, Question::List(pattern, cursor)),
+            Input::Resize {
+                call,
+                key,
+                sharing,
+                capacity,
+                counter,
+            } => match sharing.check(capacity).and_then(|()| counter.check()) {
+                Ok(()) => {
+                    env.ask(
+                        queries,
+                        call,
+                        Question::Resize(key, sharing, capacity, counter),
+                    );
+                }
+                Err(error) => env.cx().answer(call, Answer::Resize(Err(error))),
+            },
             Input::Cancel { call, of: None } => queries.cancel(env, call),
             Input::Cancel { call, of: Some(of) } => locks.cancel(env, call, of),
             Input::Shutdown { call } => self.shut_down(call),
@@ -373,6 +389,7 @@ impl Input {
             Self::List { call, .. } => Some((*call, Answer::List(Err(error())))),
             Self::ForceRelease { call, .. } => Some((*call, Answer::ForceRelease(Err(error())))),
             Self::RequestYield { call, .. } => Some((*call, Answer::RequestYield(Err(error())))),
+            Self::Resize { call, .. } => Some((*call, Answer::Resize(Err(error())))),
             _ => None,
         }
     }

@@ -11,7 +11,8 @@ use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::Error;
 use crate::name::Owner;
-use crate::protocol::{LockKey, Pattern};
+use crate::protocol::{Counter, LockKey, Pattern};
+use crate::share::Sharing;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -25,6 +26,8 @@ pub(crate) enum Question {
     ForceRelease(LockKey, Option<FencingToken>),
     /// Asks the holder to release the lock, for this owner and within this time.
     RequestYield(LockKey, Owner, Duration),
+    /// Changes the capacity of a shared name.
+    Resize(LockKey, Sharing, u32, Counter),
 }
 
 impl Question {
@@ -34,6 +37,7 @@ impl Question {
             Self::List(..) => Answer::List(Err(error)),
             Self::ForceRelease(..) => Answer::ForceRelease(Err(error)),
             Self::RequestYield(..) => Answer::RequestYield(Err(error)),
+            Self::Resize(..) => Answer::Resize(Err(error)),
         }
     }
 

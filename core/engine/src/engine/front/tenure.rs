@@ -7,6 +7,8 @@ use crate::engine::ctx::Ctx;
 use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::Admission;
+use crate::share::Share;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -71,6 +73,7 @@ impl<K> Tenure<K> {
             deadline: self.deadline,
             began: self.began,
             waited: Duration::ZERO,
+            admission: None,
         }
     }
 
@@ -150,6 +153,26 @@ impl Who {
                 };
                 self.emit(cx, event, None);
             }
+        }
+    }
+
+    /// Emits that the name has another capacity than its owner asked for, if so.
+    pub(crate) fn emit_capacity(
+        &self,
+        cx: &mut Ctx,
+        token: FencingToken,
+        admission: Option<&Admission>,
+    ) {
+        let wanted = self.spec.owner.share().map_or(0, Share::capacity);
+        if let Some(Admission { capacity, .. }) = admission.filter(|found| found.capacity != wanted)
+        {
+            let event = LeaseEvent::CapacityDiffers {
+                name: self.spec.name.clone(),
+                token,
+                capacity: *capacity,
+                wanted,
+            };
+            self.emit(cx, event, None);
         }
     }
 

@@ -110,6 +110,13 @@ fn cannot_pass() -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
+/// Returns the error for a shared name. Each server would admit other claims, and none of them might get a majority.
+fn cannot_share() -> Error {
+    let message = "a quorum has no semaphores, quotas or locks for readers and writers: each of its servers would \
+                   admit other clients, and slots would differ; use one server";
+    Error::new(ErrorKind::Unsupported, message)
+}
+
 impl Backend for Quorum {
     type Lease = Leased;
     type Acquiring = QuorumAcquiring;
@@ -133,6 +140,13 @@ impl Backend for Quorum {
             let message = "a quorum cannot run jobs: servers that restart one after another would forget a \
                            completed tick, which must be remembered for longer than any lease";
             return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if spec.owner.share().is_some() {
+            return Err(cannot_share());
+        }
+        if spec.max_line.is_some() {
+            let rule = "cannot be used with a quorum, which keeps no line";
+            return Err(Error::bad_option("max_line", rule));
         }
         self.check_ttl(spec.ttl)
     }

@@ -3,9 +3,9 @@
 use std::mem;
 use std::time::Duration;
 
-use super::Quorum;
 use super::calls::Asked;
 use super::members::too_few;
+use super::{Quorum, cannot_share};
 use crate::engine::front::{self, Queries, Question};
 use crate::engine::io::{Answer, CallId, HolderInfo, Input, Inspection, Listing};
 use crate::error::{Error, ErrorKind};
@@ -46,6 +46,13 @@ impl Question {
                 by,
                 within,
             },
+            Self::Resize(key, sharing, capacity, counter) => Input::Resize {
+                call,
+                key,
+                sharing,
+                capacity,
+                counter,
+            },
             Self::List(pattern, cursor) => Input::List {
                 call,
                 pattern,
@@ -59,6 +66,10 @@ impl Queries<Quorum> {
     pub(super) fn ask(&mut self, env: &mut Quorum, call: CallId, question: Question) {
         let question = match question {
             Question::List(pattern, cursor) => return self.list(env, call, (pattern, cursor)),
+            Question::Resize(..) => {
+                let refused = Answer::Resize(Err(cannot_share()));
+                return env.cx.answer(call, refused);
+            }
             question => question,
         };
         let asked = match &question {
@@ -280,6 +291,7 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     Inspection {
         last_token,
         job: None,
+        shared: None,
         waiting,
         line,
         server_time,

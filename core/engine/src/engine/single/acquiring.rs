@@ -1,6 +1,7 @@
 //! An acquisition in progress: from the first request to a held lock, a refusal or an error.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Doubt, Due, Failure, Outcome};
@@ -13,7 +14,10 @@ use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{Accept, Acquire, Claim, Command, Durability, Grant, Reclaim, Reply};
+use crate::protocol::{
+    Accept, Acquire, Admission, Admit, Claim, Command, Durability, Grant, Reclaim, Reply,
+};
+use crate::share::Share;
 use crate::ticket::Passed;
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
@@ -39,6 +43,7 @@ pub(crate) struct Acquiring {
     may_be_known: bool,
     /// The start of the store's silence, and the reason.
     silence: Option<(Timestamp, Error)>,
+    admission: Option<Arc<Admission>>,
 }
 
 type Next = front::Next<Single>;
@@ -50,6 +55,10 @@ impl Acquisition for Acquiring {
 
     fn wake_at(&self) -> Timestamp {
         self.attempt.wake_at().min(self.callers.soonest)
+    }
+
+    fn admission(&self) -> Option<Arc<Admission>> {
+        self.admission.clone()
     }
 }
 
@@ -71,6 +80,7 @@ impl Acquiring {
             taken_away: None,
             may_be_known: false,
             silence: None,
+            admission: None,
         }
     }
 
@@ -117,14 +127,16 @@ impl Acquiring {
         self.asks_again = false;
         let spec = &who.spec;
         let claim = spec.claim(env.cx.settings.client, who.lease);
+        let acquire = |claim| Acquire {
+            key: spec.key.clone(),
+            claim,
+            waits: self.callers.wait(),
+            reclaims: self.reclaims,
+        };
         let command = match &self.accepts {
             Some(passed) => Command::Accept(accept(env, spec, claim, passed)),
-            None => Command::Acquire(Acquire {
-                key: spec.key.clone(),
-                claim,
-                waits: self.callers.wait(),
-                reclaims: self.reclaims,
-            }),
+            None if spec.owner.share().is_some() => Command::Admit(Admit(acquire(claim))),
+            None => Command::Acquire(acquire(claim)),
         };
         let give_up = (env.cx.now + self.patience_of_one(&env.cx, spec)).min(self.callers.latest);
         let whose = Whose::Contender(who.id());
@@ -200,8 +212,20 @@ impl Acquiring {
             server: outcome.server,
             ..flight
         };
+        let reply = match reply {
+            Reply::Admitted(grant, admission) => {
+                let refused = refused_capacity(&who.spec, admission.capacity);
+                self.admission = Some(Arc::new(admission));
+                refused.map_or(Reply::Held(grant), Reply::NotDurable)
+            }
+            reply => reply,
+        };
         match reply {
             Reply::Held(grant) => self.held(env, who, flight, (grant, time)),
+            Reply::Excess { capacity } => {
+                self.place = None;
+                self.fail(&mut env.cx, &excess(&who.spec, capacity))
+            }
             Reply::Busy { expires, place } => self.busy(env, who, flight, (expires, place, time)),
             Reply::Reclaimable { token } if self.reclaims == Reclaim::Ask => {
                 // Its owner holds the lock through another client: ask at once to take over exactly that
@@ -211,6 +235,7 @@ impl Acquiring {
                 self.ask(env, who);
                 Next::Stay
             }
+            // The tenure, which may be the store's by now, is not what the caller asked for.
             Reply::NotDurable(error) => {
                 self.may_be_known = true;
                 self.fail(&mut env.cx, &error)
@@ -287,7 +312,12 @@ impl Acquiring {
     ) -> Next {
         let (now, moved) = (env.cx.now, place.is_some() && self.place != place);
         self.refused(flight, time);
+        let ahead = place.map_or(0, |place| place.get() - 1);
+        let is_new = self.place.is_none();
         self.place = place.or(self.place);
+        if is_new && who.spec.max_line.is_some_and(|most| ahead >= most) {
+            return self.fail(&mut env.cx, &line_full(ahead));
+        }
         // A lock stays held through the millisecond in which it expires.
         let is_held = expires.millis() >= time.millis();
         let at_expiry = is_held.then(|| now + expires.since(time) + Duration::from_millis(1));
@@ -327,8 +357,7 @@ impl Acquiring {
         self.refused(flight, time);
         self.place = None;
         self.dismiss(env);
-        let message = format!("the lock's line is full: {waiting} waiters");
-        self.fail(&mut env.cx, &Error::new(ErrorKind::Overloaded, message))
+        self.fail(&mut env.cx, &line_full(waiting))
     }
 
     fn failed(&mut self, env: &mut Single, who: &Who, flight: Flight, failure: &Failure) -> Next {
@@ -391,6 +420,29 @@ impl Acquiring {
     }
 }
 
+/// Returns the error if the options do not allow the name's capacity.
+fn refused_capacity(spec: &LockSpec, capacity: u32) -> Option<Error> {
+    let wanted = spec.owner.share()?.capacity();
+    (spec.strict && capacity != wanted).then(|| {
+        let message = format!(
+            "the capacity of the name is {capacity}, not {wanted}: resize it, or do not set `strict`"
+        );
+        Error::new(ErrorKind::Config, message)
+    })
+}
+
+fn line_full(waiting: u32) -> Error {
+    let message = format!("the lock's line is full: {waiting} waiters");
+    Error::new(ErrorKind::Overloaded, message)
+}
+
+/// Returns the error for a claim that can never fit.
+fn excess(spec: &LockSpec, capacity: u32) -> Error {
+    let weight = spec.owner.share().map_or(0, Share::weight);
+    let message = format!("the weight is {weight}; the capacity of the name is {capacity}");
+    Error::new(ErrorKind::Config, message)
+}
+
 /// Returns the operation that accepts a tenure. The store, too, ends the lease at about the age that was allowed.
 fn accept(env: &Single, spec: &LockSpec, mut claim: Claim, passed: &Passed) -> Accept {
     let server = env.servers.of(&spec.key);
@@ -428,7 +480,7 @@ impl Acquiring {
     /// Takes a lock that was handed to this waiter. The grant and the clocks give its deadline, so the waiter
     /// need not ask again. After a push it renews at once, because the store gave it only the time to take
     /// the lock up. If the lock needs copies, the waiter asks instead, since nothing has waited for the
-    /// copies yet.
+    /// copies yet. The holder of a part of a name asks for its slots.
     pub(super) fn granted(&mut self, env: &mut Single, who: &Who, granted: Granted) -> Next {
         let (
             spec,
@@ -441,7 +493,7 @@ impl Acquiring {
         ) = (&who.spec, granted);
         // If the store later reported another holder, the granted tenure had ended by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
-        if spec.durability.is_some() {
+        if spec.durability.is_some() || spec.owner.share().is_some() {
             return self.ask_now(env, who);
         }
         let granted_at = asked.or_else(|| env.servers.not_before(&env.cx, server, time));

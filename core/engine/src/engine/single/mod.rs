@@ -78,8 +78,8 @@ impl Backend for Single {
         &mut self.cx
     }
 
-    fn check(&self, _: &LockSpec) -> Result<(), Error> {
-        Ok(())
+    fn check(&self, spec: &LockSpec) -> Result<(), Error> {
+        spec.check_share()
     }
 
     fn check_ttl(&self, _: Duration) -> Result<(), Error> {
@@ -87,11 +87,13 @@ impl Backend for Single {
     }
 
     fn check_passing(&self, spec: &LockSpec) -> Result<(), Error> {
-        if spec.owner.tick().is_none() {
+        let message = if spec.owner.tick().is_some() {
+            "a turn of a job cannot be passed on: give it back, and another runner gets the tick"
+        } else if spec.owner.share().is_some() {
+            "a permit cannot be passed on: give it back, and the next waiter gets it"
+        } else {
             return Ok(());
-        }
-        let message =
-            "a turn of a job cannot be passed on: give it back, and another runner gets the tick";
+        };
         Err(Error::new(ErrorKind::Config, message))
     }
 

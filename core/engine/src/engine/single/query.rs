@@ -6,17 +6,20 @@ use super::attempt::{Attempt, Due, Failure, Outcome};
 use crate::engine::ctx::Whose;
 use crate::engine::front::{self, Queries, Question};
 use crate::engine::io::{
-    Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, ServerId, WaiterInfo,
-    WantedInfo,
+    Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, PermitInfo, ServerId,
+    SharedInfo, WaiterInfo, WantedInfo,
 };
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::name::Owner;
 use crate::protocol::{
-    AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply,
+    AskYield, Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, Reply, Resize,
+    SharedState,
 };
 use crate::tick::Tick;
 use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
 
 /// A query in progress.
 #[derive(Debug)]
@@ -122,24 +125,23 @@ impl SingleQuery {
                 Answer::List(Ok(Listing { cursor, names }))
             }
             (Ok((Reply::Inspected(seen), time)), question, None) => {
-                let token = match question {
-                    Question::ForceRelease(_, token) => *token,
-                    _ => None,
-                };
-                let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
-                match seen.holder.filter(is_meant) {
-                    Some(holder) => {
+                match holder_meant(question, seen) {
+                    Ok(Some(holder)) => {
                         // The second step concerns exactly this holder's tenure.
                         self.found = Some(holder_info(holder, time));
                         self.ask(env);
                         return None;
                     }
-                    None => self.question.found(None),
+                    Ok(None) => self.question.found(None),
+                    Err(error) => self.question.failed(error),
                 }
             }
             // If that holder is gone, an earlier attempt freed the lock, it yielded, or the lock expired.
             (Ok((Reply::Released | Reply::Asked | Reply::Gone | Reply::Taken, _)), _, Some(_)) => {
                 self.question.found(self.found.clone())
+            }
+            (Ok((Reply::Resized { epoch }, _)), Question::Resize(..), _) => {
+                Answer::Resize(Ok(epoch))
             }
             (Ok((Reply::Late, _)), ..) => {
                 return self.failed(env, flight, Failure::late());
@@ -173,6 +175,12 @@ impl SingleQuery {
                 | Question::RequestYield(key, ..),
                 _,
             ) => Command::Inspect(Inspect { key: key.clone() }),
+            (Question::Resize(key, sharing, capacity, counter), _) => Command::Resize(Resize {
+                key: key.clone(),
+                sharing: *sharing,
+                capacity: *capacity,
+                counter: *counter,
+            }),
             (Question::List(pattern, cursor), _) => {
                 let (pattern, place) = (pattern.clone(), WalkCursor::of(*cursor, clustered));
                 let cursor = place.cursor;
@@ -238,11 +246,64 @@ fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
             }),
             begun: job.begun.map(Tick::get),
         }),
+        shared: seen
+            .shared
+            .map(|shared| Box::new(shared_info(*shared, time))),
         waiting: seen.waiting,
         line: line.collect(),
         server_time: time.millis(),
         wanted,
     }
+}
+
+fn shared_info(shared: SharedState, time: ServerTime) -> SharedInfo {
+    let holders = shared.holders.into_iter().map(|permit| PermitInfo {
+        token: permit.token,
+        remaining: permit.expires.since(time),
+        weight: permit.weight,
+        slots: permit.slots,
+        by: permit.by,
+    });
+    SharedInfo {
+        sharing: shared.sharing,
+        capacity: shared.capacity,
+        epoch: shared.epoch,
+        generation: shared.generation,
+        used: shared.used,
+        held: shared.held,
+        holders: holders.collect(),
+    }
+}
+
+/// Returns the holder that a question is about.
+fn holder_meant(question: &Question, seen: Inspected) -> Result<Option<Holder>, Error> {
+    let token = match question {
+        Question::ForceRelease(_, token) => *token,
+        _ if seen.shared.is_some() => {
+            let message =
+                "the name is shared, and its holders cannot be asked to yield: wait in line for it";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        _ => None,
+    };
+    let is_meant = |held: FencingToken| token.is_none_or(|token| token == held);
+    let Some(shared) = seen.shared else {
+        return Ok(seen.holder.filter(|holder| is_meant(holder.token)));
+    };
+    let held = shared.held;
+    if token.is_none() && held > 1 {
+        let message = format!("the name has {held} holders: name one by its token");
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let mut holders = shared.holders.into_iter();
+    let Some(permit) = holders.find(|permit| is_meant(permit.token)) else {
+        return Ok(None);
+    };
+    Ok(Some(Holder {
+        token: permit.token,
+        expires: permit.expires,
+        owner: Owner::labelled(permit.by)?,
+    }))
 }
 
 fn holder_info(holder: Holder, time: ServerTime) -> HolderInfo {

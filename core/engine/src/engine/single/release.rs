@@ -317,16 +317,24 @@ impl Release {
                     .margin(env.servers.of(&spec.key))
                     .outlasting(rest),
             }),
-            None => Command::Release(protocol::Release {
-                key: spec.key.clone(),
-                claim: spec.claim(env.cx.settings.client, *lease),
-                token: self.tenure.or(self.proposed),
-                completes: self.completes,
-            }),
+            None if spec.owner.share().is_some() => {
+                Command::Vacate(protocol::Vacate(self.request(env)))
+            }
+            None => Command::Release(self.request(env)),
         };
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
         self.attempt.begin(env, whose, command, give_up);
+    }
+
+    fn request(&self, env: &Single) -> protocol::Release {
+        let Who { lease, spec, .. } = &self.who;
+        protocol::Release {
+            key: spec.key.clone(),
+            claim: spec.claim(env.cx.settings.client, *lease),
+            token: self.tenure.or(self.proposed),
+            completes: self.completes,
+        }
     }
 
     fn ask_now(&mut self, env: &mut Single) -> Next {

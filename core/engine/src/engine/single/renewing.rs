@@ -13,7 +13,7 @@ use crate::engine::pace::{Pace, jitter_at};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
-use crate::protocol::{Command, Durability, LeaseId, Renew, Reply, YieldRequest};
+use crate::protocol::{Command, Durability, Extend, LeaseId, Renew, Reply, YieldRequest};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -269,14 +269,21 @@ impl Tenure<Renewing> {
         // may act on the shorter time while the holder still counts on the rest.
         let asked = margin.covering(self.deadline.since(env.cx.now), ttl);
         self.kept.manual.asks(spec, (asked, ttl));
-        let command = Command::Renew(Renew {
+        let renew = Renew {
             key: spec.key.clone(),
             lease: who.lease,
             token: self.token,
             counter: spec.counter,
             ttl: asked,
             floor: self.kept.manual.carry_floor(),
-        });
+        };
+        let command = match spec.owner.share() {
+            Some(_) => Command::Extend(Extend {
+                reads: renew.floor.is_some(),
+                renew,
+            }),
+            None => Command::Renew(renew),
+        };
         (self.kept.checks, self.kept.checks_again) = (false, false);
         let third = self.kept.manual.ttl(spec) / 3;
         let durability = spec.durability(self.kept.manual.ttl(spec));

@@ -40,7 +40,9 @@ impl Watched {
         who: &Who,
         (ttl, soon): (Duration, bool),
     ) -> bool {
-        let is_worth_it = self.checks_left > 0 && ttl >= watch::LEAST_TTL;
+        // Others change the key of a shared name all the time.
+        let is_own = who.spec.owner.share().is_none();
+        let is_worth_it = is_own && self.checks_left > 0 && ttl >= watch::LEAST_TTL;
         if !is_worth_it || !env.watch.is_told(env.servers.of(&who.spec.key)) {
             return false;
         }

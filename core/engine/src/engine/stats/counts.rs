@@ -112,6 +112,7 @@ impl Counts {
             LeaseEvent::Missed { ticks, .. } => return self.add(at::TICKS_MISSED, *ticks),
             LeaseEvent::Waiting { .. }
             | LeaseEvent::Begun { .. }
+            | LeaseEvent::CapacityDiffers { .. }
             | LeaseEvent::Wanted { .. }
             | LeaseEvent::ClockDrift { .. }
             | LeaseEvent::Quarantined { .. }

@@ -8,9 +8,10 @@ use crate::engine::{Engine, Input, Kind, LockId, RequestId, ServerId};
 use crate::error::Error;
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, Push, Reclaim,
-    Release, Reply,
+    Acquire, Admit, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, Push,
+    Reclaim, Release, Reply,
 };
+use crate::share::Share;
 pub(super) use crate::testing::*;
 use crate::token::FencingToken;
 
@@ -98,6 +99,23 @@ impl Host {
             waits: false,
             reclaims: Reclaim::Never,
         }))
+    }
+
+    /// Lets another program read a name for readers and writers, and crash.
+    pub(super) fn stranger_reads(&mut self, lock: LockId, ttl: Duration) {
+        let owner = Owner::sharing("stranger", Share::reader()).expect("a short label is valid");
+        let acquire = Acquire {
+            key: key(lock),
+            claim: Claim {
+                owner,
+                ttl,
+                ..stranger(0)
+            },
+            waits: false,
+            reclaims: Reclaim::Never,
+        };
+        let reply = self.ask(Command::Admit(Admit(acquire)));
+        assert!(matches!(reply, Reply::Admitted(..)), "{reply:?}");
     }
 
     /// Lets another program release the lock that it holds.

@@ -1,13 +1,16 @@
 -- Frees the lock for the next waiter if the tenure with this token has it, even if another client holds it.
 -- The holder gets a push.
 --
--- keys   lock, line
+-- keys   lock, line, holders
 -- text   token
 -- reply  released
 --        gone
 --        taken
 local function force_release(k, op)
-  local key = KEYS[k]
+  local key, record = KEYS[k], call('HGET', KEYS[k], 's')
+  if record then
+    return share.force(k, record, sub(op, OP_REST))
+  end
   local state = lock.read(key)
   if not state.is_held then
     line.serve(k, state)

@@ -21,7 +21,7 @@ impl Operation for ForceRelease {
     const FORM: Form = Form {
         name: "force_release",
         letters: b"F",
-        keys: LockKey::ALL,
+        keys: LockKey::SHARED,
     };
     const LUA: Lua = Lua {
         common: None,

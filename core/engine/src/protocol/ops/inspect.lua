@@ -1,22 +1,28 @@
 -- Returns the holder of the lock, its waiters and the ticks of a job. Changes nothing.
 --
--- keys   lock, line
+-- keys   lock, line, holders
 -- text   how many places of the line to read
 -- reply  held, token, expiry (ms), kind, label, waiting…
 --        free, last token (0 if none is remembered), waiting…
 --        job, the last completed tick with its token, its time (ms) and its runner's label (or 0 alone), the tick of the
 --          last turn unless it was completed or given back (or 0), and then as before
+--        shared, kind, capacity, epoch of the capacity, token of the last writer (or 0), units in use, number of holders,
+--          number of holders that are named, and for each of them: token, expiry (ms), weight, its slots in one text,
+--          label; and then as for a free lock
 --        Of a lock whose holder is asked to yield, these follow: the end of the request's time (ms), label.
 --        waiting… is the number of live waiters, the number of waiters that are named, and for each named
 --        waiter, in order: kind, label, arrival (microseconds)
 local function inspect(k, op)
   local queue, places = KEYS[k + 1], tonumber(sub(op, OP_REST))
-  local state = lock.read(KEYS[k])
-  local fields = {}
+  local record, fields = call('HGET', KEYS[k], 's'), {}
+  local state = record and { last = lock.last(call('HGET', KEYS[k], 't') or '0', KEYS[k]) } or lock.read(KEYS[k])
   local function add(...)
     for _, field in ipairs({ ... }) do
       fields[#fields + 1] = field
     end
+  end
+  if record then
+    share.describe(k, record, places, add)
   end
   if state.done then
     local done = state.done

@@ -1,11 +1,13 @@
 //! The `Inspect` operation.
 
+use super::admit::slots;
 use super::{Form, Lua, Operation, YieldRequest};
 use crate::error::Error;
 use crate::name::Owner;
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
 use crate::protocol::wire::{Fields, Writer, unexpected};
+use crate::share::Sharing;
 use crate::tick::Tick;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -26,12 +28,48 @@ pub struct Inspected {
     pub last_token: Option<FencingToken>,
     /// The ticks, if the name is a job's.
     pub job: Option<JobState>,
+    /// The holders, if the name is shared. It has no other holder then.
+    pub shared: Option<Box<SharedState>>,
     /// The number of live waiters.
     pub waiting: u32,
     /// The live waiters among the first [`Inspect::MOST_NAMED`] places, in order.
     pub line: Vec<Waiter>,
     /// The pending request to the holder to yield, if there is one.
     pub wanted: Option<YieldRequest>,
+}
+
+/// The state of a shared name, as the store knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedState {
+    /// How the name is shared.
+    pub sharing: Sharing,
+    /// The capacity of the name.
+    pub capacity: u32,
+    /// How often the capacity was set, from 1.
+    pub epoch: u32,
+    /// The token of the last writer, if there was one.
+    pub generation: Option<FencingToken>,
+    /// The units that are held.
+    pub used: u32,
+    /// The number of holders.
+    pub held: u32,
+    /// The first [`Inspect::MOST_NAMED`] holders by the expiry of their permits.
+    pub holders: Vec<PermitState>,
+}
+
+/// A holder of a part of a name, as the store knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PermitState {
+    /// The permit's token.
+    pub token: FencingToken,
+    /// When the permit expires unless it is renewed.
+    pub expires: ServerTime,
+    /// The number of units.
+    pub weight: u32,
+    /// The slots, if the name has slots.
+    pub slots: Box<[u16]>,
+    /// The label of the holder.
+    pub by: String,
 }
 
 /// The ticks of a job, as the store knows them.
@@ -88,7 +126,7 @@ impl Operation for Inspect {
     const FORM: Form = Form {
         name: "inspect",
         letters: b"I",
-        keys: LockKey::ALL,
+        keys: LockKey::SHARED,
     };
     const LUA: Lua = Lua {
         common: None,
@@ -114,6 +152,11 @@ impl Operation for Inspect {
             job = Some(job_state(fields)?);
             status = fields.text()?;
         }
+        let mut shared = None;
+        if status == "shared" {
+            shared = Some(Box::new(shared_state(fields)?));
+            status = fields.text()?;
+        }
         let holder = match status {
             "held" => Some(holder(fields)?),
             "free" => None,
@@ -128,15 +171,17 @@ impl Operation for Inspect {
         if named > Self::MOST_NAMED as u64 {
             return Err(unexpected());
         }
-        let line = (0..named)
-            .map(|_| waiter(fields))
-            .collect::<Result<_, _>>()?;
+        let mut line = Vec::new();
+        for _ in 0..named {
+            line.push(waiter(fields)?);
+        }
         let is_wanted = holder.is_some() && !fields.is_empty();
         let wanted = is_wanted.then(|| YieldRequest::read(fields)).transpose()?;
         Ok(Reply::Inspected(Inspected {
             holder,
             last_token,
             job,
+            shared,
             waiting,
             line,
             wanted,
@@ -156,6 +201,35 @@ fn job_state<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<JobState, Err
     };
     let begun = fields.tick_or_none()?;
     Ok(JobState { completed, begun })
+}
+
+fn shared_state<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<SharedState, Error> {
+    let sharing = Sharing::of_kind(fields.text()?).ok_or_else(unexpected)?;
+    let (capacity, epoch) = (fields.count()?, fields.count()?);
+    let generation = FencingToken::new(fields.number()?).ok();
+    let (used, held, named) = (fields.count()?, fields.count()?, fields.number()?);
+    if named > Inspect::MOST_NAMED as u64 {
+        return Err(unexpected());
+    }
+    let mut holders = Vec::new();
+    for _ in 0..named {
+        holders.push(PermitState {
+            token: fields.token()?,
+            expires: fields.millis()?,
+            weight: fields.count()?,
+            slots: slots(fields.text()?)?,
+            by: fields.lossy()?,
+        });
+    }
+    Ok(SharedState {
+        sharing,
+        capacity,
+        epoch,
+        generation,
+        used,
+        held,
+        holders,
+    })
 }
 
 fn holder<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Holder, Error> {

@@ -11,8 +11,9 @@ local function list(_, op)
   local fields = { 'listed', step[1] }
   for _, key in ipairs(step[2]) do
     -- Most keys only remember a token, and some hashes may not be locks.
+    local is_shared, is_held = pcall(share.is_held, key)
     local is_lock, state = pcall(lock.read, key)
-    if is_lock and state.is_held then
+    if is_shared and is_held or is_lock and state.is_held then
       fields[#fields + 1] = key
     end
   end

@@ -9,14 +9,18 @@
 
 mod accept;
 mod acquire;
+pub(crate) mod admit;
 mod ask_yield;
 mod enter;
+mod extend;
 mod force_release;
 mod inspect;
 mod list;
 mod release;
 mod renew;
+mod resize;
 mod retire;
+mod vacate;
 
 use std::time::Duration;
 
@@ -27,9 +31,10 @@ use crate::error::Error;
 use crate::time::{MILLIS, ServerTime, in_parts};
 
 pub use acquire::Reclaim;
+pub use admit::Admission;
 pub use ask_yield::YieldRequest;
 pub use enter::{Entered, Terms};
-pub use inspect::{CompletedTick, Holder, Inspected, JobState, Waiter};
+pub use inspect::{CompletedTick, Holder, Inspected, JobState, PermitState, SharedState, Waiter};
 
 /// A command and the time, on the server's clock, after which it must do nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -161,6 +166,10 @@ operations! {
     list::List,
     retire::Retire,
     accept::Accept,
+    admit::Admit,
+    extend::Extend,
+    vacate::Vacate,
+    resize::Resize,
 }
 
 fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {

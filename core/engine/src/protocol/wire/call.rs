@@ -43,10 +43,10 @@ pub fn encode(batch: &[Op]) -> ScriptCall {
     call
 }
 
-/// Returns true if no operation of the batch depends on the time: all are releases. A release frees only its
-/// own lease's lock, and no lease ID is used twice.
+/// Returns true if no operation of the batch depends on the time: all are releases of locks or permits. A release
+/// ends only its own lease, and no lease ID is used twice.
 pub(crate) fn is_timeless(batch: &[Op]) -> bool {
-    let is_release = |op: &Op| matches!(op.command, Command::Release(_));
+    let is_release = |op: &Op| matches!(op.command, Command::Release(_) | Command::Vacate(_));
     !batch.is_empty() && batch.iter().all(is_release)
 }
 

@@ -8,14 +8,17 @@ use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
 use crate::protocol::key::LockKey;
 use crate::protocol::limits::{
-    CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+    CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, UNITS_LENGTH,
+    WINDOW_LENGTH,
 };
+use crate::protocol::ops::admit::stored_slots;
 use crate::protocol::ops::{
-    Accept, Acquire, AskYield, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op,
-    Reclaim, Release, Renew, Retire, Terms, YieldRequest,
+    Accept, Acquire, Admit, AskYield, Command, Enter, Entered, Extend, ForceRelease, Inspect,
+    Inspected, List, Op, Reclaim, Release, Renew, Resize, Retire, Terms, Vacate, YieldRequest,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
+use crate::share::Sharing;
 use crate::tick::Tick;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -42,6 +45,61 @@ pub(crate) fn read_call<'a>(
     keys.next().is_none().then_some(batch)
 }
 
+fn read_acquire(
+    key: LockKey,
+    letter: &str,
+    ttl: Duration,
+    text: &mut Reader<'_>,
+) -> Option<Acquire> {
+    let waits = text.take(1)? == "1";
+    let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
+        Some(Ok(token)) if letter == "P" => Reclaim::Propose(token),
+        Some(Ok(token)) => Reclaim::From(token),
+        Some(Err(_)) => Reclaim::Never,
+        None => Reclaim::Ask,
+    };
+    let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+    let lease = text.lease()?;
+    Some(Acquire {
+        key,
+        claim: text.claim(lease, (ttl, window, counter))?,
+        waits,
+        reclaims,
+    })
+}
+
+fn read_renew(key: LockKey, ttl: Duration, text: &mut Reader<'_>) -> Option<Renew> {
+    Some(Renew {
+        key,
+        counter: text.counter()?,
+        lease: text.lease()?,
+        token: text.token()?,
+        floor: match text.0 {
+            "" => None,
+            _ => Some(text.token()?),
+        },
+        ttl,
+    })
+}
+
+fn read_release(
+    key: LockKey,
+    letter: &str,
+    ttl: Duration,
+    text: &mut Reader<'_>,
+) -> Option<Release> {
+    let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+    let lease = text.lease()?;
+    // 0 stands for none.
+    let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
+    Some(Release {
+        key,
+        claim: text.claim(lease, (ttl, window, counter))?,
+        token,
+        completes: letter == "C",
+    })
+}
+
 fn read_command<'a>(
     keys: &mut impl Iterator<Item = &'a str>,
     text: &mut Reader<'a>,
@@ -56,34 +114,12 @@ fn read_command<'a>(
     }
     let key = LockKey::of_lock(keys.next()?)?;
     Some(match &*letter {
-        "A" | "P" => {
-            let waits = text.take(1)? == "1";
-            let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
-                Some(Ok(token)) if letter == "P" => Reclaim::Propose(token),
-                Some(Ok(token)) => Reclaim::From(token),
-                Some(Err(_)) => Reclaim::Never,
-                None => Reclaim::Ask,
-            };
-            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
-            let lease = text.lease()?;
-            let claim = text.claim(lease, (ttl, window, counter))?;
-            Command::Acquire(Acquire {
-                key,
-                claim,
-                waits,
-                reclaims,
-            })
-        }
-        "R" => Command::Renew(Renew {
-            key,
-            counter: text.counter()?,
-            lease: text.lease()?,
-            token: text.token()?,
-            floor: match text.0 {
-                "" => None,
-                _ => Some(text.token()?),
-            },
-            ttl,
+        "A" | "P" => Command::Acquire(read_acquire(key, &letter, ttl, text)?),
+        "M" => Command::Admit(Admit(read_acquire(key, &letter, ttl, text)?)),
+        "R" => Command::Renew(read_renew(key, ttl, text)?),
+        "X" | "W" => Command::Extend(Extend {
+            renew: read_renew(key, ttl, text)?,
+            reads: letter == "W",
         }),
         "H" => {
             let (from, token) = (text.lease()?, text.token()?);
@@ -103,20 +139,14 @@ fn read_command<'a>(
             token: text.token()?,
             ttl,
         }),
-        "D" | "C" => {
-            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
-            let lease = text.lease()?;
-            // 0 stands for none.
-            let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
-            let claim = text.claim(lease, (ttl, window, counter))?;
-            let completes = letter == "C";
-            Command::Release(Release {
-                key,
-                claim,
-                token,
-                completes,
-            })
-        }
+        "Z" => Command::Resize(Resize {
+            key,
+            counter: text.counter()?,
+            sharing: Sharing::of_kind(text.take(1)?)?,
+            capacity: text.number(UNITS_LENGTH)?.try_into().ok()?,
+        }),
+        "D" | "C" => Command::Release(read_release(key, &letter, ttl, text)?),
+        "V" => Command::Vacate(Vacate(read_release(key, &letter, ttl, text)?)),
         "E" => Command::Enter(Enter {
             key,
             incarnation: text.incarnation()?,
@@ -265,6 +295,23 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(token);
             push(&expires.millis());
         }
+        Reply::Admitted(Grant { token, expires }, admission) => {
+            push(&"admitted");
+            push(token);
+            push(&expires.millis());
+            push(&admission.capacity);
+            push(&admission.epoch);
+            push(&admission.generation.map_or(0, FencingToken::get));
+            push(&admission.stored_slots());
+        }
+        Reply::Excess { capacity } => {
+            push(&"excess");
+            push(capacity);
+        }
+        Reply::Resized { epoch } => {
+            push(&"resized");
+            push(epoch);
+        }
         Reply::Busy { expires, place } => {
             push(&"busy");
             push(&expires.millis());
@@ -339,6 +386,23 @@ fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) 
             push(&done.by);
         }
         push(&job.begun.map_or(0, Tick::get));
+    }
+    if let Some(shared) = &inspected.shared {
+        push(&"shared");
+        push(&shared.sharing.kind());
+        push(&shared.capacity);
+        push(&shared.epoch);
+        push(&shared.generation.map_or(0, FencingToken::get));
+        push(&shared.used);
+        push(&shared.held);
+        push(&shared.holders.len());
+        for holder in &shared.holders {
+            push(&holder.token);
+            push(&holder.expires.millis());
+            push(&holder.weight);
+            push(&stored_slots(&holder.slots));
+            push(&holder.by);
+        }
     }
     if let Some(holder) = &inspected.holder {
         push(&"held");

@@ -6,7 +6,8 @@ use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
 use crate::protocol::limits::{
-    LEASE_LENGTH, LONGEST_WINDOW_MS, TICK_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+    LEASE_LENGTH, LONGEST_WINDOW_MS, TICK_LENGTH, TIME_LENGTH, TOKEN_LENGTH, UNITS_LENGTH,
+    WINDOW_LENGTH,
 };
 use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
@@ -99,6 +100,10 @@ impl Writer<'_> {
         self.text(owner.kind());
         if let Some(tick) = owner.tick() {
             self.number(tick, TICK_LENGTH);
+        }
+        if let Some(share) = owner.share() {
+            self.number(share.weight().into(), UNITS_LENGTH);
+            self.number(share.capacity().into(), UNITS_LENGTH);
         }
         self.text(owner.label());
     }

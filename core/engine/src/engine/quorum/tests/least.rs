@@ -15,9 +15,7 @@ fn is_free(world: &mut Host) -> bool {
     let Answer::Acquire(Ok(got)) = second.outcome(call).clone() else {
         panic!("{:?} is no answer", second.outcome(call));
     };
-    if let Some(lease) = got {
-        second.release(lease.lease);
-    }
+    let got = got.map(|lease| second.release(lease.lease));
     got.is_some()
 }
 

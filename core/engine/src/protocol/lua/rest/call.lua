@@ -4,7 +4,7 @@ end
 
 -- Functions for rare cases, in tables by topic. Redis defines them again in each call that needs them, and
 -- Lua takes longer for functions that capture more locals.
-local lock, line = {}, {}
+local lock, line, share = {}, {}, {}
 
 -- Running commands. A command that fails ends its own operation, not the batch.
 

@@ -4,6 +4,7 @@
 function line.parse(text, key)
   local kind = sub(text, CLAIM_KIND, CLAIM_KIND)
   if #text < CLAIM_LABEL or kind ~= 'r' and kind ~= 'l' and not lock.tick(text, CLAIM_KIND)
+    and not share.weight(text, CLAIM_KIND)
     or string.find(sub(text, 1, CLAIM_LEASE - 1), '%D')
     or string.find(sub(text, CLAIM_LEASE, CLAIM_KIND - 1), '%X') then
     fail('WRONGTYPE the key holds a value that is not a claim', key)
@@ -20,14 +21,16 @@ function line.leave(key, member)
   call('ZREM', key, member, 'a' .. member)
 end
 
--- Returns true if the tick of this claim was completed, and tells its client, which asks again.
+-- Returns true if the name cannot serve this claim: its tick was completed, or it is for another use of the name, whose
+-- key was deleted meanwhile. Tells its client, which asks again.
 function line.is_over(k, state, member)
+  local is_other = (share.weight(member, CLAIM_KIND) and sub(member, CLAIM_KIND, CLAIM_KIND)) ~= state.kind
   local tick = state.done and lock.tick(member, CLAIM_KIND)
-  if not tick or tick > state.done_tick then
+  if not is_other and (not tick or tick > state.done_tick) then
     return false
   end
   local client, _, lease = line.parse(member, KEYS[k + 1])
-  publish(KEYS[k], client, 'completed', lease, sub(state.done, 1, TOKEN_LENGTH))
+  publish(KEYS[k], client, 'completed', lease, is_other and '1' or sub(state.done, 1, TOKEN_LENGTH))
   return true
 end
 

@@ -16,10 +16,25 @@ function lock.is_tenure(field, value)
     and (string.find(value, '^[rl]', VALUE_KIND) or lock.tick(value, VALUE_KIND))
 end
 
+-- Returns what a name is used for whose record of a shared name, or whose claim, begins with this kind.
+function lock.use(kind)
+  local uses = { s = 'a semaphore', u = 'a quota', m = 'readers and writers' }
+  return uses[sub(kind, 1, 1)] or 'something else'
+end
+
 -- Returns the digits of the tick in the text of a runner, whose kind is at this place, or nil if it is not one.
 function lock.tick(text, kind)
   local tick = sub(text, kind + 1, kind + TICK_LENGTH)
   return #text > kind + TICK_LENGTH and sub(text, kind, kind) == 'j' and not string.find(tick, '%D') and tick or nil
+end
+
+-- Returns the last token of the hash, and true if it is marked, from its text.
+function lock.last(text, key)
+  local last, mark = string.match(text, '^(%d+)(%+?)$')
+  if not last or #last > TOKEN_LENGTH or tonumber(last) > MAX_TOKEN then
+    fail('WRONGTYPE the key holds a value that is not a token', key)
+  end
+  return tonumber(last), mark == '+'
 end
 
 -- Reads the hash, unless `seen` already holds it. Fails if another program wrote to the hash.
@@ -29,11 +44,7 @@ function lock.read(key, seen)
   for i = 1, #fields, 2 do
     local field, value = fields[i], fields[i + 1]
     if field == 't' then
-      local last, mark = string.match(value, '^(%d+)(%+?)$')
-      if not last or #last > TOKEN_LENGTH or tonumber(last) > MAX_TOKEN then
-        fail('WRONGTYPE the key holds a value that is not a token', key)
-      end
-      state.last, state.is_brief = tonumber(last), mark == '+'
+      state.last, state.is_brief = lock.last(value, key)
     elseif field == 'w' or field == 'x' then
       state.is_flagged = true
     elseif field == 'd' then
@@ -49,6 +60,10 @@ function lock.read(key, seen)
         field = string.match(field, '^(.*)y$') or field
       end
       if state.field or not lock.is_tenure(field, value) then
+        local record = call('HGET', key, 's')
+        if record then
+          fail('WRONGTYPE the name is used for ' .. lock.use(record) .. ', not for a lock or a job', key)
+        end
         fail('WRONGTYPE the key holds a value that is not a lock', key)
       end
       state.field, state.value, state.expires = field, value, tonumber(sub(value, 1, EXPIRY_LENGTH))
@@ -112,25 +127,31 @@ function lock.keep(key, retention, milliseconds, is_new)
   end
 end
 
--- Gives the lock, which is free or being reclaimed, to a claim for this many milliseconds. Returns the token
--- and the expiry. `waiting` is true if others may wait and the lock is not flagged yet.
+-- Returns the next token, how it is remembered, whether the last token is not before the clock, and the clock as a
+-- number.
 --
 -- With a retention, the token is at least the server's clock, or the proposed token instead of the clock. So
 -- tokens grow even if the last one was lost.
-function lock.take(key, state, member, milliseconds, waiting, proposed)
-  local retention, last = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1)), state.last or 0
-  local token, clock = proposed or now_digits, proposed and tonumber(proposed) or now
+function lock.next(key, state, retention, proposed)
+  local last, token, clock = state.last or 0, proposed or now_digits, proposed and tonumber(proposed) or now
   if retention == 0 or last >= clock then
     if last >= MAX_TOKEN then
       fail('ERR the token counter is used up', key)
     end
     token = string.format('%0' .. TOKEN_LENGTH .. '.0f', last + 1)
   end
+  local is_brief = retention ~= 0 and (last >= clock or retention < LEAST_PLAIN_RETENTION_MS)
+  return token, is_brief and token .. '+' or token, last >= clock, clock
+end
+
+-- Gives the lock, which is free or being reclaimed, to a claim for this many milliseconds. Returns the token
+-- and the expiry. `waiting` is true if others may wait and the lock is not flagged yet.
+function lock.take(key, state, member, milliseconds, waiting, proposed)
+  local retention, last = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1)), state.last or 0
+  local token, remembered, is_ahead, clock = lock.next(key, state, retention, proposed)
   if state.field then
     lock.clear(key, state)
   end
-  local is_brief = retention ~= 0 and (last >= clock or retention < LEAST_PLAIN_RETENTION_MS)
-  local remembered = is_brief and token .. '+' or token
   local field, expires = sub(member, CLAIM_LEASE, CLAIM_CLIENT - 1) .. token, tostring(now_ms + milliseconds)
   local value = expires .. sub(member, CLAIM_CLIENT)
   if waiting then
@@ -144,7 +165,7 @@ function lock.take(key, state, member, milliseconds, waiting, proposed)
   end
   -- The key's expiry is refreshed once per step of the clock. The last token tells in which step that was,
   -- unless the token is ahead of the clock.
-  if last >= clock or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
+  if is_ahead or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
     or last < clock - clock % (KEPT_STEP_MS * 1000) then
     lock.keep(key, retention, milliseconds, state.is_new)
   end

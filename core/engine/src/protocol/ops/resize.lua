@@ -1,0 +1,20 @@
+-- Changes the capacity of a shared name, and admits the waiters that fit now. Ends no permit: while more is held than
+-- the new capacity, nobody is admitted, and slots from the new capacity on are not given out again.
+--
+-- keys   lock, line, holders
+-- text   retention, kind, capacity
+-- reply  resized, epoch of the capacity
+local function resize(k, op)
+  local key, wanted = KEYS[k], sub(op, RESIZE_CAPACITY)
+  local state = share.read(k, sub(op, RESIZE_KIND, RESIZE_KIND) .. wanted .. wanted, 1)
+  if state.is_new or state.capacity ~= tonumber(wanted) then
+    local retention = tonumber(sub(op, OP_REST, RESIZE_KIND - 1))
+    state.capacity, state.epoch = tonumber(wanted), state.epoch + 1
+    local last = string.format('%0' .. TOKEN_LENGTH .. '.0f', state.last or 0)
+    share.store(key, state, last .. '+')
+    lock.keep(key, retention, 0, state.is_new)
+    state.is_new = false
+    pcall(share.serve, k, state)
+  end
+  return { 'resized', tostring(state.epoch) }
+end

@@ -1,0 +1,17 @@
+-- Ends the permit of a lease, or removes its claim from the line, and admits the waiters that fit now.
+--
+-- keys   lock, line, holders
+-- text   as that of a release
+-- reply  released
+--        gone
+local function vacate(k, op)
+  local lease = sub(op, RELEASE_FIELD, RELEASE_TOKEN - 1)
+  local state = share.read(k, op, RELEASE_OWNER)
+  local is_held = share.drop(k, state, lease)
+  if not is_held then
+    line.leave(KEYS[k + 1], sub(op, OP_TTL, RELEASE_TOKEN - 1) .. sub(op, RELEASE_CLIENT))
+  end
+  -- An error in the line affects only waiters, and must not keep the permit from ending.
+  pcall(share.serve, k, state)
+  return { is_held and 'released' or 'gone' }
+end
