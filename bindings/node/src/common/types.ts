@@ -134,6 +134,8 @@ export interface Owner {
   readonly reclaimable: boolean;
   /** The tick that it runs, if it is a runner of a job. */
   readonly tick?: number;
+  /** The part of a shared name that it asks for: how many of its slots or units, and the capacity of its handle. */
+  readonly share?: { readonly sharing: Sharing; readonly weight: number; readonly capacity: number };
 }
 
 /** The holder of a lock. */
