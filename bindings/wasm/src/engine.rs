@@ -396,6 +396,18 @@ impl Engine {
         Ok(())
     }
 
+    /// A call makes the writer of a shared name, which the program has checked it to be, a reader.
+    pub fn downgrade(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let (call, lease) = (CallId(call.into()), lease_id([w0, w1, w2, w3]));
+        let renew = Input::Renew {
+            call,
+            lease,
+            ttl: None,
+            floor: FencingToken::new(1).ok(),
+        };
+        self.handle(now, renew);
+    }
+
     /// A call gives up a lease of a tenure.
     pub fn release(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
         let call = Some(CallId(call.into()));

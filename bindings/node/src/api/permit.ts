@@ -1,4 +1,4 @@
-import { MADE } from "../common/check.js";
+import { checkAttached, config, MADE } from "../common/check.js";
 import type { LockHost } from "../host/lock-host.js";
 import type { LockState, Tenure } from "../host/tenure.js";
 import type { Share } from "../module/wasm.js";
@@ -57,6 +57,33 @@ export class Permit extends Lease {
     this.capacity = capacity;
     this.epoch = epoch;
     this.generation = generation ?? undefined;
+  }
+
+  /**
+   * Makes a writer's permit a reader's without letting go of the name, so no other writer comes between.
+   *
+   * This takes one round trip, which also renews the permit. Readers at the head of the line are admitted. The permit keeps
+   * its token, which is the `generation` that readers see. A second call only renews.
+   *
+   * A reader's permit cannot become a writer's: two readers that both asked for that would wait for each other for ever.
+   * Release the permit, acquire the name for writing, and read again.
+   *
+   * @throws LeaseholdError `config` if the permit is not a writer's
+   * @throws LeaseholdError as `renew`; a later renewal may still make the permit a reader's: stop writing before the call
+   * @example
+   * ```ts
+   * const permit = await locker.rwLock("prices").write().acquire();
+   * await permit.downgrade(); // readers may enter
+   * await permit.release();
+   * ```
+   */
+  async downgrade(): Promise<void> {
+    checkAttached(this, Permit, "permit.downgrade");
+    if (this.generation !== this.token) {
+      const message = "only a writer's permit can become a reader's: release this one instead";
+      throw config(`lock ${JSON.stringify(this.name)}: ${message}`);
+    }
+    await this.becomeReader();
   }
 
   /** Returns what logs need, and what `JSON.stringify` writes. `remaining` is in whole milliseconds. */

@@ -13,7 +13,7 @@ import { type Asked, INSPECT, printed } from "./show.js";
  * overtake a waiting writer.
  *
  * There is no upgrade from reading to writing: two readers that both wanted it would wait for each other for ever. Release
- * the read permit, and write after reading again.
+ * the read permit, and write after reading again. A writer can become a reader: see {@link Permit.downgrade}.
  */
 export class RwLock {
   /** @internal */

@@ -9,6 +9,7 @@ import {
   cancel,
   complete,
   defineLock,
+  downgrade,
   type Engine,
   type LockSpec,
   newEngine,
@@ -196,6 +197,10 @@ export class Host extends StoreHost implements LockHost {
 
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
     return this.#call(lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
+  }
+
+  downgrade({ lock, lease }: Tenure): Promise<void> {
+    return this.#call(lock, (engine, at, id) => downgrade(engine, at, id, lease)).promise as Promise<void>;
   }
 
   resize(lock: LockState, capacity: number): Promise<number> {

@@ -52,6 +52,8 @@ export interface LockHost {
   release(tenure: Tenure, finish?: (call: Call) => void, completes?: boolean): Promise<void>;
   /** Extends a tenure. A `ttl` replaces its time to live. */
   renew(tenure: Tenure, ttl: number | undefined): Promise<void>;
+  /** Makes the tenure of a writer a reader's, and extends it. */
+  downgrade(tenure: Tenure): Promise<void>;
   /** Changes the capacity of a shared name. Resolves to how often it was set. */
   resize(lock: LockState, capacity: number): Promise<number>;
   /** Adds a reader of the events of one lock, or of all locks. */

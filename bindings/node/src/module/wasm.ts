@@ -200,6 +200,11 @@ export function renew(engine: Engine, at: number, call: number, lease: Words, tt
   engine.renew(at, call, lease[0], lease[1], lease[2], lease[3], ttl);
 }
 
+/** Makes the tenure of a writer a reader's, and renews it. */
+export function downgrade(engine: Engine, at: number, call: number, lease: Words): void {
+  engine.downgrade(at, call, lease[0], lease[1], lease[2], lease[3]);
+}
+
 export function release(engine: Engine, at: number, call: number, lease: Words): void {
   engine.release(at, call, lease[0], lease[1], lease[2], lease[3]);
 }

@@ -186,12 +186,20 @@ export class ThreadHost implements LockHost {
   }
 
   renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
+    return this.#extend(tenure, Ask.Renew, ttl);
+  }
+
+  downgrade(tenure: Tenure): Promise<void> {
+    return this.#extend(tenure, Ask.Downgrade);
+  }
+
+  #extend(tenure: Tenure, ask: Ask, ...values: unknown[]): Promise<void> {
     const { lock, slot, over } = tenure as SharedTenure;
     const call = this.#call(lock, undefined, ({ id }) => {
       if (over && !this.#isShutDown) {
         throw notHeld();
       }
-      this.#linked().send(Ask.Renew, id, slot, ttl);
+      this.#linked().send(ask, id, slot, ...values);
     });
     return call.promise as Promise<void>;
   }

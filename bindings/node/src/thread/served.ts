@@ -143,6 +143,11 @@ export class Served {
         this.#done(call, () => host.renew(tenure, ttl));
         break;
       }
+      case Ask.Downgrade: {
+        const tenure = this.#tenures[read.next()] as Tenure;
+        this.#done(call, () => host.downgrade(tenure));
+        break;
+      }
       case Ask.Resize: {
         const [state, capacity] = [this.#lock(read), read.next()];
         this.#answer(call, () => {

@@ -29,6 +29,8 @@ export const enum Ask {
   Pass,
   /** [call, slot, ttl or undefined] */
   Renew,
+  /** [call, slot] */
+  Downgrade,
   /** [call, lock, capacity] */
   Resize,
   /** [call, name] */

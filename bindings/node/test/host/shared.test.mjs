@@ -131,6 +131,33 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 
+  test("a writer becomes a reader without letting go, and nobody else can", async () => {
+    const name = store.name();
+    const [prices, others] = [(await store.locker()).rwLock(name), (await store.locker()).rwLock(name)];
+    const permit = await prices.write().acquire();
+    const reader = others.read().acquire();
+    await store.inLine(name, 1);
+    const writer = others.write().acquire();
+    await store.inLine(name, 2);
+    await permit.downgrade();
+    const other = await soon(reader, "the reader");
+    assert.equal(other.generation, permit.token);
+    assert.ok(permit.valid);
+    // A second call only renews.
+    await permit.downgrade();
+    await store.inLine(name, 1);
+    await assert.rejects(other.downgrade(), ({ code, message }) => {
+      assert.match(message, new RegExp(`^lock "${name}": only a writer's permit can become a reader's`));
+      return code === "config";
+    });
+    await releaseAll(permit, other);
+    const next = await soon(writer, "the writer");
+    assert.ok(next.token > permit.token);
+    await next.release();
+    await assert.rejects(next.downgrade(), { code: "notHeld" });
+    await store.nothingLeft(name);
+  });
+
   test("`maxLine` refuses a longer line at once", async () => {
     const name = store.name();
     const locker = await store.locker();

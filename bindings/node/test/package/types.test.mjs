@@ -240,6 +240,7 @@ const permit: Permit = Object.assign({}, lease, {
   capacity: 3,
   epoch: 1,
   generation: undefined,
+  downgrade: async () => {},
   toJSON: () => ({ name: "licenses", resource: "licenses#1", token: 34, valid: true, remaining: 30_000 }),
 });
 
