@@ -8,8 +8,8 @@ import type { Tenure } from "../host/tenure.js";
 export type Lessor<L> = (host: LockHost, tenure: Tenure, waited: number) => L;
 
 /**
- * Returns the lease that an acquisition got, made by `make`; `undefined` if it got none. Throws the call's error, or the
- * reason of a signal that was aborted meanwhile.
+ * Returns the lease that an acquisition got, made by `make`; `undefined` if it got none. Throws the call's
+ * error, or the reason of a signal that was aborted meanwhile.
  */
 export function leaseOf<L>(
   host: LockHost,
@@ -38,13 +38,15 @@ export function timedOut(name: string, others: string, wait: number): never {
   throw new LeaseholdError("timeout", `${who} for the whole timeout of ${wait} ms`);
 }
 
-/** What `using` acquires, hands to the work, and releases. */
+/** A lease, a permit or a bundle, which `using` releases. */
 interface Held {
   readonly signal: AbortSignal;
   release(): Promise<unknown>;
 }
 
-/** Runs work with what was acquired, and releases it, even if the work throws: see `Lock.using`. */
+/**
+ * Runs work with a lease that is being acquired, and releases it, even if the work throws: see `Lock.using`.
+ */
 export async function use<H extends Held, T>(
   acquired: Promise<H>,
   work: (held: H, signal: AbortSignal) => T | PromiseLike<T>,
@@ -60,7 +62,7 @@ export async function use<H extends Held, T>(
     throw error;
   }
   await held.release().catch((error: unknown) => {
-    // A loss meanwhile says more, too.
+    // The reason of a loss says more, too.
     throw signal.aborted ? signal.reason : error;
   });
   return result;

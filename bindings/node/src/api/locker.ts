@@ -294,9 +294,9 @@ export class Locker {
   /**
    * Returns a handle on a name with this many slots, from 1 to 10,000. This does no I/O.
    *
-   * Slots have the numbers from 0, and each slot has one holder at a time, with a growing token. The first permit sets the
-   * capacity at the store, where it stays until `Semaphore.resize` changes it, or until the name is unused for the
-   * `tokenRetention`.
+   * Slots have the numbers from 0, and each slot has one holder at a time, with a growing token. The first
+   * permit sets the capacity at the store, where it stays until `Semaphore.resize` changes it, or until the
+   * name is unused for the `tokenRetention`.
    *
    * @throws LeaseholdError `config` for a bad name, number of slots or option
    * @example
@@ -311,11 +311,11 @@ export class Locker {
   }
 
   /**
-   * Returns a handle on a name whose holders share this many units, from 1 to 1,000,000,000, without slots. This does no
-   * I/O.
+   * Returns a handle on a name whose holders share this many units, from 1 to 1,000,000,000, without slots.
+   * This does no I/O.
    *
-   * It suits large amounts, such as bytes of memory or rows: a permit may have any number of units. A guard cannot tell
-   * its holders apart.
+   * It suits large amounts, such as bytes of memory or rows: a permit may have any number of units. A guard
+   * cannot tell its holders apart.
    *
    * @throws LeaseholdError `config` for a bad name, number of units or option
    * @example
@@ -364,7 +364,7 @@ export class Locker {
   }
 
   #permits(name: string, read: SharedOptions, share: Share): Permits {
-    const spec = { ...specOf(name, read, this.#options), reclaimable: false, share };
+    const spec = { ...specOf(name, read, this.#options), share };
     return new Permits(this.#host, this.#host.newLock(spec));
   }
 

@@ -210,18 +210,18 @@ export type LockSetOptions = Omit<LockOptions, "fixed" | "reentrant" | "atLeast"
 /**
  * Options of a name that several holders share, read as {@link LockerOptions} are.
  *
- * `ttl`, `fixed` and `atMost` are those of {@link LockOptions}, and hold for each permit. The other options of locks are
- * missing: a permit cannot be re-entrant, reclaimed, or kept taken after its release.
+ * `ttl`, `fixed` and `atMost` are those of {@link LockOptions}, and hold for each permit. The other options
+ * of locks are missing: a permit cannot be re-entrant, reclaimed, or kept taken after its release.
  */
 export interface SharedOptions extends Pick<LockOptions, "ttl" | "fixed" | "atMost"> {
   /**
-   * The label that others see, of 1 to 128 bytes; by default the locker's `owner`, or the machine and process. It
-   * reclaims nothing: an owner may hold several permits.
+   * The label that others see, of 1 to 128 bytes; by default the locker's `owner`, or the machine and
+   * process. It reclaims nothing: an owner may hold several permits.
    */
   readonly owner?: string | undefined;
   /**
-   * The most waiters: an acquisition that finds this many ahead of it fails at once with the code `overloaded`. No limit
-   * by default.
+   * The most waiters: an acquisition that finds this many ahead of it fails at once with the code
+   * `overloaded`. No limit by default.
    */
   readonly maxLine?: number | undefined;
 }
@@ -229,8 +229,9 @@ export interface SharedOptions extends Pick<LockOptions, "ttl" | "fixed" | "atMo
 /** Options of a semaphore or quota, read as {@link LockerOptions} are. */
 export interface SemaphoreOptions extends SharedOptions {
   /**
-   * True to refuse a name whose capacity at the store is not this handle's: an acquisition fails with the code `config`
-   * as soon as it would get a permit. By default it continues with the store's capacity, and emits `capacityDiffers`.
+   * True to refuse a name whose capacity at the store is not this handle's: an acquisition fails with the
+   * code `config` as soon as it would get a permit. By default it continues with the store's capacity, and
+   * emits `capacityDiffers`.
    */
   readonly strict?: boolean | undefined;
 }

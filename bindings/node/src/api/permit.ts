@@ -8,10 +8,11 @@ import type { AcquireOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
- * A part of a shared name that is held: slots of a semaphore, units of a quota, or the name for reading or writing.
+ * A part of a shared name that is held: slots of a semaphore, units of a quota, or the name for reading or
+ * writing.
  *
- * It is a {@link Lease}, and is renewed and lost by itself: no other permit keeps it alive. Release every permit. It cannot
- * be passed on: `pass` rejects with the code `config`.
+ * It is a {@link Lease}, and is renewed and lost by itself: no other permit keeps it alive. Release every
+ * permit. It cannot be passed on: `pass` rejects with the code `config`.
  *
  * @example
  * ```ts
@@ -28,13 +29,15 @@ export class Permit extends Lease {
   readonly #isPermit = true;
   /** The lowest slot of the permit, from 0; `undefined` if the name has no slots. */
   readonly slot: number | undefined;
-  /** The slots of the permit: the lowest that were free. Nobody else has them. Empty if the name has no slots. */
+  /**
+   * The slots of the permit: the lowest that were free. Nobody else has them. Empty if the name has no slots.
+   */
   readonly slots: readonly number[];
   /**
    * The name of the fenced resource: `name#slot`, with the lowest slot, or the name if it has no slots.
    *
-   * Each holder of a slot has a greater `token` than those before it. So let the guard of the storage check the token
-   * under this name.
+   * Each holder of a slot has a greater `token` than those before it. So let the guard of the storage check
+   * the token under this name.
    */
   readonly resource: string;
   /** The capacity that the name had when the permit was given. */
@@ -42,8 +45,8 @@ export class Permit extends Lease {
   /** The number of times that the capacity was set, from 1. */
   readonly epoch: number;
   /**
-   * The token of the last writer, if the name is for readers and writers and had one; otherwise `undefined`. A reader can
-   * reject data that has an older token. For a writer it is its own token.
+   * The token of the last writer, if the name is for readers and writers and had one; otherwise `undefined`.
+   * A reader can reject data that has an older token. For a writer it is its own token.
    */
   readonly generation: number | undefined;
 
@@ -62,14 +65,15 @@ export class Permit extends Lease {
   /**
    * Makes a writer's permit a reader's without letting go of the name, so no other writer comes between.
    *
-   * This takes one round trip, which also renews the permit. Readers at the head of the line are admitted. The permit keeps
-   * its token, which is the `generation` that readers see. A second call only renews.
+   * This takes one round trip, which also renews the permit. Readers at the head of the line are admitted.
+   * The permit keeps its token, which is the `generation` that readers see. A second call only renews.
    *
-   * A reader's permit cannot become a writer's: two readers that both asked for that would wait for each other for ever.
-   * Release the permit, acquire the name for writing, and read again.
+   * A reader's permit cannot become a writer's: two readers that both asked for that would wait for each
+   * other for ever. Release the permit, acquire the name for writing, and read again.
    *
    * @throws LeaseholdError `config` if the permit is not a writer's
-   * @throws LeaseholdError as `renew`; a later renewal may still make the permit a reader's: stop writing before the call
+   * @throws LeaseholdError as `renew`; a later renewal may still make the permit a reader's: stop writing
+   * before the call
    * @example
    * ```ts
    * const permit = await locker.rwLock("prices").write().acquire();
@@ -97,7 +101,7 @@ export class Permit extends Lease {
   }
 }
 
-/** The engine reports an admission with each tenure of a shared name. */
+/** Stands in for types only: the engine reports an admission with each tenure of a shared name. */
 const NO_ADMISSION = { slots: [], capacity: 0, epoch: 0, generation: null };
 
 const permitted: Lessor<Permit> = (host, tenure, waited) => new Permit(host, tenure, waited);
@@ -121,11 +125,13 @@ export class Permits {
   }
 
   /** Returns the options, for logs. */
-  options(): { ttl: number; fixed: boolean; atMost?: number; maxLine?: number } {
-    const { ttl, fixed, ages, share } = this.state;
+  options(): { ttl: number; fixed: boolean; owner?: string; atMost?: number; maxLine?: number } {
+    const { ttl, fixed, owner, reclaimable, ages, share } = this.state;
     return {
       ttl,
       fixed,
+      // An owner that was set would be reclaimable if the name were a lock's.
+      ...(reclaimable && { owner }),
       ...(ages && { atMost: ages.most }),
       ...(share && share.maxLine < Infinity && { maxLine: share.maxLine }),
     };

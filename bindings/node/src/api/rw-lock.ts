@@ -9,11 +9,12 @@ import { type Asked, INSPECT, printed } from "./show.js";
 /**
  * A handle on a name that many readers or one writer hold, made by `locker.rwLock()`. Making one does no I/O.
  *
- * Readers and writers stand in one line. Readers next to each other in it get the name together, and later readers do not
- * overtake a waiting writer.
+ * Readers and writers stand in one line. Readers next to each other in it get the name together, and later
+ * readers do not overtake a waiting writer.
  *
- * There is no upgrade from reading to writing: two readers that both wanted it would wait for each other for ever. Release
- * the read permit, and write after reading again. A writer can become a reader: see {@link Permit.downgrade}.
+ * There is no upgrade from reading to writing: two readers that both wanted it would wait for each other for
+ * ever. Release the read permit, and write after reading again. A writer can become a reader: see {@link
+ * Permit.downgrade}.
  */
 export class RwLock {
   /** @internal */
@@ -62,7 +63,8 @@ export class RwLock {
   }
 
   /**
-   * Returns the events of all permits of this handle, beginning with the current state. Their tokens tell them apart.
+   * Returns the events of all permits of this handle, beginning with the current state. Their tokens tell
+   * them apart.
    */
   events(): LeaseEvents {
     checkAttached(this, RwLock, "rwLock.events");
@@ -116,8 +118,8 @@ export class RwPart {
   }
 
   /**
-   * Takes the name if it is free for this side and nobody waits; otherwise resolves to `undefined`. It makes one round
-   * trip and does not retry.
+   * Takes the name if it is free for this side and nobody waits; otherwise resolves to `undefined`. It makes
+   * one round trip and does not retry.
    *
    * @throws LeaseholdError as `Semaphore.tryAcquire`
    * @example
@@ -135,7 +137,8 @@ export class RwPart {
   /**
    * Acquires the name, runs the work, and releases the name, even if the work throws.
    *
-   * The work gets the permit and its `signal`. It should stop when the signal is aborted, because `using` waits for it.
+   * The work gets the permit and its `signal`. It should stop when the signal is aborted, because `using`
+   * waits for it.
    *
    * @throws LeaseholdError and others as `Semaphore.using`
    * @example

@@ -7,11 +7,12 @@ import type { Permit, Permits } from "./permit.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
- * A handle on a name that several holders share, made by `locker.semaphore()` with slots, or by `locker.quota()` for large
- * amounts without slots. Making one does no I/O.
+ * A handle on a name that several holders share, made by `locker.semaphore()` with slots, or by
+ * `locker.quota()` for large amounts without slots. Making one does no I/O.
  *
- * There is one line for all callers. A caller that asks for much is not overtaken by those that ask for little. A crash
- * frees a permit after its time to live. Nothing counts permits: the living holders are the count.
+ * There is one line for all callers. A caller that asks for much is not overtaken by those that ask for
+ * little. A crash frees a permit after its time to live. Nothing counts permits: the living holders are the
+ * count.
  */
 export class Semaphore {
   /** @internal */
@@ -37,8 +38,8 @@ export class Semaphore {
    *
    * Aborting the `signal` leaves neither a permit nor a place in line behind.
    *
-   * @throws LeaseholdError `config` if the weight can never fit, or with `strict` if the capacity of the name is another
-   * one
+   * @throws LeaseholdError `config` if the weight can never fit, or with `strict` if the capacity of the name
+   * is another one
    * @throws LeaseholdError `wrongType` if the name is used in another way, such as for a lock
    * @throws LeaseholdError `overloaded` if the line is longer than `maxLine`
    * @throws LeaseholdError `unsupported` on a quorum
@@ -57,8 +58,8 @@ export class Semaphore {
   }
 
   /**
-   * Takes a permit if it fits and nobody waits; otherwise resolves to `undefined`. It makes one round trip and does not
-   * retry.
+   * Takes a permit if it fits and nobody waits; otherwise resolves to `undefined`. It makes one round trip
+   * and does not retry.
    *
    * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply; otherwise as `acquire`
    * @example
@@ -76,7 +77,8 @@ export class Semaphore {
   /**
    * Acquires a permit, runs the work, and releases the permit, even if the work throws.
    *
-   * The work gets the permit and its `signal`. It should stop when the signal is aborted, because `using` waits for it.
+   * The work gets the permit and its `signal`. It should stop when the signal is aborted, because `using`
+   * waits for it.
    *
    * @throws what `acquire` throws; the work has not run then
    * @throws what the work throws
@@ -101,9 +103,9 @@ export class Semaphore {
   /**
    * Changes the capacity of the name for all clients, and resolves to the number of times that it was set.
    *
-   * No permit is revoked. While more is held than the new capacity, nobody is admitted, and slots from the new capacity on
-   * are not given out again. A waiter whose weight can no longer fit fails with the code `config`. This handle's own
-   * capacity stays as it was made.
+   * No permit is revoked. While more is held than the new capacity, nobody is admitted, and slots from the
+   * new capacity on are not given out again. A waiter whose weight can no longer fit fails with the code
+   * `config`. This handle's own capacity stays as it was made.
    *
    * @throws LeaseholdError `config` if the capacity is out of bounds
    * @throws LeaseholdError `wrongType` if the name is used in another way
@@ -121,7 +123,8 @@ export class Semaphore {
   }
 
   /**
-   * Returns the events of all permits of this handle, beginning with the current state. Their tokens tell them apart.
+   * Returns the events of all permits of this handle, beginning with the current state. Their tokens tell
+   * them apart.
    */
   events(): LeaseEvents {
     checkAttached(this, Semaphore, "semaphore.events");

@@ -41,8 +41,9 @@ export type LeaseEvent =
       readonly ticks: number;
     }
   /**
-   * A shared name has another capacity than this handle asks for. The name's `capacity` is in force, unless the handle is
-   * `strict`. It follows the `acquired` of its permit, and is normal while a deployment changes the capacity.
+   * A shared name has another capacity than this handle asks for. The name's capacity is in force.
+   *
+   * The event follows the `acquired` of its permit. It is normal while a deployment changes the capacity.
    */
   | {
       readonly type: "capacityDiffers";
@@ -134,7 +135,10 @@ export interface Owner {
   readonly reclaimable: boolean;
   /** The tick that it runs, if it is a runner of a job. */
   readonly tick?: number;
-  /** The part of a shared name that it asks for: how many of its slots or units, and the capacity of its handle. */
+  /**
+   * The part of a shared name that it asks for: how many of its slots or units, and the capacity of its
+   * handle.
+   */
   readonly share?: { readonly sharing: Sharing; readonly weight: number; readonly capacity: number };
 }
 
@@ -192,7 +196,9 @@ export type Sharing = "slots" | "units" | "access";
 export interface SharedInfo {
   /** How the name is shared. */
   readonly sharing: Sharing;
-  /** The slots or units of the name. For readers and writers it is 1,000,000,000, of which a writer takes all. */
+  /**
+   * The slots or units of the name. For readers and writers it is 1,000,000,000, of which a writer takes all.
+   */
   readonly capacity: number;
   /** The number of times that the capacity was set, from 1. */
   readonly epoch: number;
