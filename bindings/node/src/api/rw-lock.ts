@@ -140,7 +140,7 @@ export class RwPart {
    * The work gets the permit and its `signal`. It should stop when the signal is aborted, because `using`
    * waits for it.
    *
-   * @throws LeaseholdError and others as `Semaphore.using`
+   * @throws as `Semaphore.using`
    * @example
    * ```ts
    * await locker.rwLock("prices").write().using(async ({ token }, signal) => {

@@ -41,7 +41,7 @@ export class Semaphore {
    * @throws LeaseholdError `config` if the weight can never fit, or with `strict` if the capacity of the name
    * is another one
    * @throws LeaseholdError `wrongType` if the name is used in another way, such as for a lock
-   * @throws LeaseholdError `overloaded` if the line is longer than `maxLine`
+   * @throws LeaseholdError `overloaded` if `maxLine` waiters are ahead
    * @throws LeaseholdError `unsupported` on a quorum
    * @throws LeaseholdError otherwise as `Lock.acquire`
    * @throws the reason of the `signal`, if that is aborted

@@ -114,21 +114,6 @@ test("transfer: money moves in both directions", async (t) => {
   assert.match(await run("transfer.mjs"), /balances: \[ 90, 110 \]/);
 });
 
-test("licenses: every caller gets a slot, and the late holder is refused", async (t) => {
-  const { url } = await open(t);
-  for (const printed of [await run("licenses.mjs", url), await run("licenses.mjs")]) {
-    assert.equal(printed.match(/^caller \d uses licenses#[012]$/gm)?.length, 8, printed);
-    assert.match(printed, /late: .*licenses#0/);
-  }
-});
-
-test("read_mostly: each reader learns that the cache is old", async (t) => {
-  const { url } = await open(t);
-  for (const printed of [await run("read_mostly.mjs", url), await run("read_mostly.mjs")]) {
-    assert.equal(printed.match(/^reader \d: 12, the cache was old: true$/gm)?.length, 5, printed);
-  }
-});
-
 test("fenced_sql: the late write is refused", async (t) => {
   // Only newer versions of Node have SQLite.
   const path = fileURLToPath(new URL("../package/node_modules/node/bin/node", import.meta.url));

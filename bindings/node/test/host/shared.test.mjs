@@ -268,6 +268,17 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 
+  test("a holder learns that somebody waits for its permit", async () => {
+    const name = store.name();
+    const licenses = (await store.locker()).semaphore(name, 2, { ttl: 600 });
+    const [one, other] = [await licenses.acquire(), await licenses.acquire()];
+    const wanted = one.wanted();
+    const next = licenses.acquire();
+    await soon(wanted, "the news of the waiter");
+    await one.release();
+    await releaseAll(other, await soon(next));
+  });
+
   test("the events of a handle are those of its permits", async () => {
     const name = store.name();
     const locker = await store.locker();
@@ -316,13 +327,16 @@ forEachStore((store) => {
 
   test("it releases with `await using`, also after a loss, and after work that throws", async () => {
     const name = store.name();
-    const licenses = (await store.locker()).semaphore(name, 1, { ttl: 300, fixed: true });
+    const locker = await store.locker();
+    const thrown = locker.semaphore(name, 1, { ttl: 60_000 }).using(() => {
+      throw new Error("of the work");
+    });
+    await assert.rejects(thrown, /of the work/);
+    await store.nothingLeft(name);
+    const licenses = locker.semaphore(name, 1, { ttl: 300, fixed: true });
     const permit = await licenses.acquire();
     await aborted(permit.signal);
     await permit[Symbol.asyncDispose]();
-    await assert.rejects(licenses.using(() => {
-      throw new Error("of the work");
-    }), /of the work/);
     await assert.rejects(licenses.using(({ signal }) => aborted(signal)), LeaseLostError);
     await store.nothingLeft(name);
   });
@@ -346,6 +360,8 @@ forEachStore((store) => {
       [() => locker.semaphore(name, 10_001), /capacity is 10001/],
       [() => locker.quota(name, 1_000_000_001), /capacity is 1000000001/],
       [() => licenses.acquire({ weight: 0 }), /weight is 0; .* 1 to 3/],
+      [() => licenses.acquire({ weight: 4 }), /weight is 4; .* 1 to 3/],
+      // Catches: a handle that remembers a bad weight as one that the engine knows.
       [() => licenses.acquire({ weight: 4 }), /weight is 4; .* 1 to 3/],
       // A weight of 4,000 broke `unpack` elsewhere.
       [() => locker.semaphore(name, 5_000).tryAcquire({ weight: 4_000 }), /weight is 4000; .* 1 to 64/],
