@@ -165,7 +165,7 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
  * its type, so a strict test could not use a stub for a lock. No function of this package takes such an
  * object as an argument, except a ticket, of which only the text counts.
  */
-const PRIVATE = /(?<=^declare class (?:Bundle|Job|Lease|LeaseEvents|Lock|LockSet|Locker|Observer|Tenures|Ticket|Turn|Turns)\b[^{]*\{\n) +#private;\n/gm;
+const PRIVATE = /(?<=^declare class (?:Bundle|Job|Lease|LeaseEvents|Lock|Locker|LockSet|Observer|Permit|RwLock|RwPart|Semaphore|Tenures|Ticket|Turn|Turns)\b[^{]*\{\n) +#private;\n/gm;
 
 /** Writes the types in one file for each entry, and again for CommonJS. */
 async function types(entries) {

@@ -21,9 +21,15 @@ export type {
   LockOptions,
   LockSetOptions,
   ObserveOptions,
+  PermitOptions,
   RenewOptions,
+  SemaphoreOptions,
+  SharedOptions,
   YieldOptions,
 } from "./api/options.js";
+export type { Permit } from "./api/permit.js";
+export type { RwLock, RwPart } from "./api/rw-lock.js";
+export type { Semaphore } from "./api/semaphore.js";
 export type { Histogram, Losses, Stats } from "./api/stats.js";
 export type { Tenures } from "./api/tenures.js";
 export type { Ticket } from "./api/ticket.js";
@@ -38,6 +44,9 @@ export type {
   JobInfo,
   LeaseEvent,
   Owner,
+  PermitInfo,
+  SharedInfo,
+  Sharing,
   WaiterInfo,
   WantedInfo,
 } from "./common/types.js";

@@ -229,6 +229,16 @@ export class Lease {
   }
 
   /**
+   * Makes the lease of a writer a reader's. Throws if the lease was released.
+   *
+   * @internal
+   */
+  async becomeReader(): Promise<void> {
+    this.#checkReleased();
+    await this.#host.downgrade(this.#tenure).catch((error: unknown) => this.#rethrow(error));
+  }
+
+  /**
    * True if the lease was lost before it was released.
    *
    * @internal

@@ -2,6 +2,7 @@ import { checkAttached, checkFunction, config, MADE, readOptions, shown, SIGNAL_
 import { LeaseholdError } from "../common/errors.js";
 import { now, startTimer, stopTimer } from "../common/platform.js";
 import { following, isAborted, reasonOf } from "../common/signals.js";
+import { use } from "./acquiring.js";
 import { Bundle } from "./bundle.js";
 import { giveBack, type Lease } from "./lease.js";
 import type { Lock } from "./lock.js";
@@ -102,20 +103,7 @@ export class LockSet {
   ): Promise<T> {
     checkAttached(this, LockSet, "lockSet.using");
     checkFunction("using: the work", work);
-    const bundle = await this.acquire(options);
-    const { signal } = bundle;
-    let result: T;
-    try {
-      result = await work(bundle, signal);
-    } catch (error) {
-      // The work's own error says more than the error of its release.
-      await bundle.release().catch(() => {});
-      throw error;
-    }
-    await bundle.release().catch((error: unknown) => {
-      throw signal.aborted ? signal.reason : error;
-    });
-    return result;
+    return use(this.acquire(options), work);
   }
 
   /** Returns the names, and whether they are taken at once, for logs and `JSON.stringify`. */

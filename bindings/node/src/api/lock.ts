@@ -1,9 +1,8 @@
 import { checkAttached, checkFunction, MADE, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
-import { isAborted, reasonOf } from "../common/signals.js";
-import type { Call } from "../host/calls.js";
 import type { LockHost } from "../host/lock-host.js";
-import type { LockState, Tenure } from "../host/tenure.js";
+import type { LockState } from "../host/tenure.js";
+import { leaseOf, type Lessor, timedOut, use } from "./acquiring.js";
 import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";
@@ -71,7 +70,9 @@ export class Lock {
     try {
       checkAttached(this, Lock, "lock.acquire");
       const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-      return this.#host.acquire(this.#state, wait, signal, (call) => this.#end(call, signal) ?? this.#timedOut(wait));
+      return this.#host.acquire(this.#state, wait, signal, (call) =>
+        leaseOf(this.#host, call, signal, leased) ?? timedOut(this.name, "another holder", wait),
+      );
     } catch (error) {
       return Promise.reject(error);
     }
@@ -102,7 +103,7 @@ export class Lock {
    * @internal
    */
   ask(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
-    return this.#host.acquire(this.#state, wait, signal, (call) => this.#end(call, signal));
+    return this.#host.acquire(this.#state, wait, signal, (call) => leaseOf(this.#host, call, signal, leased));
   }
 
   /**
@@ -131,7 +132,7 @@ export class Lock {
     checkAttached(this, Lock, "lock.accept");
     const text = ticketOf(ticket).toString();
     const { signal } = readOptions("the options of accept", options, SIGNAL_OPTION);
-    const accepted = await this.#host.accept(this.#state, text, signal, (call) => this.#end(call, signal));
+    const accepted = await this.#host.accept(this.#state, text, signal, (call) => leaseOf(this.#host, call, signal, leased));
     if (accepted === undefined) {
       throw new LeaseholdError("internal", "a ticket was accepted without a lease");
     }
@@ -161,17 +162,7 @@ export class Lock {
   ): Promise<T> {
     checkAttached(this, Lock, "lock.using");
     checkFunction("using: the work", work);
-    const lease = await this.acquire(options);
-    let result: T;
-    try {
-      result = await work(lease, lease.signal);
-    } catch (error) {
-      // The work's own error says more than the error of its release.
-      await lease.release().catch(() => {});
-      throw error;
-    }
-    await release(lease);
-    return result;
+    return use(this.acquire(options), work);
   }
 
   /**
@@ -219,35 +210,6 @@ export class Lock {
   [INSPECT](...asked: Asked): string {
     return printed("Lock", this, ...asked);
   }
-
-  #end({ answer: tenure, error, waited }: Call<Tenure>, signal: AbortSignal | undefined): Lease | undefined {
-    if (error !== undefined) {
-      throw error;
-    }
-    if (tenure === undefined) {
-      return undefined;
-    }
-    if (isAborted(signal)) {
-      // The answer came just before the abort. No caller will get the lease, so release it.
-      this.#host.release(tenure).catch(() => {});
-      throw reasonOf(signal);
-    }
-    this.#host.begun(tenure);
-    return new Lease(this.#host, tenure, waited);
-  }
-
-  #timedOut(wait: number): never {
-    const who = `lock ${JSON.stringify(this.name)}: another holder kept it`;
-    throw new LeaseholdError("timeout", `${who} for the whole timeout of ${wait} ms`);
-  }
 }
 
-/** Releases the lease after the work. If the lease was lost meanwhile, it throws the reason of that loss. */
-async function release(lease: Lease): Promise<void> {
-  const { signal } = lease;
-  try {
-    await lease.release();
-  } catch (error) {
-    throw signal.aborted ? signal.reason : error;
-  }
-}
+const leased: Lessor<Lease> = (host, tenure, waited) => new Lease(host, tenure, waited);

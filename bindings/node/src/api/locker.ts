@@ -1,5 +1,5 @@
 import { adapt, type RedisClient } from "../adapters/index.js";
-import { attempt, checkAttached, checkText, config, MADE, readOptions, shown } from "../common/check.js";
+import { attempt, checkAttached, checkText, checkWhole, config, MADE, readOptions, shown } from "../common/check.js";
 import { defaultLabel } from "../common/platform.js";
 import { LeaseholdError } from "../common/errors.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
@@ -7,7 +7,7 @@ import { Host } from "../host/host.js";
 import type { Listed, LockHost } from "../host/lock-host.js";
 import { wasmModuleAsync } from "../module/module.js";
 import { loadQuorum } from "../module/quorum.js";
-import { checkSettings, type LockSpec, type Settings } from "../module/wasm.js";
+import { checkSettings, type LockSpec, type Settings, type Share } from "../module/wasm.js";
 import { preload } from "../store/connect.js";
 import { checkMembers, inMemory } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
@@ -36,10 +36,17 @@ import {
   type LockSetOptions,
   OBSERVE_OPTIONS,
   type ObserveOptions,
+  SEMAPHORE_OPTIONS,
+  type SemaphoreOptions,
+  SHARED_OPTIONS,
+  type SharedOptions,
   YIELD_OPTIONS,
   type YieldOptions,
 } from "./options.js";
+import { Permits } from "./permit.js";
+import { RwLock } from "./rw-lock.js";
 import { scheduleOf } from "./schedule.js";
+import { Semaphore } from "./semaphore.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { COUNTS, type Stats, statsOf } from "./stats.js";
 import { type Ticket, ticketOf } from "./ticket.js";
@@ -285,6 +292,83 @@ export class Locker {
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
     return new Lock(this.#host, this.#host.newLock(specOf(name, read, this.#options)));
+  }
+
+  /**
+   * Returns a handle on a name with this many slots, from 1 to 10,000. This does no I/O.
+   *
+   * Slots have the numbers from 0, and each slot has one holder at a time, with a growing token. The first
+   * permit sets the capacity at the store, where it stays until `Semaphore.resize` changes it, or until the
+   * name is unused for the `tokenRetention`.
+   *
+   * @throws LeaseholdError `config` for a bad name, number of slots or option
+   * @example
+   * ```ts
+   * const licenses = locker.semaphore("licenses", 3, { ttl: 10_000 });
+   * await licenses.using(async ({ resource, token }) => console.log(resource, token));
+   * ```
+   */
+  semaphore(name: string, slots: number, options?: SemaphoreOptions): Semaphore {
+    checkAttached(this, Locker, "locker.semaphore");
+    return this.#semaphore("a semaphore", "slots", name, slots, options);
+  }
+
+  /**
+   * Returns a handle on a name whose holders share this many units, from 1 to 1,000,000,000, without slots.
+   * This does no I/O.
+   *
+   * It suits large amounts, such as bytes of memory or rows: a permit may have any number of units. A guard
+   * cannot tell its holders apart.
+   *
+   * @throws LeaseholdError `config` for a bad name, number of units or option
+   * @example
+   * ```ts
+   * const memory = locker.quota("memory/mb", 64_000);
+   * await using permit = await memory.acquire({ weight: 48_000 });
+   * ```
+   */
+  quota(name: string, units: number, options?: SemaphoreOptions): Semaphore {
+    checkAttached(this, Locker, "locker.quota");
+    return this.#semaphore("a quota", "units", name, units, options);
+  }
+
+  #semaphore(
+    what: string,
+    kind: "slots" | "units",
+    name: string,
+    capacity: number,
+    options: SemaphoreOptions | undefined,
+  ): Semaphore {
+    checkText("a lock's name", name);
+    checkWhole(`the number of ${kind}`, capacity);
+    const read = readOptions(`the options of ${what}`, options, SEMAPHORE_OPTIONS);
+    const { maxLine = Infinity, strict = false } = read;
+    const one: Share = { kind, weight: 1, capacity, maxLine, strict };
+    return new Semaphore(this.#permits(name, read, one), one);
+  }
+
+  /**
+   * Returns a handle on a name that many readers or one writer hold. This does no I/O.
+   *
+   * @throws LeaseholdError `config` for a bad name or option
+   * @example
+   * ```ts
+   * const prices = locker.rwLock("prices");
+   * await prices.write().using(({ token }) => console.log(`writing with token ${token}`));
+   * await prices.read().using(({ generation }) => console.log(`the last writer had the token ${generation}`));
+   * ```
+   */
+  rwLock(name: string, options?: SharedOptions): RwLock {
+    checkAttached(this, Locker, "locker.rwLock");
+    checkText("a lock's name", name);
+    const read = readOptions("the options of a lock for readers and writers", options, SHARED_OPTIONS);
+    const share: Share = { kind: "read", weight: 1, capacity: 1, maxLine: read.maxLine ?? Infinity, strict: false };
+    return new RwLock(this.#permits(name, read, share), share);
+  }
+
+  #permits(name: string, read: SharedOptions, share: Share): Permits {
+    const spec = { ...specOf(name, read, this.#options), share };
+    return new Permits(this.#host, this.#host.newLock(spec));
   }
 
   /**

@@ -1,5 +1,5 @@
 import { bundleNames, commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/engine/src/limits.jsonc";
-import type { OptionKind } from "../common/check.js";
+import { type OptionKind, SIGNAL_OPTION } from "../common/check.js";
 import type { Missed } from "./missed.js";
 
 /**
@@ -210,6 +210,35 @@ export interface LockOptions {
  */
 export type LockSetOptions = Omit<LockOptions, "fixed" | "reentrant" | "atLeast">;
 
+/**
+ * Options of a name that several holders share, read as {@link LockerOptions} are.
+ *
+ * `ttl`, `fixed` and `atMost` are those of {@link LockOptions}, and hold for each permit. The other options
+ * of locks are missing: a permit cannot be re-entrant, reclaimed, or kept taken after its release.
+ */
+export interface SharedOptions extends Pick<LockOptions, "ttl" | "fixed" | "atMost"> {
+  /**
+   * The label that others see, of 1 to 128 bytes; by default the locker's `owner`, or the machine and
+   * process. It reclaims nothing: an owner may hold several permits.
+   */
+  readonly owner?: string | undefined;
+  /**
+   * The most waiters: an acquisition that finds this many ahead of it fails at once with the code
+   * `overloaded`. No limit by default.
+   */
+  readonly maxLine?: number | undefined;
+}
+
+/** Options of a semaphore or quota, read as {@link LockerOptions} are. */
+export interface SemaphoreOptions extends SharedOptions {
+  /**
+   * True to refuse a name whose capacity at the store is not this handle's: an acquisition fails with the
+   * code `config` as soon as it would get a permit. By default it continues with the store's capacity, and
+   * emits `capacityDiffers`.
+   */
+  readonly strict?: boolean | undefined;
+}
+
 /** Options of a job, read as {@link LockerOptions} are. A job without a schedule takes ticks of your own. */
 export interface JobOptions {
   /**
@@ -266,6 +295,12 @@ export interface AcquireOptions {
    * says which. With 0 the call takes the lock only if it is free and has no waiters.
    */
   readonly timeout?: number | undefined;
+}
+
+/** Options of the acquisition of a permit, read as {@link LockerOptions} are. */
+export interface PermitOptions extends AcquireOptions {
+  /** The number of slots, at most 64, or of units, all at once: from 1 to the capacity; 1 by default. */
+  readonly weight?: number | undefined;
 }
 
 /** Options of a renewal. */
@@ -348,6 +383,19 @@ export const LOCK_SET_OPTIONS: Readonly<Record<keyof LockSetOptions, OptionKind>
   atMost: "number",
 };
 
+export const SHARED_OPTIONS: Readonly<Record<keyof SharedOptions, OptionKind>> = {
+  ttl: "number",
+  fixed: "boolean",
+  owner: "string",
+  atMost: "number",
+  maxLine: "whole",
+};
+
+export const SEMAPHORE_OPTIONS: Readonly<Record<keyof SemaphoreOptions, OptionKind>> = {
+  ...SHARED_OPTIONS,
+  strict: "boolean",
+};
+
 export const JOB_OPTIONS: Readonly<Record<keyof JobOptions, OptionKind>> = {
   every: "number",
   cron: "string",
@@ -360,6 +408,16 @@ export const JOB_OPTIONS: Readonly<Record<keyof JobOptions, OptionKind>> = {
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, OptionKind>> = {
   signal: "signal",
   timeout: "limit",
+};
+
+export const PERMIT_OPTIONS: Readonly<Record<keyof PermitOptions, OptionKind>> = {
+  ...ACQUIRE_OPTIONS,
+  weight: "whole",
+};
+
+export const TRY_PERMIT_OPTIONS: Readonly<Record<"weight" | "signal", OptionKind>> = {
+  ...SIGNAL_OPTION,
+  weight: "whole",
 };
 
 export const RENEW_OPTIONS: Readonly<Record<keyof RenewOptions, OptionKind>> = {

@@ -65,7 +65,7 @@ function declares(object: object, key: string): boolean {
 const DEEPEST = 100;
 
 /** The kinds of option values. */
-export type OptionKind = "string" | "number" | "count" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
+export type OptionKind = "string" | "number" | "count" | "whole" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
 
 export const SIGNAL_OPTION: Readonly<Record<"signal", OptionKind>> = { signal: "signal" };
 
@@ -124,12 +124,15 @@ const mustBe = (be: string, is: (value: unknown) => boolean) => (what: string, v
   }
 };
 
+export const checkWhole = mustBe("a whole number from 0 up", (value) => Number.isSafeInteger(value) && isTime(value));
+
 export const checkFunction = mustBe("a function", (value) => typeof value === "function");
 
 const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void>> = {
   string: checkText,
   number: mustBe("a number of milliseconds from 0 up", (value) => isTime(value) && value !== Infinity),
   count: mustBe("a whole number from 1 up", (value) => Number.isInteger(value) && isTime(value) && value > 0 && value < 2 ** 31),
+  whole: checkWhole,
   parts: mustBe("a whole number of parts per million from 0 up", (value) => Number.isSafeInteger(value) && isTime(value)),
   limit: mustBe("a number of milliseconds from 0 up, or Infinity", isTime),
   boolean: mustBe("true or false", (value) => typeof value === "boolean"),

@@ -9,12 +9,12 @@
  * - `tls`: one side does not trust the other's certificate
  * - `readOnly`: the server is a replica
  * - `unsupported`: the server, client or runtime lacks a feature
- * - `wrongType`: the key holds a value of another type
+ * - `wrongType`: the key holds a value of another type, or the name is used in another way, as for a semaphore
  * - `store`: the server refused for another reason, or gave an answer that cannot be read
  * - `notHeld`: the lease was lost or released
  * - `staleToken`: a guard has seen a greater token
  * - `notReplicated`: too few replicas, or not the disk, confirmed in time
- * - `overloaded`: too many calls or writes wait
+ * - `overloaded`: too many calls, waiters or writes wait
  * - `overheld`: the lease cannot be extended: it has been held for nearly as long as `atMost` allows
  * - `shutdown`: the locker, or a guard's pool, is shut down
  * - `lost`: the reason of a `lease.signal`, a {@link LeaseLostError}

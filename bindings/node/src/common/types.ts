@@ -40,6 +40,20 @@ export type LeaseEvent =
       /** The number of missed ticks; at most 10,000 for a cron text. */
       readonly ticks: number;
     }
+  /**
+   * A shared name has another capacity than this handle asks for. The name's capacity is in force.
+   *
+   * The event follows the `acquired` of its permit. It is normal while a deployment changes the capacity.
+   */
+  | {
+      readonly type: "capacityDiffers";
+      readonly name: string;
+      readonly token: number;
+      /** The capacity of the name. */
+      readonly capacity: number;
+      /** The capacity that the handle asks for. */
+      readonly wanted: number;
+    }
   /** A turn has completed its tick, and the store confirmed it. The `released` of its lease follows. */
   | { readonly type: "completed"; readonly name: string; readonly token: number; readonly tick: number }
   /** The lease was extended. */
@@ -121,6 +135,11 @@ export interface Owner {
   readonly reclaimable: boolean;
   /** The tick that it runs, if it is a runner of a job. */
   readonly tick?: number;
+  /**
+   * The part of a shared name that it asks for: how many of its slots or units, and the capacity of its
+   * handle.
+   */
+  readonly share?: { readonly sharing: Sharing; readonly weight: number; readonly capacity: number };
 }
 
 /** The holder of a lock. */
@@ -146,12 +165,14 @@ export interface WaiterInfo {
 
 /** The state of a lock in the store. */
 export interface Inspection {
-  /** The holder; `null` if the lock is free. */
+  /** The holder; `null` if the lock is free, or if the name is `shared`. */
   readonly holder: HolderInfo | null;
   /** The last token of the name, if the store still remembers one; otherwise `null`. */
   readonly lastToken: number | null;
   /** The ticks, if the name is a job's. */
   readonly job?: JobInfo;
+  /** The capacity and the holders, if the name is a semaphore's, a quota's, or for readers and writers. */
+  readonly shared?: SharedInfo;
   /** The number of waiters. */
   readonly waiting: number;
   /** The waiters among the first 100 places, in order. */
@@ -160,6 +181,49 @@ export interface Inspection {
   readonly wanted?: WantedInfo;
   /** The server's clock, in milliseconds since 1970. */
   readonly serverTime: number;
+}
+
+/**
+ * How a shared name gives its capacity to its holders.
+ *
+ * - `slots`: a semaphore; a slot has one holder at a time
+ * - `units`: a quota; units are only counted
+ * - `access`: for readers and writers; a reader takes one unit, and a writer takes all
+ */
+export type Sharing = "slots" | "units" | "access";
+
+/** The capacity and the holders of a shared name. */
+export interface SharedInfo {
+  /** How the name is shared. */
+  readonly sharing: Sharing;
+  /**
+   * The slots or units of the name. For readers and writers it is 1,000,000,000, of which a writer takes all.
+   */
+  readonly capacity: number;
+  /** The number of times that the capacity was set, from 1. */
+  readonly epoch: number;
+  /** The token of the last writer, if there was one. */
+  readonly generation?: number;
+  /** The number of slots or units that are held. */
+  readonly used: number;
+  /** The number of holders. */
+  readonly held: number;
+  /** The first 100 holders, the soonest to expire first. */
+  readonly holders: readonly PermitInfo[];
+}
+
+/** A holder of a part of a shared name. */
+export interface PermitInfo {
+  /** The permit's token. */
+  readonly token: number;
+  /** Milliseconds until the permit expires unless it is renewed. */
+  readonly remaining: number;
+  /** The number of slots or units. */
+  readonly weight: number;
+  /** The slots; empty if the name has none. */
+  readonly slots: readonly number[];
+  /** The holder's `owner`, or its machine and process. */
+  readonly by: string;
 }
 
 /** The ticks of a job. */

@@ -1,5 +1,6 @@
 import { LeaseholdError } from "../common/errors.js";
 import { startPulse } from "../common/platform.js";
+import { aboutLock } from "../module/wasm.js";
 import type { LockState } from "./tenure.js";
 
 /**
@@ -123,10 +124,7 @@ export class Calls {
   takeFailed(id: number, error: LeaseholdError): Call | undefined {
     const call = this.take(id);
     if (call !== undefined) {
-      const { code, message } = error;
-      const name = call.lock?.name;
-      const about = `lock ${JSON.stringify(name)}: `;
-      call.error = name === undefined ? error : new LeaseholdError(code, about + message);
+      call.error = call.lock === undefined ? error : aboutLock(call.lock.name, error);
     }
     return call;
   }

@@ -5,9 +5,11 @@ import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import {
   accept,
   acquire,
+  type Admission,
   cancel,
   complete,
   defineLock,
+  downgrade,
   type Engine,
   type LockSpec,
   newEngine,
@@ -16,6 +18,8 @@ import {
   release,
   renew,
   type Settings,
+  type Share,
+  shareLock,
   thrown,
 } from "../module/wasm.js";
 import { type Batch, type Reply, type Store, StoreHost } from "../store/store.js";
@@ -88,10 +92,10 @@ export class Host extends StoreHost implements LockHost {
   }
 
   newLock(spec: LockSpec): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = spec;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog, share } = spec;
     // No spread, which would take as long as everything else here.
     const lock = {
-      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog,
+      name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog, share,
       id: 0, uses: 0, tenures: [],
     };
     this.#define(lock);
@@ -123,8 +127,9 @@ export class Host extends StoreHost implements LockHost {
     wait: number,
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
+    share?: Share,
   ): Promise<Result> {
-    return this.#get(lock, wait, undefined, signal, finish);
+    return this.#get(lock, wait, undefined, signal, finish, share);
   }
 
   accept<Result>(
@@ -143,6 +148,7 @@ export class Host extends StoreHost implements LockHost {
     ticket: string | undefined,
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
+    share?: Share,
   ): Promise<Result> {
     if (isAborted(signal)) {
       throw reasonOf(signal);
@@ -152,6 +158,10 @@ export class Host extends StoreHost implements LockHost {
     const call = this.#call(
       lock,
       (engine, at, id) => {
+        if (share !== undefined && (share.weight !== lock.share?.weight || share.kind !== lock.share.kind)) {
+          shareLock(engine, lock.id, lock.name, share);
+          lock.share = share;
+        }
         const isDefined =
           ticket === undefined
             ? acquire(engine, at, id, lock.id, wait, lease)
@@ -187,6 +197,17 @@ export class Host extends StoreHost implements LockHost {
 
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
     return this.#call(lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
+  }
+
+  downgrade({ lock, lease }: Tenure): Promise<void> {
+    return this.#call(lock, (engine, at, id) => downgrade(engine, at, id, lease)).promise as Promise<void>;
+  }
+
+  resize(lock: LockState, capacity: number): Promise<number> {
+    this.#define(lock);
+    return this.#call<number>(lock, (engine, at, id) => {
+      engine.resize(at, id, lock.id, capacity);
+    }).promise as Promise<number>;
   }
 
   addReader(lock?: LockState): Reader {
@@ -485,6 +506,14 @@ export class Host extends StoreHost implements LockHost {
         case Task.Send:
           effects.sends = and(effects.sends, outputs.batch(this.store.wire));
           break;
+        case Task.Admitted: {
+          outputs.number();
+          const admission = JSON.parse(outputs.text()) as Admission;
+          // `Acquired` follows, for the same call.
+          outputs.number();
+          this.#acquired(outputs, effects, admission);
+          break;
+        }
         case Task.Acquired:
           this.#acquired(outputs, effects);
           break;
@@ -571,12 +600,15 @@ export class Host extends StoreHost implements LockHost {
     }
   }
 
-  #acquired(outputs: Outputs, effects: Effects): void {
+  #acquired(outputs: Outputs, effects: Effects, admission?: Admission): void {
     const call = this.#calls.take(outputs.number());
     const tenure = this.#locks.acquired(outputs, call?.lock);
     const waited = outputs.number();
     if (call !== undefined) {
       call.waited = waited;
+    }
+    if (tenure !== undefined && admission !== undefined) {
+      tenure.admission = admission;
     }
     this.#answered(call, tenure, effects);
   }

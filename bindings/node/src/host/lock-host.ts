@@ -1,5 +1,5 @@
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
-import type { LockSpec } from "../module/wasm.js";
+import type { LockSpec, Share } from "../module/wasm.js";
 import type { Call } from "./calls.js";
 import type { Reader } from "./reader.js";
 import type { LockState, Tenure } from "./tenure.js";
@@ -25,13 +25,14 @@ export interface LockHost {
   /**
    * Acquires a lock, and resolves to what `finish` makes of the call. The call has no answer if another
    * client holds the lock for all of `wait` milliseconds. Throws the reason of a `signal` that is already
-   * aborted.
+   * aborted. A `share` is the part of the lock's shared name to acquire.
    */
   acquire<Result>(
     lock: LockState,
     wait: number,
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
+    share?: Share,
   ): Promise<Result>;
   /** Accepts a lease of the lock that was passed on, with a ticket's text. Otherwise it works as `acquire`. */
   accept<Result>(
@@ -51,6 +52,10 @@ export interface LockHost {
   release(tenure: Tenure, finish?: (call: Call) => void, completes?: boolean): Promise<void>;
   /** Extends a tenure. A `ttl` replaces its time to live. */
   renew(tenure: Tenure, ttl: number | undefined): Promise<void>;
+  /** Makes the tenure of a writer a reader's, and extends it. */
+  downgrade(tenure: Tenure): Promise<void>;
+  /** Changes the capacity of a shared name. Resolves to how often it was set. */
+  resize(lock: LockState, capacity: number): Promise<number>;
   /** Adds a reader of the events of one lock, or of all locks. */
   addReader(lock?: LockState): Reader;
   /**

@@ -66,7 +66,7 @@ export class Locks {
 
   /** Returns the last known lock with the same name and options. */
   like(lock: LockState): LockState | undefined {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = lock;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog, share } = lock;
     const last = this.#named.get(name) ?? this.#namedBefore.get(name);
     const same =
       last?.ttl === ttl &&
@@ -79,8 +79,8 @@ export class Locks {
       last.dense === dense &&
       last.tick === tick &&
       last.retention === retention &&
-      // A lock with copies, ages or a backlog is defined from its texts, because such locks are rare.
-      (last.copies ?? copies ?? last.ages ?? ages ?? last.backlog ?? backlog) === undefined;
+      // A lock with copies, ages, a backlog or a share is defined from its texts, because such locks are rare.
+      (last.copies ?? copies ?? last.ages ?? ages ?? last.backlog ?? backlog ?? last.share ?? share) === undefined;
     return same ? last : undefined;
   }
 

@@ -1,6 +1,6 @@
 import { LeaseholdError, LeaseLostError, type LossReason } from "../common/errors.js";
 import { now, type Words } from "../common/platform.js";
-import type { LockSpec } from "../module/wasm.js";
+import type { Admission, LockSpec, Share } from "../module/wasm.js";
 
 /** A lock as its host knows it. All acquisitions by one handle share it. */
 export interface LockState extends LockSpec {
@@ -8,7 +8,9 @@ export interface LockState extends LockSpec {
   id: number;
   /** The number of its calls and readers. */
   uses: number;
-  /** The tenures of the lock. There is at most one, unless the store forgot who held the lock. */
+  /** The part that acquisitions ask for, as the engine knows it. */
+  share: Share | undefined;
+  /** The tenures of the lock. A lock has at most one, unless the store forgot who held it. */
   readonly tenures: Tenure[];
 }
 
@@ -25,6 +27,8 @@ export class Tenure {
   /** The number of its leases that were not released. */
   leases = 0;
   mirror: Mirror | undefined = undefined;
+  /** The slots and the state of a shared name. */
+  admission: Admission | undefined = undefined;
   #lost: LossReason | undefined;
   #controller: AbortController | undefined;
   #over: (() => void)[] | undefined;

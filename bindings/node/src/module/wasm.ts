@@ -103,6 +103,29 @@ export interface LockSpec {
   readonly retention: number;
   readonly ages: Ages | undefined;
   readonly backlog?: Backlog | undefined;
+  /** The part of a shared name; `undefined` for a lock. */
+  readonly share?: Share | undefined;
+}
+
+/** A part of a shared name: of a semaphore or a quota, or its readers' or writers' side. */
+export interface Share {
+  readonly kind: "slots" | "units" | "read" | "write";
+  /** The number of slots or units. Readers and writers have no numbers. */
+  readonly weight: number;
+  readonly capacity: number;
+  /** The most waiters ahead of a new one; `Infinity` without a limit. */
+  readonly maxLine: number;
+  /** True if another capacity at the store is an error. */
+  readonly strict: boolean;
+}
+
+/** The state of a shared name when a permit was given. */
+export interface Admission {
+  readonly slots: readonly number[];
+  readonly capacity: number;
+  readonly epoch: number;
+  /** The token of the last writer; `null` if there was none. */
+  readonly generation: number | null;
 }
 
 /** The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked. */
@@ -118,7 +141,7 @@ export interface Backlog {
 // The engine's calls with many numbers are wrapped only here. An object for each call would cost more.
 
 export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
-  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog } = spec;
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, ages, tick, retention, backlog, share } = spec;
   const { replicas, timeout, fsynced } = copies ?? { replicas: 0, timeout: 0, fsynced: false };
   const { most, least } = ages ?? { most: Infinity, least: 0 };
   const { first, missed, again } = backlog ?? { first: 0, missed: 0, again: false };
@@ -126,6 +149,20 @@ export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
     lock, name, ttl, fixed, reentrant, owner, reclaimable, dense,
     replicas, timeout, fsynced, most, least, tick, retention, first, missed, again,
   );
+  if (share !== undefined) {
+    shareLock(engine, lock, name, share);
+  }
+}
+
+/** Makes acquisitions of a defined lock ask for this part of a shared name. Throws the error in the part. */
+export function shareLock(engine: Engine, lock: number, name: string, share: Share): void {
+  const { kind, weight, capacity, maxLine, strict } = share;
+  try {
+    engine.share(lock, kind, weight, capacity, maxLine, strict);
+  } catch (error) {
+    const failure = thrown(error);
+    throw failure instanceof LeaseholdError ? aboutLock(name, failure) : failure;
+  }
 }
 
 /**
@@ -163,6 +200,11 @@ export function renew(engine: Engine, at: number, call: number, lease: Words, tt
   engine.renew(at, call, lease[0], lease[1], lease[2], lease[3], ttl);
 }
 
+/** Makes the tenure of a writer a reader's, and renews it. */
+export function downgrade(engine: Engine, at: number, call: number, lease: Words): void {
+  engine.downgrade(at, call, lease[0], lease[1], lease[2], lease[3]);
+}
+
 export function release(engine: Engine, at: number, call: number, lease: Words): void {
   engine.release(at, call, lease[0], lease[1], lease[2], lease[3]);
 }
@@ -175,6 +217,11 @@ export function complete(engine: Engine, at: number, call: number, lease: Words)
 /** Returns what the engine's module threw: an error of ours, which comes as JSON, or otherwise a defect. */
 export function thrown(error: unknown): unknown {
   return typeof error === "string" ? parsed(error) : error;
+}
+
+/** Returns the error with the name of its lock. */
+export function aboutLock(name: string, { code, message }: LeaseholdError): LeaseholdError {
+  return new LeaseholdError(code, `lock ${JSON.stringify(name)}: ${message}`);
 }
 
 /** Parses an error that an engine threw or reported as JSON. */

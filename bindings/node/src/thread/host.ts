@@ -9,7 +9,7 @@ import type { Listed, LockHost } from "../host/lock-host.js";
 import { Locks } from "../host/locks.js";
 import { Reader } from "../host/reader.js";
 import type { LockState, Tenure } from "../host/tenure.js";
-import type { LockSpec } from "../module/wasm.js";
+import type { Admission, LockSpec, Share } from "../module/wasm.js";
 import { Inflows } from "./inflows.js";
 import { Link, type Opening } from "./link.js";
 import { SharedTenure } from "./tenure.js";
@@ -93,7 +93,7 @@ export class ThreadHost implements LockHost {
 
   newLock(spec: LockSpec): LockState {
     this.checkLock(spec);
-    return { ...spec, id: 0, uses: 0, tenures: [] };
+    return { share: undefined, ...spec, id: 0, uses: 0, tenures: [] };
   }
 
   inspect(name: string): Promise<Inspection> {
@@ -117,8 +117,9 @@ export class ThreadHost implements LockHost {
     wait: number,
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
+    share?: Share,
   ): Promise<Result> {
-    return this.#get(Ask.Acquire, lock, wait, signal, finish);
+    return this.#get(Ask.Acquire, lock, wait, signal, finish, share);
   }
 
   accept<Result>(
@@ -137,6 +138,7 @@ export class ThreadHost implements LockHost {
     how: number | string,
     signal: AbortSignal | undefined,
     finish: (call: Call<Tenure>) => Result,
+    share?: Share,
   ): Promise<Result> {
     if (isAborted(signal)) {
       throw reasonOf(signal);
@@ -148,7 +150,7 @@ export class ThreadHost implements LockHost {
       if (signal !== undefined) {
         own.stopListening = onAbort(signal, () => this.#cancel(own, signal));
       }
-      link.send(way, own.id, lock.id, how, link.slots.take(), signal !== undefined);
+      link.send(way, own.id, lock.id, how, link.slots.take(), signal !== undefined, share);
     });
     return call.promise as Promise<Result>;
   }
@@ -184,14 +186,31 @@ export class ThreadHost implements LockHost {
   }
 
   renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
+    return this.#extend(tenure, Ask.Renew, ttl);
+  }
+
+  downgrade(tenure: Tenure): Promise<void> {
+    return this.#extend(tenure, Ask.Downgrade);
+  }
+
+  #extend(tenure: Tenure, ask: Ask, ...values: unknown[]): Promise<void> {
     const { lock, slot, over } = tenure as SharedTenure;
     const call = this.#call(lock, undefined, ({ id }) => {
       if (over && !this.#isShutDown) {
         throw notHeld();
       }
-      this.#linked().send(Ask.Renew, id, slot, ttl);
+      this.#linked().send(ask, id, slot, ...values);
     });
     return call.promise as Promise<void>;
+  }
+
+  resize(lock: LockState, capacity: number): Promise<number> {
+    const call = this.#call<number>(lock, undefined, ({ id }) => {
+      const link = this.#linked();
+      this.#define(link, lock);
+      link.send(Ask.Resize, id, lock.id, capacity);
+    });
+    return call.promise as Promise<number>;
   }
 
   addReader(lock?: LockState): Reader {
@@ -474,12 +493,13 @@ export class ThreadHost implements LockHost {
   #acquired(link: Link, read: Reading): void {
     const call = this.#calls.take(read.next());
     const [own, slot, token, began, waited] = [read.next(), read.next(), read.next(), read.next(), read.next()];
-    const lost = read.next();
+    const [lost, admission] = [read.next(), read.next<Admission | undefined>()];
     let tenure = this.#tenures[slot];
     if (tenure === undefined) {
       // A call keeps its place until it is answered, so this one is known, and so is its lock.
       const lock = call?.lock as LockState;
       tenure = new SharedTenure(lock, token, began, slot, link.slots.at(slot));
+      tenure.admission = admission;
       this.#tenures[slot] = tenure;
       lock.tenures.push(tenure);
       this.#locks.held += 1;

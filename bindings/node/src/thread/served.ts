@@ -5,7 +5,7 @@ import type { Call } from "../host/calls.js";
 import { Host } from "../host/host.js";
 import type { Reader } from "../host/reader.js";
 import type { LockState, Mirror, Tenure } from "../host/tenure.js";
-import type { LockSpec, Settings } from "../module/wasm.js";
+import type { LockSpec, Settings, Share } from "../module/wasm.js";
 import type { Opened } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import { Counted, WrittenSlots } from "./shared.js";
@@ -124,7 +124,7 @@ export class Served {
     switch (ask) {
       case Ask.Acquire:
       case Ask.Accept:
-        this.#acquire(call, read.next(), read.next<number | string>(), read.next(), read.next<boolean>());
+        this.#acquire(call, this.#lock(read), read.next<number | string>(), read.next(), read.next<boolean>(), read.next<Share | undefined>());
         break;
       case Ask.Pass: {
         const tenure = this.#tenures[read.next()] as Tenure;
@@ -141,6 +141,21 @@ export class Served {
         const tenure = this.#tenures[read.next()] as Tenure;
         const ttl = read.next<number | undefined>();
         this.#done(call, () => host.renew(tenure, ttl));
+        break;
+      }
+      case Ask.Downgrade: {
+        const tenure = this.#tenures[read.next()] as Tenure;
+        this.#done(call, () => host.downgrade(tenure));
+        break;
+      }
+      case Ask.Resize: {
+        const [state, capacity] = [this.#lock(read), read.next()];
+        this.#answer(call, () => {
+          if ("error" in state) {
+            throw state.error;
+          }
+          return host.resize(state, capacity);
+        });
         break;
       }
       case Ask.Inspect: {
@@ -176,9 +191,19 @@ export class Served {
     }
   }
 
+  #lock(read: Reading): LockState | { readonly error: unknown } {
+    return this.#locks.get(read.next()) as LockState | { readonly error: unknown };
+  }
+
   /** Acquires a lock within a time, or accepts a lease of it with a ticket. */
-  #acquire(call: number, lock: number, how: number | string, slot: number, cancels: boolean): void {
-    const state = this.#locks.get(lock) as LockState | { readonly error: unknown };
+  #acquire(
+    call: number,
+    state: LockState | { readonly error: unknown },
+    how: number | string,
+    slot: number,
+    cancels: boolean,
+    share: Share | undefined,
+  ): void {
     if ("error" in state) {
       this.outbox.add(Told.Failed, call, slot, ...written(state.error));
       return;
@@ -203,12 +228,12 @@ export class Served {
     const begin = () =>
       typeof how === "string"
         ? this.#host.accept(state, how, signal, finish)
-        : this.#host.acquire(state, how, signal, finish);
+        : this.#host.acquire(state, how, signal, finish, share);
     this.#end(call, slot, begin, done, done);
   }
 
   #acquired(call: number, own: number, tenure: Tenure, waited: number): void {
-    const { token, began } = tenure;
+    const { token, began, admission } = tenure;
     let slot = (tenure.mirror as SlotMirror | undefined)?.slot;
     let code = 0;
     if (slot === undefined) {
@@ -221,7 +246,7 @@ export class Served {
         tenure.mirror.moved(tenure.deadline);
       }
     }
-    this.outbox.add(Told.Acquired, call, own, slot, token, began + this.#ahead, waited, code);
+    this.outbox.add(Told.Acquired, call, own, slot, token, began + this.#ahead, waited, code, admission);
   }
 
   moved(slot: number, deadline: number): void {

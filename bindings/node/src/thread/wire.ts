@@ -14,9 +14,12 @@ export const enum Ask {
   Define,
   /** [lock] */
   Forget,
-  /** [call, lock, wait, slot, true if it may be canceled] The slot is for the tenure, if there is a new one. */
+  /**
+   * [call, lock, wait, slot, true if it may be canceled, Share or undefined] The slot is for the tenure, if
+   * there is a new one.
+   */
   Acquire,
-  /** [call, lock, ticket, slot, true if it may be canceled] */
+  /** [call, lock, ticket, slot, true if it may be canceled, undefined] */
   Accept,
   /** [call] */
   Cancel,
@@ -26,6 +29,10 @@ export const enum Ask {
   Pass,
   /** [call, slot, ttl or undefined] */
   Renew,
+  /** [call, slot] */
+  Downgrade,
+  /** [call, lock, capacity] */
+  Resize,
   /** [call, name] */
   Inspect,
   /** [call, pattern, cursor] */
@@ -51,8 +58,8 @@ export const enum Told {
   /** [code, message] The store cannot be opened. */
   NotOpened,
   /**
-   * [call, the call's slot, the tenure's slot, token, began, waited, code of a loss] The tenure's slot is the
-   * call's, or that of the tenure which the new lease shares.
+   * [call, the call's slot, the tenure's slot, token, began, waited, code of a loss, Admission or undefined]
+   * The tenure's slot is the call's, or that of the tenure which the new lease shares.
    */
   Acquired,
   /** [call, the call's slot, or -1] The call ended without an answer. */

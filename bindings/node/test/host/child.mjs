@@ -103,6 +103,16 @@ const acts = {
     });
     await acts.hold();
   },
+  /** Has both slots of a semaphore, with a short time to live. */
+  async permit() {
+    const permit = await locker.semaphore(name, 2, { ttl: 1_000 }).acquire({ weight: 2 });
+    say("permit", permit.token);
+  },
+  /** Reads, with a short time to live. */
+  async reader() {
+    const permit = await locker.rwLock(name, { ttl: 1_000 }).read().acquire();
+    say("reader", permit.token);
+  },
   /** Has a turn of a job, with a short time to live. */
   async turn() {
     const job = locker.job(name, { every: 366 * 86_400_000, ttl: 1_000 });

@@ -14,15 +14,24 @@ test("a method that was detached from its object says so", async (t) => {
   const { turn } = await job.claim(1);
   const lockSet = locker.all(["a", "b"]);
   const bundle = await lockSet.acquire();
-  const objects = { locker, lock, lease, job, turn, lockSet, bundle };
+  const semaphore = locker.semaphore("s", 2);
+  const rwLock = locker.rwLock("r");
+  const rwPart = rwLock.read();
+  const permit = await semaphore.acquire();
+  const objects = { locker, lock, lease, job, turn, lockSet, bundle, semaphore, rwLock, rwPart, permit };
   const methods = {
-    locker: ["lock", "job", "all", "allAtOnce", "events", "inspect", "observe", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
+    locker: ["lock", "semaphore", "quota", "rwLock", "job", "all", "allAtOnce", "events", "inspect", "observe", "list", "forceRelease", "forceReleaseToken", "requestYield", "accept", "stats", "shutdown"],
     lock: ["acquire", "tryAcquire", "accept", "using", "hold", "events"],
     lease: ["run", "renew", "wanted", "pass", "release"],
     job: ["run", "turns", "claim", "due"],
     turn: ["done", "giveBack"],
     lockSet: ["acquire", "tryAcquire", "using"],
     bundle: ["run", "release"],
+    semaphore: ["acquire", "tryAcquire", "using", "resize", "events"],
+    rwLock: ["read", "write", "events"],
+    rwPart: ["acquire", "tryAcquire", "using"],
+    // Its other methods are those of a lease.
+    permit: ["downgrade"],
   };
   for (const [name, object] of Object.entries(objects)) {
     for (const method of methods[name]) {
@@ -58,10 +67,10 @@ test("a method that was detached from its object says so", async (t) => {
   for (const [name, object] of Object.entries(objects)) {
     const own = Object.entries(Object.getOwnPropertyDescriptors(Object.getPrototypeOf(object)));
     const callable = own.filter(([, { value }]) => typeof value === "function").map(([method]) => method);
-    const others = ["constructor", "toJSON", "whenOver", "ask", "complete", "close", "checkHeld", "checkLost"];
+    const others = ["constructor", "toJSON", "whenOver", "ask", "complete", "close", "checkHeld", "checkLost", "becomeReader"];
     assert.deepEqual(callable.filter((method) => !others.includes(method)).sort(), [...methods[name]].sort());
   }
-  assert.ok(lease.valid && turn.lease.valid && bundle.valid, "nothing was done by any of them");
+  assert.ok(lease.valid && turn.lease.valid && bundle.valid && permit.valid, "nothing was done by any of them");
 });
 
 test("without WebAssembly every way to a locker says what is missing", async () => {

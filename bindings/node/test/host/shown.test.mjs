@@ -68,9 +68,32 @@ describe("logs and threads", () => {
     await locker.shutdown();
   });
 
+  test("consoles and JSON show semaphores, readers and writers", async () => {
+    const locker = Locker.inMemory();
+    const options = { ttl: 20_000, fixed: true, owner: "job", atMost: 60_000, maxLine: 5, strict: true };
+    const gpus = locker.semaphore("gpus", 8, options);
+    assert.deepEqual(parsed(gpus), { name: "gpus", sharing: "slots", capacity: 8, ...options });
+    const rows = { name: "rows", sharing: "units", capacity: 500, ttl: 30_000, fixed: false, strict: false };
+    assert.deepEqual(parsed(locker.quota("rows", 500)), rows);
+    assert.match(inspect(gpus), /^Semaphore \{[^]*name: 'gpus',[^]*capacity: 8/);
+    const prices = locker.rwLock("prices");
+    assert.equal(inspect(prices), "RwLock { name: 'prices', ttl: 30000, fixed: false }");
+    assert.equal(inspect(prices.write()), "RwPart { name: 'prices', writes: true }");
+    const permit = await gpus.acquire({ weight: 2 });
+    const { name, token, waited, capacity, epoch } = permit;
+    const { remaining, ...rest } = parsed(permit);
+    assert.deepEqual(rest, { name, token, valid: true, resource: "gpus#0" });
+    assert.match(inspect(permit), /^Permit \{[^]*resource: 'gpus#0'/);
+    const clone = { name, token, waited, capacity, epoch, slot: 0, slots: [0, 1], resource: "gpus#0", generation: undefined };
+    assert.deepEqual(structuredClone(permit), clone);
+    await locker.shutdown();
+  });
+
   test("a default owner is not among the options", () => {
     const locker = Locker.inMemory();
-    assert.ok(!("owner" in parsed(locker)) && !("owner" in parsed(locker.lock("x"))));
+    for (const object of [locker, locker.lock("x"), locker.rwLock("x")]) {
+      assert.ok(!("owner" in parsed(object)));
+    }
   });
 
   test("JSON shows errors", async () => {

@@ -22,7 +22,7 @@ const STRICT = {
 const NODE = { typeRoots: [join(SOURCE, "node_modules/@types")], types: ["node"] };
 
 const PROGRAM = `
-import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Job, type Lease, type LeaseEvent, type Ticket, type Turn } from "leasehold";
+import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Job, type Lease, type LeaseEvent, type Permit, type Ticket, type Turn } from "leasehold";
 import { Locker as Slim } from "leasehold/slim";
 import * as fence from "leasehold/fence";
 import { LeaseholdError as Same, LeaseLostError } from "leasehold/errors";
@@ -58,6 +58,23 @@ async function main(): Promise<number> {
   const ticket: Ticket = await held.pass();
   await using accepted = await same.accept(ticket);
   await lock.accept(String(ticket), { signal: accepted.signal }).catch(code);
+  const gpus = locker.semaphore("gpus", 8, { ttl: 30_000, maxLine: 100, strict: true });
+  await using permit: Permit = await gpus.acquire({ weight: 2, timeout: 3_000 });
+  const alsoALease: Lease = permit;
+  // @ts-expect-error a name for readers and writers, or for units, has no slots
+  permit.slot.toFixed();
+  // @ts-expect-error a semaphore has a capacity
+  locker.semaphore("gpus");
+  // @ts-expect-error permits have no such option
+  locker.quota("rows", 500, { reentrant: true });
+  const epoch: number = await gpus.resize(4);
+  await locker.rwLock("prices", { fixed: true }).write().using(async ({ token }) => epoch + token);
+  const reader = await locker.rwLock("prices").read().tryAcquire();
+  const generation: number | undefined = reader?.generation;
+  // @ts-expect-error a reader has no weight
+  await locker.rwLock("prices").read().acquire({ weight: 2 });
+  const { shared } = await locker.inspect("gpus");
+  if (shared?.sharing === "slots") console.log(shared.holders.map(({ slots }) => slots.length), generation, alsoALease.token);
   await same.shutdown();
   return answer + held.token + String(turn).length;
 }
@@ -80,6 +97,8 @@ function told(event: LeaseEvent): string {
       return \`\${event.name} \${event.token} \${event.first} \${event.ticks}\`;
     case "wanted":
       return event.by;
+    case "capacityDiffers":
+      return \`\${event.capacity} \${event.wanted}\`;
     case "waiting":
       // @ts-expect-error nobody has a token who waits
       return event.token;
@@ -116,8 +135,8 @@ export { main, code, redis, express, hono };
 /** Stubs that a program uses instead of a lock in its tests: whole objects, without casts and mocks. */
 const STUBS = `
 import type {
-  AcquireOptions, Bundle, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, LockSet, Observer, Stats,
-  Tenures, Ticket, Turn, Turns,
+  AcquireOptions, Bundle, Claimed, Inspection, Job, Lease, LeaseEvent, LeaseEvents, Lock, Locker, LockSet, Observer,
+  Permit, PermitOptions, RwLock, RwPart, Semaphore, Stats, Tenures, Ticket, Turn, Turns,
 } from "leasehold";
 
 const ticket: Ticket = {
@@ -201,6 +220,69 @@ class FakeLock implements Lock {
   toJSON = () => ({ name: this.name });
 }
 
+const bundle: Bundle = {
+  tokens: new Map([["orders/42", 34]]),
+  remaining: 30_000,
+  valid: true,
+  signal: lease.signal,
+  run: async (work) => work(lease.signal),
+  release: async () => ["orders/42"],
+  toJSON: () => ({ tokens: {}, valid: true, remaining: 30_000 }),
+  [Symbol.asyncDispose]: async () => {},
+};
+
+class FakeLockSet implements LockSet {
+  readonly names = ["orders/42"];
+  acquire = async (): Promise<Bundle> => bundle;
+  tryAcquire = async (): Promise<Bundle | undefined> => undefined;
+  async using<T>(work: (bundle: Bundle, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
+    return work(bundle, bundle.signal);
+  }
+  toJSON = () => ({ names: this.names, atOnce: false });
+}
+
+const permit: Permit = Object.assign({}, lease, {
+  slot: 1,
+  slots: [1],
+  resource: "licenses#1",
+  capacity: 3,
+  epoch: 1,
+  generation: undefined,
+  downgrade: async () => {},
+  toJSON: () => ({ name: "licenses", resource: "licenses#1", token: 34, valid: true, remaining: 30_000 }),
+});
+
+class FakeSemaphore implements Semaphore {
+  readonly name = "licenses";
+  async acquire(_options?: PermitOptions): Promise<Permit> {
+    return permit;
+  }
+  tryAcquire = async (): Promise<Permit | undefined> => undefined;
+  async using<T>(work: (permit: Permit, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
+    return work(permit, permit.signal);
+  }
+  resize = async () => 2;
+  events = (): LeaseEvents => new Events();
+  toJSON = () => ({ name: this.name, sharing: "slots", capacity: 3 });
+}
+
+class FakePart implements RwPart {
+  acquire = async (): Promise<Permit> => permit;
+  tryAcquire = async (): Promise<Permit | undefined> => undefined;
+  async using<T>(work: (permit: Permit, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
+    return work(permit, permit.signal);
+  }
+  toJSON = () => ({ name: "prices", writes: false });
+}
+
+class FakeRwLock implements RwLock {
+  readonly name = "prices";
+  read = (): RwPart => new FakePart();
+  write = (): RwPart => new FakePart();
+  events = (): LeaseEvents => new Events();
+  toJSON = () => ({ name: this.name });
+}
+
 const turn: Turn = {
   name: "report",
   tick: 7,
@@ -259,9 +341,12 @@ export function stubbed(inspection: Inspection, stats: Stats): Locker {
     findings: [],
     polls: false,
     lock: () => new FakeLock(),
-    job: () => new FakeJob(),
+    semaphore: () => new FakeSemaphore(),
+    quota: () => new FakeSemaphore(),
+    rwLock: () => new FakeRwLock(),
     all: () => new FakeLockSet(),
     allAtOnce: () => new FakeLockSet(),
+    job: () => new FakeJob(),
     stats: () => stats,
     events: () => new Events(),
     inspect: async () => inspection,

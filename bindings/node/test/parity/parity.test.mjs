@@ -18,6 +18,7 @@ test("the items are found", () => {
     "Locker::with_fred",
     "Lock::DEFAULT_TTL",
     "LeaseEvent::AtRisk.error",
+    "RwLock::max_line",
     "ErrorKind::StaleToken",
     "Inspection::last_token",
     "fence::sql::begin_with",

@@ -23,7 +23,7 @@ export function rustItems(source = rustSource) {
  * module has a type of this name, which may have methods here.
  */
 function walk({ source, path, prefix, isPublic, types, items }) {
-  const text = source(path);
+  const text = expanded(source(path));
   // Items that a module adds to a type of the crate's root belong to that type.
   const ofRoot = (item) => new RegExp(`^use crate::(\\w+::)?(\\{[^}]*\\b)?${item.split("::")[0]}\\b`, "m").test(text);
   const has = itemsOf(text, isPublic, (type) => types(type) || ofRoot(type));
@@ -45,6 +45,17 @@ function walk({ source, path, prefix, isPublic, types, items }) {
     const isTaken = (item) => taken.has(item);
     walk({ source, path: ENGINE, prefix, isPublic: isTaken, types: isTaken, items });
   }
+}
+
+const MACRO = /^macro_rules! (\w+) \{\n {4}\(\$(\w+):ident[^)]*\) => \{\n([^]*?)^ {4}\};\n\}/gm;
+
+/** Returns the text with what its macros make. The first argument of such a macro is the name of a type. */
+function expanded(text) {
+  const made = [...text.matchAll(MACRO)].flatMap(([, macro, argument, body]) => {
+    const calls = [...text.matchAll(new RegExp(`^${macro}!\\((\\w+)`, "gm"))];
+    return calls.map(([, type]) => body.replace(/^ {8}/gm, "").replaceAll(`$${argument}`, type));
+  });
+  return [text, ...made].join("\n");
 }
 
 /** Returns the names that a module re-exports from another one. */

@@ -77,11 +77,11 @@ class Store {
     await waitFor(is, 10_000, `${waiting} in line`);
   }
 
-  /** Waits until the name has neither a holder nor waiters: at once, not by expiry. */
+  /** Waits until the name has neither holders nor waiters: at once, not by expiry. */
   async nothingLeft(name, limit = 5_000) {
     const is = async () => {
-      const { holder, waiting } = await this.admin.inspect(name);
-      return holder === null && waiting === 0;
+      const { holder, shared, waiting } = await this.admin.inspect(name);
+      return holder === null && (shared?.held ?? 0) === 0 && waiting === 0;
     };
     await waitFor(is, limit, "no lock and no place in line is left");
   }
