@@ -133,3 +133,28 @@ async fn the_clocks_of_nodes_may_differ() {
         assert!(calls < RENEWALS * 3 / 2, "{what}");
     }
 }
+
+/// Catches a request of several slots whose refused part is only tried again after a pause, as after a failure.
+#[tokio::test]
+async fn a_refused_part_of_a_request_is_asked_again_at_once() {
+    let cluster = RedisCluster::start().await;
+    let locker = locker(&cluster).await;
+    let (name, slot) = cluster.name_at(0).await;
+    let leases = [
+        held(&locker, &name).await,
+        held(&locker, &another_name_at(&cluster, slot).await).await,
+    ];
+    renew(&held(&locker, &cluster.name_at(1).await.0).await, 1).await;
+    cluster.move_slot(slot, 0, 1).await;
+    let before = locker.stats().script_calls;
+    let renewed = leases.iter().map(Lease::renew);
+    futures::future::try_join_all(renewed)
+        .await
+        .expect("both are held");
+    assert_eq!(
+        locker.stats().script_calls,
+        before + 1,
+        "they leave together"
+    );
+    assert_eq!(locker.stats().renewal_failures, 0);
+}
