@@ -88,6 +88,9 @@ async fn a_lock_counts_once_its_replicas_have_it() {
         assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
     }
     lease.renew().await.expect("both replicas are up");
+    // Also at a server that has forgotten the script.
+    admin.ok(&["SCRIPT", "FLUSH"]).await;
+    lease.renew().await.expect("the script is sent again");
     lease.release().await.expect("a held lock");
 
     all.replicas[0].pause();

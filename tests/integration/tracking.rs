@@ -43,6 +43,21 @@ async fn lost_at_once(lease: &Lease, reason: LossReason, what: &str) {
     println!("{what}: lost after {:.1?}", begin.elapsed());
 }
 
+/// Catches a server that reports the locker's own renewals, each of which would cost a check.
+#[tokio::test]
+async fn own_renewals_are_not_reported() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let lease = tracked(&server, &locker).await;
+    let before = locker.stats().script_calls;
+    for _ in 0..10 {
+        lease.renew().await.expect("the lease is held");
+        // Its key is read again, after which a report would come.
+        locker.inspect("y").await.expect("the server is up");
+    }
+    assert_eq!(locker.stats().script_calls, before + 20);
+}
+
 /// Catches a loss that is only reported at the next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_loss_is_reported_at_once() {
