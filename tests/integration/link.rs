@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, eventually, next_event, within};
 
-use crate::{LIMIT, connect, connect_with, millis};
+use crate::{LIMIT, connect, connect_with, held, millis};
 
 /// Closes all connections except `admin`'s, as a server does with idle ones.
 async fn close_all(admin: &mut Admin) {
@@ -131,6 +131,27 @@ async fn a_half_open_connection_is_replaced() {
     let inspection = inspection.expect("no panic").expect("an answer");
     assert!(inspection.holder.is_none());
     assert!(proxy.connections() > links, "there is another connection");
+}
+
+/// Catches a subscription that is kept although nothing arrives on its connection: without its own echo, a locker
+/// cannot tell that from a quiet store.
+#[tokio::test]
+async fn a_subscription_that_hears_nothing_is_replaced() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let locker = connect_with(Locker::builder(), &proxy.url()).await;
+    // The first lock has the locker subscribe.
+    let lease = held(&locker, "x").await;
+    let hears = async || admin.hearing_lockers().await == 1;
+    eventually(LIMIT, "the locker has subscribed", hears).await;
+    let links = proxy.connections();
+    proxy.only(links - 1);
+    proxy.set(Direction::Down, Mode::BlackHole);
+    // It is checked every 10 s.
+    let is_replaced = async || proxy.connections() > links;
+    eventually(LIMIT * 2, "another subscription", is_replaced).await;
+    assert!(lease.is_valid());
 }
 
 /// Catches a connection that is kept because it answers, though its name leads to another server by now.

@@ -3,6 +3,7 @@
 mod bad_input;
 mod cancel;
 mod cluster;
+mod cluster_moves;
 mod connect;
 mod crowds;
 mod eviction;

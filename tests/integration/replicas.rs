@@ -88,6 +88,9 @@ async fn a_lock_counts_once_its_replicas_have_it() {
         assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
     }
     lease.renew().await.expect("both replicas are up");
+    // Also at a server that has forgotten the script.
+    admin.ok(&["SCRIPT", "FLUSH"]).await;
+    lease.renew().await.expect("the script is sent again");
     lease.release().await.expect("a held lock");
 
     all.replicas[0].pause();
@@ -229,11 +232,9 @@ async fn an_impossible_durability_is_an_error() {
     }
 }
 
-/// Catches a missing or misplaced `WAITAOF`. The server answers as version 7.2; in the last case without an
-/// append-only file.
-#[tokio::test]
-async fn waitaof_follows_the_script() {
-    let server = FakeServer::start(|command| {
+/// Starts a server that grants every lock, as version 7.2, and answers `WAIT` and `WAITAOF` in this way.
+async fn granting(wait: impl Fn(&[String]) -> &'static str + Send + Sync + 'static) -> FakeServer {
+    FakeServer::start(move |command| {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = time.expect("the time is after 1970").as_micros();
         match command[0].to_uppercase().as_str() {
@@ -241,14 +242,20 @@ async fn waitaof_follows_the_script() {
             "CLIENT" | "SELECT" => "+OK\r\n".to_owned(),
             "INFO" => "$31\r\n# Server\r\nredis_version:7.2.0\r\n\r\n".to_owned(),
             "EVALSHA" => format!("$16\r\n{time}\r\n"),
-            "WAITAOF" if command[2] == "0" => "*2\r\n:1\r\n:0\r\n".to_owned(),
-            "WAITAOF" if command[2] == "1" => "*2\r\n:0\r\n:1\r\n".to_owned(),
-            "WAITAOF" => {
-                "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n"
-                    .to_owned()
-            }
+            "WAIT" | "WAITAOF" => wait(command).to_owned(),
             _ => format!("-ERR unknown command '{}'\r\n", command[0]),
         }
+    })
+    .await
+}
+
+/// Catches a missing or misplaced `WAITAOF`. In the last case the server has no append-only file.
+#[tokio::test]
+async fn waitaof_follows_the_script() {
+    let server = granting(|command| match command[2].as_str() {
+        "0" => "*2\r\n:1\r\n:0\r\n",
+        "1" => "*2\r\n:0\r\n:1\r\n",
+        _ => "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n",
     })
     .await;
     let locker = connect_with(Locker::builder(), &server.url()).await;
@@ -271,4 +278,19 @@ async fn waitaof_follows_the_script() {
     let error = error.expect_err("there is no append-only file");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
     assert!(error.to_string().contains("appendonly"), "{error}");
+}
+
+/// Catches a lock that counts although nobody said how many replicas have it: the server grants it, and does not answer
+/// the `WAIT`, or only that it cannot now.
+#[tokio::test]
+async fn without_a_number_of_copies_a_lock_does_not_count() {
+    for answer in ["", "-LOADING Redis is loading the dataset in memory\r\n"] {
+        let server = granting(move |_| answer).await;
+        let locker = connect_with(Locker::builder(), &server.url()).await;
+        let lock = lock(&locker, "x").replicas(1, SHORT);
+        let acquired = lock.acquire_within(millis(1_500)).await;
+        assert!(!matches!(acquired, Ok(Some(_))), "{acquired:?}");
+        let asked = server.commands();
+        assert!(asked.iter().any(|words| words[0] == "WAIT"), "{asked:?}");
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fred::interfaces::{ClientInterface, ClientLike};
 use fred::types::RespVersion;
 use fred::types::config::Config;
+use leasehold::adapter::{Adapter, Calling, Command, Hearing, Pairing, RedisRs, Task};
 use leasehold::{Finding, Lease, Locker, LossReason};
 use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, within};
 
@@ -40,6 +41,21 @@ async fn lost_at_once(lease: &Lease, reason: LossReason, what: &str) {
     let lost = within(AT_ONCE, lease.lost()).await;
     assert_eq!(lost.map(|lost| lost.reason), Some(reason), "{what}");
     println!("{what}: lost after {:.1?}", begin.elapsed());
+}
+
+/// Catches a server that reports the locker's own renewals, each of which would cost a check.
+#[tokio::test]
+async fn own_renewals_are_not_reported() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let lease = tracked(&server, &locker).await;
+    let before = locker.stats().script_calls;
+    for _ in 0..10 {
+        lease.renew().await.expect("the lease is held");
+        // Its key is read again, after which a report would come.
+        locker.inspect("y").await.expect("the server is up");
+    }
+    assert_eq!(locker.stats().script_calls, before + 20);
 }
 
 /// Catches a loss that is only reported at the next renewal.
@@ -356,4 +372,47 @@ async fn a_server_reports_changes_by_others_of_keys_that_were_read() {
     assert_eq!(reader.command(&["EXISTS", "k"]).await, Resp::Integer(0));
     other.ok(&["SET", "k", "5"]).await;
     assert_eq!(said().await, None);
+}
+
+/// An adapter whose locks are deleted just before the server begins to track their keys.
+struct TooLate {
+    inner: RedisRs<redis::aio::MultiplexedConnection>,
+    port: u16,
+}
+
+impl Adapter for TooLate {
+    fn call(&self, command: Command) -> Calling<'_> {
+        self.inner.call(command)
+    }
+
+    fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
+        let reading = self.inner.pair(first, second)?;
+        Some(Box::pin(async move {
+            let mut admin = Admin::connect_port(self.port).await;
+            admin.int(&["DEL", &lock_key("x")]).await;
+            reading.await
+        }))
+    }
+
+    fn listen(&self, channel: String, hearing: Hearing) -> Task<'_> {
+        self.inner.listen(channel, hearing)
+    }
+}
+
+/// Catches a key that was gone before it was read, which the server has nothing to report of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_gone_before_it_was_read_is_a_loss() {
+    let server = RedisServer::start().await;
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let connection = client.get_multiplexed_async_connection().await;
+    let locker = Locker::with_adapter(TooLate {
+        inner: RedisRs::new(connection.expect("the server is up")).hearing_by(client),
+        port: server.port(),
+    });
+    let locker = locker.await.expect("the server is up");
+    let lock = locker.lock("x").expect("valid");
+    let lease = lock.acquire().await.expect("a free lock");
+    // The next renewal is 8 s away.
+    let lost = within(Duration::from_secs(4), lease.lost()).await;
+    assert_eq!(lost.map(|lost| lost.reason), Some(LossReason::Deleted));
 }

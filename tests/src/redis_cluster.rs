@@ -32,7 +32,19 @@ impl RedisCluster {
 
     /// Starts this many masters of this configuration, each with a replica if `replicas`.
     pub async fn start_with(config: &RedisConfig, masters: usize, replicas: bool) -> Self {
-        let start = async || {
+        Self::start_each(&vec![config.clone(); masters], replicas).await
+    }
+
+    /// Starts a master for each of these numbers of seconds, by which its clock is ahead of the machine's.
+    pub async fn with_clocks_off(seconds: &[f64]) -> Self {
+        let seconds = seconds.iter();
+        let configs = seconds.map(|seconds| RedisServer::config().clock_off(*seconds));
+        Self::start_each(&configs.collect::<Vec<_>>(), false).await
+    }
+
+    async fn start_each(configs: &[RedisConfig], replicas: bool) -> Self {
+        let masters = configs.len();
+        let start = async |config: &RedisConfig| {
             let bus = ports::free_port();
             let server = config.clone().args([
                 "--cluster-enabled".to_owned(),
@@ -52,8 +64,9 @@ impl RedisCluster {
             (server.start().await, bus)
         };
         let mut all = Vec::new();
-        for _ in 0..masters * if replicas { 2 } else { 1 } {
-            all.push(start().await);
+        let rounds = if replicas { 2 } else { 1 };
+        for at in 0..masters * rounds {
+            all.push(start(&configs[at % masters]).await);
         }
         let bounds = |at: usize| u16::try_from(usize::from(SLOTS) * at / masters).expect("a slot");
         let mut first = Admin::connect(&all[0].0).await;

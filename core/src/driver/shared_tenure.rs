@@ -210,7 +210,50 @@ impl SharedTenure {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_engine::{Error, Name};
+
     use super::*;
+
+    /// Catches a lease of a quorum that counts until its former deadline after some members have taken it away, and a
+    /// renewal that brings the deadline forward.
+    #[test]
+    fn a_deadline_moves_as_the_engine_says() {
+        let at = |seconds: u64| Timestamp::from_nanos(seconds * 1_000_000_000);
+        let lease: LeaseId = "0123456789abcdef0123456789abcdef".parse().expect("digits");
+        let token = FencingToken::new(34).expect("it is a token");
+        let mut tenures = SharedTenures::default();
+        let tenure = SharedTenure::of(Acquired {
+            lock: LockId(1),
+            lease,
+            token,
+            deadline: at(30),
+            began: at(0),
+            waited: Duration::ZERO,
+        });
+        let tenure = tenures.get_or_insert_with(lease.half(), || tenure).clone();
+        let (name, remaining) = (Name::new("a").expect("valid"), Duration::ZERO);
+        let at_risk = LeaseEvent::AtRisk {
+            name: name.clone(),
+            token,
+            remaining,
+            error: Error::no_answer(),
+        };
+        let renewed = LeaseEvent::Renewed {
+            name,
+            token,
+            remaining,
+        };
+        for (event, deadline, then) in [
+            (&at_risk, None, 30),
+            (&renewed, Some(at(40)), 40),
+            (&renewed, Some(at(35)), 40),
+            (&at_risk, Some(at(50)), 40),
+            (&at_risk, Some(at(20)), 20),
+        ] {
+            SharedTenure::follow(&mut tenures, lease, event, deadline);
+            assert_eq!(tenure.deadline(), at(then), "{event:?}");
+        }
+    }
 
     /// A hundred thousand leases may be held. With the counters of its `Arc` a tenure has to fit into 72
     /// bytes.

@@ -1,5 +1,6 @@
 //! The exit codes and messages of `leasehold run`, for bad input, too.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use leasehold_tests::{Direction, Mode, Proxy, RedisServer, eventually};
@@ -189,6 +190,28 @@ async fn the_password_comes_from_the_environment_or_a_file() {
         "true",
     ]));
     assert_eq!(ran.code, Some(74), "{ran:?}");
+}
+
+/// Catches a second process that keeps the password for as long as the command runs.
+#[tokio::test]
+async fn the_guard_does_not_have_the_password() {
+    let server = RedisServer::config().password("s3cret").start().await;
+    let args = ["run", "a", "--", "sh", "-c", "echo runs; read -r x"];
+    let program = Program::spawn(on(&server, args));
+    program.line("runs");
+    let of = |process: &str, what: &str| {
+        fs::read_to_string(format!("/proc/{process}/{what}")).expect("it runs")
+    };
+    let id = program.pid().to_string();
+    let children = of(&id, &format!("task/{id}/children"));
+    let is_guard = |child: &&str| of(child, "cmdline").starts_with("leasehold: guard");
+    let guard = children
+        .split_whitespace()
+        .find(is_guard)
+        .expect("it has a guard");
+    assert!(!of(guard, "environ").contains("s3cret"));
+    // The control.
+    assert!(of(&id, "environ").contains("s3cret"));
 }
 
 #[tokio::test]

@@ -324,6 +324,24 @@ async fn a_server_with_a_ca_of_its_own() {
     assert_eq!(ran.code, Some(77), "{ran:?}");
 }
 
+/// Catches a client that trusts the system's CAs beside those of `ca`.
+#[tokio::test]
+async fn a_ca_of_its_own_replaces_those_of_the_system() {
+    let (ca, stranger) = (Authority::new("the system's"), Authority::new("a stranger"));
+    let server = ca.start(&ca.server(&["127.0.0.1"]), false).await;
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let inspected = |url: &str| {
+        let mut command = leasehold(["inspect", "a", "--url", url]);
+        command.env("SSL_CERT_FILE", &ca.file);
+        output(command)
+    };
+    // The control: the system's CAs are trusted by default.
+    let ran = inspected(&url);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = inspected(&format!("{url}?ca={}", stranger.file.display()));
+    assert_eq!(ran.code, Some(77), "{ran:?}");
+}
+
 #[tokio::test]
 async fn a_server_of_a_quorum_says_how_long_leases_live() {
     let server = RedisServer::start().await;

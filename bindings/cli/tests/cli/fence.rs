@@ -6,10 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
-use leasehold_tests::RedisServer;
+use leasehold_tests::{RedisServer, eventually};
 use tempfile::TempDir;
 
-use crate::program::{leasehold, on, output};
+use crate::program::{LIMIT, Program, leasehold, on, output};
 
 /// Runs a task of `leasehold fence`. Returns the exit code and the messages.
 fn fence(task: &str, file: &Path, token: &str, content: &str) -> (Option<i32>, String) {
@@ -99,6 +99,22 @@ fn of_many_at_once_the_greatest_token_wins() {
         assert_eq!(read(file), runs.to_string(), "round {round}");
         assert_eq!(read(&folder.path().join("data.fence")), format!("{runs}\n"));
     }
+}
+
+/// Catches a comparison only before the input is read.
+#[tokio::test]
+async fn a_greater_token_may_come_while_the_input_is_read() {
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("data");
+    let path = file.to_str().expect("text");
+    let mut slow = Program::spawn(leasehold(["fence", "write", path, "--token", "33"]));
+    let is_stored = || fs::read_to_string(folder.path().join("data.fence")).ok();
+    let begun = async || is_stored().as_deref() == Some("33\n");
+    eventually(LIMIT, "the first comparison", begun).await;
+    assert_eq!(fence("write", &file, "34", "new").0, Some(0));
+    slow.close_stdin();
+    assert_eq!(slow.code().await, Some(65));
+    assert_eq!(read(&file), "new");
 }
 
 #[test]

@@ -130,6 +130,29 @@ async fn a_deleted_key_and_a_stubborn_command() {
     assert_eq!(program.code().await, Some(79));
 }
 
+/// Catches an exit code 0 although another client may have held the lock while the command ran. Without pushes, only
+/// the release finds that the key is gone.
+#[tokio::test]
+async fn a_loss_that_only_the_release_finds() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let user = "ACL SETUSER deaf on >pw ~* +@all -client|tracking -subscribe";
+    admin.ok(&user.split(' ').collect::<Vec<_>>()).await;
+    for (on_loss, code) in [("stop", 79), ("warn", 0)] {
+        let args = ["run", "a", "--on-loss", on_loss, "--", "sh", "-c"];
+        let mut command = leasehold(args.into_iter().chain(["echo runs; read -r x; exit 0"]));
+        command.env(
+            "LEASEHOLD_URL",
+            format!("redis://deaf:pw@127.0.0.1:{}", server.port()),
+        );
+        let mut program = Program::spawn(command);
+        program.line("runs");
+        assert_eq!(admin.int(&["DEL", &key("a")]).await, 1);
+        program.close_stdin();
+        assert_eq!(program.code().await, Some(code), "--on-loss {on_loss}");
+    }
+}
+
 /// The negative control: a group that is not killed is found alive past the expiry.
 #[tokio::test]
 async fn with_a_warning_only_the_command_goes_on() {

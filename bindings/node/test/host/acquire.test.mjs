@@ -1,7 +1,7 @@
 // Acquiring and releasing: a holder is the only one.
 import assert from "node:assert/strict";
 import { LeaseholdError } from "../../dist/index.js";
-import { aborted, forEachStore } from "../support/stores.mjs";
+import { aborted, forEachStore, lockerOf } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { pause, steady, waitFor } from "../support/wait.mjs";
 
@@ -167,6 +167,43 @@ forEachStore((store) => {
       await store.inLine(name, 0);
     }
     await holder.release();
+  });
+
+  // Catches: a timer that was set for the long one, and is not brought forward.
+  test("a short lease is renewed beside a long one", (t) =>
+    steady(t, async () => {
+      const locker = await store.locker();
+      const long = await locker.lock(store.name(), { ttl: 60_000 }).acquire();
+      const short = await locker.lock(store.name(), { ttl: 400 }).acquire();
+      await pause(1_000);
+      assert.ok(short.valid && long.valid);
+      await Promise.all([long.release(), short.release()]);
+    }));
+
+  // Catches: calls that are answered before the losses of the same turn.
+  test("a release in the turn of the loss names the loss", { skip: store.kind !== "ioredis" }, async (t) => {
+    const { locker, client, end } = await lockerOf("ioredis", store.server.url, { tracking: false });
+    t.after(() => locker.shutdown().then(end));
+    const [locks, met] = [Array.from({ length: 24 }, () => locker.lock(store.name(), { fixed: true })), []];
+    for (const [hops, lock] of locks.entries()) {
+      const lease = await lock.acquire();
+      const { signal } = lease;
+      assert.equal(await store.server.command("DEL", `{leasehold:${lock.name}}`), 1);
+      // Both replies come together. The release follows the renewal's by less than a turn, after some number of hops.
+      store.server.pause();
+      const renewed = assert.rejects(lease.renew(), { code: "notHeld" });
+      await pause(1);
+      const answered = client.ping();
+      store.server.resume();
+      await answered;
+      for (let hop = 0; hop < hops; hop += 1) await undefined;
+      const lostBefore = signal.aborted;
+      const released = await lease.release().catch((error) => error);
+      await renewed;
+      if (!lostBefore && signal.aborted) met.push(released.cause?.reason);
+    }
+    assert.ok(met.length > 0, "no release came in the turn of a loss");
+    assert.deepEqual(met, met.map(() => "deleted"));
   });
 
   test("await using releases, and an earlier loss is no error there", async () => {

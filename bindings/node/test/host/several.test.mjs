@@ -141,6 +141,20 @@ forEachStore((store) => {
     }
   });
 
+  // Catches: a result of work that outlived a lease, because no timer could fire. A thread of its own would renew.
+  test("work that blocks the event loop past a deadline ends with the loss", { skip: store.kind === "thread" }, async () => {
+    const locker = await store.locker();
+    const block = () => {
+      const end = performance.now() + 80;
+      while (performance.now() < end);
+    };
+    for (const work of [block, async () => block()]) {
+      const bundle = await locker.all(three(store), { ttl: 50 }).acquire();
+      await assert.rejects(bundle.run(work), { name: "LeaseLostError", reason: "expired" });
+      await assert.rejects(bundle.release(), { code: "notHeld" });
+    }
+  });
+
   test("aborted at any time, it leaves nothing", async () => {
     const names = three(store);
     const locker = await store.locker();
