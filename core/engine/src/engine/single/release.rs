@@ -9,7 +9,7 @@ use super::{Single, line};
 use crate::engine::ctx::{Ctx, Serial, Whose};
 use crate::engine::front::{self, Handle, Handles, Tenure, Who, lost};
 use crate::engine::io::{Answer, CallId, LockId};
-use crate::engine::pace::{Pace, RETRY};
+use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::{Flight, Servers};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
@@ -396,9 +396,10 @@ impl Release {
 
     fn failed(&mut self, env: &mut Single, flight: Flight, failure: Failure) {
         self.attempt.failed(&mut env.servers, flight, &failure);
+        let between = retry(env.cx.settings.command_timeout);
         self.attempt
             .pace
-            .back_off(env.cx.now, RETRY, self.who.lease);
+            .back_off(env.cx.now, between, self.who.lease);
         let error = failure.into_error();
         // A permanent refusal is answered at once. The release is retried anyway.
         if let Some((call, _)) = self.call.take_if(|_| !error.is_transient()) {
