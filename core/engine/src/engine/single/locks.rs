@@ -1,5 +1,7 @@
 //! Takes in what servers report about locks and leases, and what happens to servers.
 
+use std::time::Duration;
+
 use super::acquiring::Granted;
 use super::attempt::Outcome;
 use super::renewing::Renewing;
@@ -73,6 +75,29 @@ impl Locks<Single> {
         if let Some(next) = next {
             self.handed_over(env, (server, asked), next);
         }
+    }
+
+    /// Limits the age of a lease of a quorum's member, which was a vote until now. It counts from `began`.
+    pub(in crate::engine) fn limit(
+        &mut self,
+        env: &mut Single,
+        lease: LeaseId,
+        (began, age): (Timestamp, Duration),
+    ) {
+        self.step(env, lease.half(), |contender, _| {
+            if let Contender {
+                lease: who,
+                phase: Phase::Held(tenure),
+                ..
+            } = contender
+                && who.lease == lease
+            {
+                who.limit(age);
+                tenure.began = began;
+                tenure.deadline = tenure.deadline.min(tenure.ends(&who.spec));
+            }
+            Next::Stay
+        });
     }
 
     /// Settles the doubt about an attempt to acquire, whose reply has arrived.
