@@ -106,7 +106,8 @@ impl Locks<Single> {
         if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
             tenure.resolve_doubt(env.cx.now, attempt, reply);
         }
-        self.releases.resolve_doubt(env, &mut self.handles, attempt);
+        self.releases
+            .resolve_doubt(env, &mut self.handles, (attempt, reply));
     }
 
     pub(super) fn pushed(&mut self, env: &mut Single, (server, push): (Option<ServerId>, &Push)) {

@@ -191,15 +191,17 @@ impl Releases {
         &mut self,
         env: &mut Single,
         handles: &mut Handles,
-        attempt: Serial,
+        (attempt, reply): (Serial, &Reply),
     ) {
         let Some(id) = self.doubted.take(&attempt) else {
             return;
         };
         self.step(env, handles, id, |release, env| {
-            // A release that keeps the name taken does not leave the line, which the attempt may have joined.
-            let retires = release.retires;
-            release.doubt = retires.then(|| Doubt::until(env.cx.now));
+            // Once the store has ended the tenure, the attempt may have joined the line, or taken the lock again.
+            // A release that keeps the name taken does not leave the line.
+            let is_of = |token| matches!(reply, Reply::Held(grant) if grant.token == token);
+            let is_after = release.tenure.is_some_and(|token| !is_of(token));
+            release.doubt = (is_after || release.retires).then(|| Doubt::until(env.cx.now));
             // A release put off until the end of the doubt need not wait any longer.
             if release.attempt.is_under_way() {
                 release.unordered = true;
