@@ -19,7 +19,7 @@ use crate::token::FencingToken;
 pub(in crate::engine) struct Leased {
     pub(super) who: Who,
     /// The options that members get. They are not re-entrant, because the quorum itself shares re-entrant
-    /// locks.
+    /// locks. They have no longest time: a vote has no age, because a waiter may keep its turn for longer.
     spec: Arc<LockSpec>,
     pub(super) votes: Votes,
     /// The lease ID of the last request to each member. Each request has a new ID: a release may reach a
@@ -41,9 +41,10 @@ impl front::Lease for Leased {
 
 impl Leased {
     pub(super) fn new(who: Who, members: usize) -> Self {
-        let spec = if who.spec.reentrant {
+        let spec = if who.spec.reentrant || who.spec.at_most.is_some() {
             let mut spec = LockSpec::clone(&who.spec);
-            Arc::make_mut(&mut spec.options).reentrant = false;
+            let options = Arc::make_mut(&mut spec.options);
+            (options.reentrant, options.at_most) = (false, None);
             Arc::new(spec)
         } else {
             who.spec.clone()
@@ -103,11 +104,13 @@ impl Leased {
         self.proposed
     }
 
-    /// Limits later requests to what is left of the longest time of the lease, which began at `began`.
-    pub(super) fn limit(&mut self, now: Timestamp, began: Timestamp) {
-        if let Some(age) = self.who.spec.at_most {
-            let options = Arc::make_mut(&mut Arc::make_mut(&mut self.spec).options);
-            options.at_most = Some((began + age).since(now));
+    /// Limits this member's vote to the longest time of the lease, which began at `began`.
+    pub(super) fn limit(&mut self, env: &mut Quorum, at: usize, began: Timestamp) {
+        let id = self.ids[at];
+        if let (Some(age), Some(has)) = (self.who.spec.at_most, self.votes.has_mut(at)) {
+            has.deadline = has.deadline.min(began + age);
+            has.is_overheld = has.deadline == began + age;
+            env.members.limit(&env.cx, at, id, (began, age));
         }
     }
 

@@ -38,7 +38,10 @@ impl Locks<Quorum> {
             let were_few = lease.has() < env.members.majority();
             lease.votes.set(at, vote);
             match phase {
-                Phase::Held(tenure) => tenure.joins_late(env, lease, at),
+                Phase::Held(tenure) => {
+                    lease.limit(env, at, tenure.began);
+                    tenure.joins_late(env, lease, at);
+                }
                 Phase::Acquiring(_) if were_few && lease.who.spec.owner.is_reclaimable() => {
                     lease.votes.forget_floors();
                 }
@@ -182,9 +185,6 @@ impl Locks<Quorum> {
         for (turn, id) in self.those(&waits).into_iter().enumerate() {
             self.step(env, id, |contender, env| {
                 let Contender { lease, phase, .. } = &mut *contender;
-                if let Phase::Held(tenure) = phase {
-                    lease.limit(env.cx.now, tenure.began);
-                }
                 lease.standing_changed(env, at, matches!(phase, Phase::Held(_)));
                 if let Phase::Held(tenure) = phase {
                     tenure.kept.ask_in_turn(env.cx.now, (lease, at), turn);

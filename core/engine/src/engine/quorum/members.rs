@@ -1,6 +1,7 @@
 //! The members of a quorum: its servers, each with an engine of its own, and the calls to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::calls::{Asked, Calls};
 use crate::engine::ctx::Ctx;
@@ -205,7 +206,7 @@ impl Members {
         cx: &Ctx,
         at: usize,
         (asked, lease): (Asked, LeaseId),
-        (ttl, floor): (Option<std::time::Duration>, Option<FencingToken>),
+        (ttl, floor): (Option<Duration>, Option<FencingToken>),
     ) {
         self.call(cx, at, asked, |call| Input::Renew {
             call,
@@ -213,6 +214,22 @@ impl Members {
             ttl,
             floor,
         });
+    }
+
+    /// Limits the age of a lease at one member, which counts from the local time `began`.
+    pub(super) fn limit(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        lease: LeaseId,
+        limit: (Timestamp, Duration),
+    ) {
+        let member = &mut self.all[at];
+        member.engine.begin(cx.now);
+        let Front { env, locks, .. } = &mut member.engine;
+        locks.limit(env, lease, limit);
+        member.engine.end();
+        member.fed = true;
     }
 
     /// Releases a lease at one member, for its holder. The lease began at the local time `began`.

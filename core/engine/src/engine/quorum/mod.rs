@@ -209,8 +209,13 @@ impl Backend for Quorum {
         _: &mut QuorumAcquiring,
         tenure: &mut Tenure<Support>,
     ) -> Option<LossReason> {
-        tenure.tell_risk(self, lease, tenure.deadline);
-        None
+        for at in 0..self.members.len() {
+            lease.limit(self, at, tenure.began);
+        }
+        match tenure.judge(self, lease, LossReason::Expired) {
+            Next::Lose(reason) => Some(reason),
+            Next::Stay | Next::Hold(_) | Next::Leave => None,
+        }
     }
 
     fn is_held(_: &Leased, tenure: &Tenure<Support>, now: Timestamp) -> bool {

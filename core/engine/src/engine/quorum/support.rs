@@ -58,8 +58,10 @@ impl Tenure<Support> {
     /// Begins a tenure that a majority has granted. Returns `None` if it would end at once.
     pub(super) fn begin(env: &Quorum, lease: &Leased, token: FencingToken) -> Option<Self> {
         let majority = env.members.majority();
-        let deadline = lease.votes.deadline(majority)?;
         let began = lease.votes.began(majority)?;
+        let ends = lease.who.spec.at_most.map(|age| began + age);
+        let deadline = lease.votes.deadline(majority)?;
+        let deadline = deadline.min(ends.unwrap_or(deadline));
         let ends_at = deadline - lead(lease.who.spec.ttl);
         // By then, other lockers that asked at the same moment have given back what they got.
         let soon = env.cx.now + RETRY.0.min(lease.who.spec.ttl / 16);
@@ -78,6 +80,12 @@ impl Tenure<Support> {
             wanted_until: None,
         };
         (ends_at > env.cx.now).then(|| Self::new(token, (began, deadline), kept))
+    }
+
+    /// Returns until when a majority has the lease, and no longer than it may be held.
+    fn backed_until(&self, env: &Quorum, lease: &Leased) -> Option<Timestamp> {
+        let deadline = lease.votes.deadline(env.members.majority())?;
+        Some(deadline.min(self.ends(&lease.who.spec)))
     }
 
     /// Returns when to ask members again, or when the tenure ends.
@@ -99,7 +107,6 @@ impl Tenure<Support> {
             self.kept
                 .pace
                 .back_off(env.cx.now, between, lease.who.lease);
-            lease.limit(env.cx.now, self.began);
             for at in 0..env.members.len() {
                 lease.ask_again(env, at);
             }
@@ -150,7 +157,7 @@ impl Tenure<Support> {
 
     /// Decides from the votes and the time whether the tenure goes on.
     pub(super) fn judge(&mut self, env: &mut Quorum, lease: &Leased, reason: LossReason) -> Next {
-        let Some(deadline) = lease.votes.deadline(env.members.majority()) else {
+        let Some(deadline) = self.backed_until(env, lease) else {
             return Next::Lose(match reason {
                 // Some members reached the longest time, and others were not renewed.
                 LossReason::Overheld if !self.kept.is_overheld => LossReason::Expired,
@@ -256,7 +263,7 @@ impl Tenure<Support> {
         };
         self.kept.renewals.remove(place);
         if answer.is_ok()
-            && let Some(deadline) = lease.votes.deadline(majority)
+            && let Some(deadline) = self.backed_until(env, lease)
         {
             self.deadline = deadline.max(self.deadline);
             self.emit_renewed(&mut env.cx, &lease.who);

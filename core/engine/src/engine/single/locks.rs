@@ -1,5 +1,7 @@
 //! Takes in what servers report about locks and leases, and what happens to servers.
 
+use std::time::Duration;
+
 use super::acquiring::Granted;
 use super::attempt::Outcome;
 use super::renewing::Renewing;
@@ -75,13 +77,37 @@ impl Locks<Single> {
         }
     }
 
+    /// Limits the age of a lease of a quorum's member, which was a vote until now. It counts from `began`.
+    pub(in crate::engine) fn limit(
+        &mut self,
+        env: &mut Single,
+        lease: LeaseId,
+        (began, age): (Timestamp, Duration),
+    ) {
+        self.step(env, lease.half(), |contender, _| {
+            if let Contender {
+                lease: who,
+                phase: Phase::Held(tenure),
+                ..
+            } = contender
+                && who.lease == lease
+            {
+                who.limit(age);
+                tenure.began = began;
+                tenure.deadline = tenure.deadline.min(tenure.ends(&who.spec));
+            }
+            Next::Stay
+        });
+    }
+
     /// Settles the doubt about an attempt to acquire, whose reply has arrived.
     fn resolve_doubt(&mut self, env: &mut Single, id: HalfId, (attempt, reply): (Serial, &Reply)) {
         let contender = self.contenders.get_mut(&id);
         if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
             tenure.resolve_doubt(env.cx.now, attempt, reply);
         }
-        self.releases.resolve_doubt(env, &mut self.handles, attempt);
+        self.releases
+            .resolve_doubt(env, &mut self.handles, (attempt, reply));
     }
 
     pub(super) fn pushed(&mut self, env: &mut Single, (server, push): (Option<ServerId>, &Push)) {

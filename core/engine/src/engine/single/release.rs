@@ -9,7 +9,7 @@ use super::{Single, line};
 use crate::engine::ctx::{Ctx, Serial, Whose};
 use crate::engine::front::{self, Handle, Handles, Tenure, Who, lost};
 use crate::engine::io::{Answer, CallId, LockId};
-use crate::engine::pace::{Pace, RETRY};
+use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::{Flight, Servers};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
@@ -191,15 +191,17 @@ impl Releases {
         &mut self,
         env: &mut Single,
         handles: &mut Handles,
-        attempt: Serial,
+        (attempt, reply): (Serial, &Reply),
     ) {
         let Some(id) = self.doubted.take(&attempt) else {
             return;
         };
         self.step(env, handles, id, |release, env| {
-            // A release that keeps the name taken does not leave the line, which the attempt may have joined.
-            let retires = release.retires;
-            release.doubt = retires.then(|| Doubt::until(env.cx.now));
+            // Once the store has ended the tenure, the attempt may have joined the line, or taken the lock again.
+            // A release that keeps the name taken does not leave the line.
+            let is_of = |token| matches!(reply, Reply::Held(grant) if grant.token == token);
+            let is_after = release.tenure.is_some_and(|token| !is_of(token));
+            release.doubt = (is_after || release.retires).then(|| Doubt::until(env.cx.now));
             // A release put off until the end of the doubt need not wait any longer.
             if release.attempt.is_under_way() {
                 release.unordered = true;
@@ -404,9 +406,10 @@ impl Release {
 
     fn failed(&mut self, env: &mut Single, flight: Flight, failure: Failure) {
         self.attempt.failed(&mut env.servers, flight, &failure);
+        let between = retry(env.cx.settings.command_timeout);
         self.attempt
             .pace
-            .back_off(env.cx.now, RETRY, self.who.lease);
+            .back_off(env.cx.now, between, self.who.lease);
         let error = failure.into_error();
         // A permanent refusal is answered at once. The release is retried anyway.
         if let Some((call, _)) = self.call.take_if(|_| !error.is_transient()) {

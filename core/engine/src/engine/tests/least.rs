@@ -269,3 +269,18 @@ fn a_release_without_an_answer_is_a_loss() {
     let renews = |op: &crate::protocol::Op| matches!(op.command, Command::Renew(_));
     assert!(!host.log.iter().flat_map(|sent| &sent.batch).any(renews));
 }
+
+/// Catches pauses that make each attempt late: with a wide margin, `not_after` is early by a part of the pause.
+#[test]
+fn a_release_comes_in_time_whatever_the_margin() {
+    let mut host = Host::with_margin(Margin::MOST.parts_per_million());
+    host.engine.single_mut().env.cx.settings.command_timeout = ms(150);
+    host.at_least = Some(LEAST);
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::LoseRequests;
+    let call = host.release(lease);
+    host.advance(ms(5_000));
+    host.net = Net::Up;
+    host.advance(ms(3_000));
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
+}

@@ -1,5 +1,6 @@
 //! Releases.
 
+use super::handoff::with_a_question_under_way;
 use super::host::{FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms};
 use crate::engine::{Answer, CallId, Input, Wait};
 use crate::error::ErrorKind;
@@ -278,4 +279,51 @@ fn a_later_tenure_does_not_settle_the_doubt_about_an_old_attempt() {
     host.advance(SOON);
     assert!(host.is_held(LOCK));
     assert_eq!(host.waiting(LOCK), 0);
+}
+
+/// Catches a late attempt that joined the line, and that is forgotten once the next tenure confirms the release.
+#[test]
+fn a_later_tenure_does_not_hide_an_answered_attempt_in_line() {
+    let mut host = Host::new();
+    let call = with_a_question_under_way(&mut host);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.stranger_releases(LOCK);
+    let lease = host.grant(call).lease;
+    host.net = Net::LoseRequests;
+    host.release(lease);
+    host.stranger_force_releases(LOCK);
+    host.stranger_acquires(LOCK, TTL);
+    host.net = Net::Up;
+    let next = host.acquire(LOCK, Wait::Forever);
+    host.answer(&ghost);
+    assert_eq!(host.waiting(LOCK), 2, "the old attempt joined the line");
+    host.stranger_releases(LOCK);
+    host.grant(next);
+    host.advance(SOON);
+    assert!(host.is_held(LOCK));
+    assert_eq!(host.waiting(LOCK), 0);
+}
+
+/// Catches a lock without a holder: a host with several threads sent the release first, and received its reply last.
+#[test]
+fn a_release_that_overtook_an_attempt_frees_what_that_took() {
+    let mut host = Host::new();
+    let call = with_a_question_under_way(&mut host);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.stranger_releases(LOCK);
+    let lease = host.grant(call).lease;
+    host.net = Net::Hold;
+    host.release(lease);
+    let release = host.take();
+    host.advance(ms(1));
+    let released = host.execute(&release);
+    let retaken = host.execute(&ghost);
+    assert!(host.is_taken(LOCK), "the old attempt took the lock");
+    host.net = Net::Up;
+    host.reply(&ghost, Ok(retaken));
+    host.reply(&release, Ok(released));
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+    assert_eq!(host.told_last(), "released 2");
 }

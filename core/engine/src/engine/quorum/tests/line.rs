@@ -39,7 +39,7 @@ fn dead_clients_that_hold_a_minority_keep_nobody_waiting() {
             for wait in [Wait::Never, Wait::Forever] {
                 let mut world = quorum(1, servers);
                 let held = (0..servers).filter(|at| set & (1 << at) != 0);
-                held.for_each(|at| hold_at(&mut world, at));
+                held.for_each(|at| hold_at(&mut world, at, TTL));
                 for _ in 0..3 {
                     let call = world.acquire(LOCK, wait);
                     world.advance(SHORTLY);
@@ -61,7 +61,7 @@ fn a_waiter_asks_again_where_it_could_not_stand_in_line() {
             let before = world.hold(LOCK);
             world.set(late, Net::Frozen);
             world.release(before.lease);
-            hold_at(&mut world, dead);
+            hold_at(&mut world, dead, TTL);
             let call = world.acquire(LOCK, Wait::Forever);
             world.advance(SHORTLY);
             world.set(late, Net::Up);
@@ -72,13 +72,13 @@ fn a_waiter_asks_again_where_it_could_not_stand_in_line() {
 }
 
 /// Gives the lock at this server to a client that is never heard of again.
-fn hold_at(world: &mut Host, at: usize) {
+pub(super) fn hold_at(world: &mut Host, at: usize, ttl: Duration) {
     let claim = Claim {
         lease: LeaseId(9 << 64),
         client: ClientId(99),
         owner: world.owner.clone(),
         counter: world.counter,
-        ttl: TTL,
+        ttl,
         window: TTL,
     };
     let command = Command::Acquire(Acquire {

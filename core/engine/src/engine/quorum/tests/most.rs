@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::line::hold_at;
 use super::world::{Host, LOCK, LONGEST, Net, SOON, TTL, ms, quorum};
-use crate::engine::{Acquired, Answer};
+use crate::engine::{Acquired, Answer, Wait};
 use crate::error::ErrorKind;
 use crate::event::{LeaseEvent, LossReason};
 
@@ -91,4 +92,27 @@ fn a_renewal_by_hand_fails_at_the_end() {
     assert_eq!(world.held_until(LOCK), lease.began + ms(40_000));
     world.advance_to(lease.began + ms(40_000));
     assert_eq!(world.told_last(), "lost: overheld");
+}
+
+/// Catches a vote that counts its age before there is a lease: its waiter loses its turn to a later one.
+#[test]
+fn a_waiter_keeps_its_turn_for_longer_than_its_lease_may_be_held() {
+    for free in 0..3 {
+        let mut world = quorum(2, 3);
+        let others = (0..3).filter(|at| *at != free);
+        others.for_each(|at| hold_at(&mut world, at, TTL * 3));
+        (world.ttl, world.at_most) = (TTL / 3, Some(TTL / 2));
+        let first = world.acquire(LOCK, Wait::Forever);
+        world.at_most = None;
+        world.advance(SOON);
+        let later = world.at(1).acquire(LOCK, Wait::Forever);
+        world.advance(TTL * 3);
+        let lease = world.grant(first);
+        assert!(world.is_open(later), "served out of order");
+        assert!(lease.deadline <= lease.began + TTL / 2);
+        world.advance_to(lease.began + TTL / 2 - ms(60));
+        assert!(world.is_held(LOCK), "the age counts from the first vote");
+        world.advance(ms(60) + SOON);
+        world.grant(later);
+    }
 }
