@@ -222,13 +222,14 @@ mod tests {
         let lease: LeaseId = "0123456789abcdef0123456789abcdef".parse().expect("digits");
         let token = FencingToken::new(34).expect("it is a token");
         let mut tenures = SharedTenures::default();
-        let tenure = SharedTenure::of(Acquired {
+        let tenure = SharedTenure::of(&Acquired {
             lock: LockId(1),
             lease,
             token,
             deadline: at(30),
             began: at(0),
             waited: Duration::ZERO,
+            admission: None,
         });
         let tenure = tenures.get_or_insert_with(lease.half(), || tenure).clone();
         let (name, remaining) = (Name::new("a").expect("valid"), Duration::ZERO);
