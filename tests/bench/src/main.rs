@@ -75,7 +75,7 @@ struct Options {
     /// `latency`: the sides in Node.
     #[arg(long)]
     node: bool,
-    /// `report`: only sides in this language; `guards`: only this store; `latency`: only this side, by its name or the
+    /// `report`: only sides in this language; `guards`: only this store; `overload`: only `stopped`, `readers`, `line` or `lockers`; `latency`: only this side, by its name or the
     /// one in its program (`leasehold`, `fred`, `redis-rs`). May be given several times.
     #[arg(long)]
     only: Vec<String>,
@@ -171,7 +171,7 @@ async fn run(options: &Options) -> Result<()> {
         Benchmark::Pairs => pairs::run(options).await,
         Benchmark::Handoff => handoff::run(options.rounds()).await,
         Benchmark::Many => many::run(options.leases).await,
-        Benchmark::Overload => overload::run().await,
+        Benchmark::Overload => overload::run(&options.only).await,
         Benchmark::Lockers => lockers::run(options).await,
         Benchmark::Quorum => quorum::run(options).await,
         Benchmark::Topologies => topologies::run(options.rounds()).await,

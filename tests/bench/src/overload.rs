@@ -20,11 +20,33 @@ const MISSED: usize = 700;
 const WAITERS: usize = 50_000;
 const LOCKERS: usize = 1_000;
 
-pub(crate) async fn run() -> Result<()> {
-    stopped_server().await?;
-    readers_that_never_read().await?;
-    long_line().await?;
-    reconnecting().await
+const ALL: [&str; 4] = ["stopped", "readers", "line", "lockers"];
+
+/// Runs these stories; all, each in a process of its own, if none is named. So no story reuses the memory of another.
+pub(crate) async fn run(only: &[String]) -> Result<()> {
+    if only.is_empty() {
+        for story in ALL {
+            let program = std::env::current_exe()?;
+            let mut command = std::process::Command::new(program);
+            let status = command.args(["overload", "--only", story]).status()?;
+            status
+                .success()
+                .then_some(())
+                .ok_or("a bound does not hold")?;
+        }
+    }
+    for story in only {
+        match &**story {
+            "stopped" => stopped_server().await?,
+            "readers" => readers_that_never_read().await?,
+            "line" => long_line().await?,
+            "lockers" => reconnecting().await?,
+            other => {
+                return Err(format!("there is no `{other}`; there are: {}", ALL.join(", ")).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns how many bytes each of them has added since.
