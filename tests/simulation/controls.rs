@@ -57,6 +57,7 @@ controls! {
 
 controls! {
     aged_quorum,
+    a_line_that_serves_the_last_first_is_caught: LastFirst breaks "I7",
     a_name_that_is_free_at_once_is_caught: NamesNotKept breaks "age",
 }
 
