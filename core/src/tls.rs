@@ -158,3 +158,16 @@ impl fmt::Debug for Pem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a private key in a log.
+    #[test]
+    fn the_debug_form_shows_no_pem() {
+        let shown = format!("{:?}", Tls::new().ca_file("a").client_pem("c", "secret"));
+        let expected = r#"Tls { ca: Some("a"), identity: Some((PEM, PEM)), server_name: None }"#;
+        assert_eq!(shown, expected);
+    }
+}

@@ -45,6 +45,12 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
     assert.match(said, /WRONGPASS.*; check the user and password in the URL$/);
   });
 
+  // Redis echoes the arguments of a command that it does not know.
+  test("a server that echoes the password", async (t) => {
+    const { port } = await started(t, { config: ['rename-command AUTH ""'] });
+    await refused(`redis://:s3cret@127.0.0.1:${port}`, "store", `redis://127.0.0.1:${port}: `, /is not shown/);
+  });
+
   test("a replica", async (t) => {
     const primary = await started(t);
     const replica = await started(t, { config: [`replicaof 127.0.0.1 ${primary.port}`] });
