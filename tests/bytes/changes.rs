@@ -68,7 +68,9 @@ fn changes<T: Clone + std::fmt::Debug + 'static>(
 
 fn changed<T: Clone>(of: &[T], changes: &[Change<T>]) -> Vec<T> {
     let mut of = of.to_vec();
-    changes.iter().for_each(|change| change.apply(&mut of));
+    for change in changes {
+        change.apply(&mut of);
+    }
     of
 }
 
