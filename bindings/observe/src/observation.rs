@@ -28,7 +28,7 @@ pub struct Observation {
     pub renewed_at: Option<Instant>,
     /// How long the turn lasted that completed the job's last tick, if its token tells when it began.
     pub ran_for: Option<Duration>,
-    /// When the lock was first seen without holder and waiters, if it has none.
+    /// When the lock was first seen without holders and waiters, if it has none.
     pub idle_since: Option<Instant>,
 }
 
@@ -88,7 +88,7 @@ impl Observation {
         let same = before.filter(|before| before.token() == token(&inspection));
         let holder = inspection.holder.as_ref();
         let remaining = holder.map_or(Duration::ZERO, |holder| holder.remaining);
-        let is_idle = holder.is_none() && inspection.waiting == 0;
+        let is_idle = !is_held(&inspection) && inspection.waiting == 0;
         let idle_since = is_idle.then(|| same.and_then(|before| before.idle_since).unwrap_or(at));
         let max_remaining = same.map_or(remaining, |before| before.max_remaining.max(remaining));
         let renewed_at = same.and_then(|before| {
@@ -107,6 +107,11 @@ impl Observation {
             inspection,
             at,
         }
+    }
+
+    /// Returns `true` if somebody holds the lock, or a part of a shared name.
+    pub fn is_held(&self) -> bool {
+        is_held(&self.inspection)
     }
 
     /// Returns the token of the tenure, if the lock is held.
@@ -193,6 +198,11 @@ impl Observation {
         let since = self.at.saturating_duration_since(before.at);
         Some(waiter.waited + since.saturating_sub(ago))
     }
+}
+
+fn is_held(inspection: &Inspection) -> bool {
+    let shared = inspection.shared.as_ref();
+    inspection.holder.is_some() || shared.is_some_and(|shared| shared.held > 0)
 }
 
 fn token(inspection: &Inspection) -> Option<FencingToken> {

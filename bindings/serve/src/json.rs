@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{FencingToken, Name, Owner};
+use leasehold::{FencingToken, Name, Owner, SharedInfo};
 use leasehold_observe::{Change, ChangeKind, Observation};
 use serde::Serialize;
 
@@ -31,6 +31,9 @@ pub(crate) struct Row<'a> {
     /// The ticks, if the name is a job's.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Job<'a>>,
+    /// What is held of a shared name, as it was inspected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<&'a SharedInfo>,
     /// How long ago it was inspected, if it was.
     age: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,6 +139,7 @@ impl<'a> Row<'a> {
             line: line.collect(),
             wanted,
             job: seen.and_then(|seen| Job::new(seen, ago)),
+            shared: seen.and_then(|seen| seen.inspection.shared.as_deref()),
             age: since.map(millis),
             trouble,
         }

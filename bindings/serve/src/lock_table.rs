@@ -214,7 +214,7 @@ impl LockTable {
 
     pub(crate) fn is_free(&self, name: &Name) -> bool {
         let seen = self.rows.get(name).and_then(Option::as_ref);
-        seen.is_some_and(|seen| seen.inspection.holder.is_none())
+        seen.is_some_and(|seen| !seen.is_held())
     }
 
     /// Returns all rows, as the pages get them.
@@ -258,7 +258,7 @@ impl LockTable {
             let Some(seen) = seen else {
                 continue;
             };
-            held += u64::from(seen.inspection.holder.is_some());
+            held += u64::from(seen.is_held());
             let in_line = seen.inspection.waiting;
             waiting += u64::from(in_line);
             let since = now.saturating_duration_since(seen.at);

@@ -169,12 +169,14 @@ impl Poller {
             (true, true) | (false, false) => 2_000,
         };
         let next = Duration::from_millis(millis);
-        let Some(holder) = &found.holder else {
+        let shared = found.shared.as_ref();
+        let soonest = shared.and_then(|shared| shared.holders.first());
+        let left = found.holder.as_ref().map(|holder| holder.remaining);
+        let Some(left) = left.or(soonest.map(|permit| permit.remaining)) else {
             // A free lock leaves the table soon, and a job stays.
             let is_job = found.job.is_some();
             return next.min(Duration::from_secs(if is_job { 60 } else { 2 }));
         };
-        let left = holder.remaining;
         let near = if left > NEAR_THE_END {
             left * 9 / 10
         } else {

@@ -214,6 +214,39 @@ async fn names_and_owners_are_text_and_nothing_else() {
     assert_eq!(page.errors(), Vec::<String>::new());
 }
 
+/// Catches a shared name that is shown as free, and slots that are shown as another's.
+#[tokio::test]
+async fn the_slots_of_a_semaphore_are_boxes() {
+    let _turn = turn().await;
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let permit = |owner: &str| {
+        let args = [
+            "run", "licenses", "--slots", "3", "--owner", owner, "--", "cat",
+        ];
+        Program::spawn(on(&server, args))
+    };
+    let _first = permit("one");
+    let mut page = Page::open(&url, WIDE, "light");
+    page.wait(LIVE);
+    let licenses = row("licenses");
+    let shown = format!("{licenses}?.querySelector('.holder').textContent");
+    page.wait(&format!("{shown} === '1 of 3 slots'"));
+    let _second = permit("two");
+    page.wait(&format!("{shown} === '2 of 3 slots'"));
+    page.click(".space .row .name a");
+    page.wait("document.querySelectorAll('#slots li').length === 3");
+    page.wait("document.querySelectorAll('#slots li.taken').length === 2");
+    page.picture("slots");
+    assert_eq!(page.text("#slots"), "012");
+    let holders = page.text("#permits");
+    assert!(
+        holders.contains("one") && holders.contains("two"),
+        "{holders}"
+    );
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_store_that_goes_away_is_shown_and_comes_back() {
     let _turn = turn().await;

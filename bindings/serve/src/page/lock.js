@@ -16,7 +16,8 @@ function showLock(name) {
   const holder = lock?.holder;
   const known = lock && lock.looked !== undefined;
   say(byId("name"), plain(name));
-  say(byId("oneHolder"), lock?.trouble ?? (holder ? holder.owner : known ? "free" : "–"));
+  const shared = lock?.shared?.held > 0 ? lock.shared.text : undefined;
+  say(byId("oneHolder"), lock?.trouble ?? holder?.owner ?? shared ?? (known ? "free" : "–"));
   byId("oneHolder").title = holder?.reclaimable ? "an owner, which may take the lock over" : "";
   say(byId("oneToken"), holder ? String(holder.token) : lock?.lastToken ? `last ${lock.lastToken}` : "–");
   say(byId("oneHeld"), holder?.since === undefined ? "–" : span(now() - holder.since));
@@ -31,6 +32,7 @@ function showLock(name) {
   ask.disabled = !holder;
   const history = historyOf(name);
   drawTimeline(history);
+  showShared(lock?.shared);
   showLine(lock);
   showEvents(history);
 }
@@ -52,6 +54,33 @@ function fillItem(item, [first, middle, last], className) {
   b.title = middle;
   say(c, last);
   if (item.className !== className) item.className = className;
+}
+
+/** The most slots that are drawn as boxes. */
+const MOST_BOXES = 200;
+
+/** Shows the slots as a row of boxes, and who holds what. */
+function showShared(shared) {
+  byId("oneShared").hidden = !shared;
+  if (!shared) return;
+  const { sharing, capacity, permits } = shared;
+  const holders = new Map(permits.flatMap((permit) => permit.slots.map((slot) => [slot, permit])));
+  const boxes = byId("slots");
+  const count = sharing === "slots" ? Math.min(Math.max(capacity, ...holders.keys(), 0), MOST_BOXES) : 0;
+  while (boxes.children.length > count) boxes.lastChild.remove();
+  while (boxes.children.length < count) boxes.append(make("li"));
+  [...boxes.children].forEach((box, slot) => {
+    const permit = holders.get(slot);
+    say(box, String(slot));
+    box.className = permit ? "taken" : "";
+    box.title = permit ? `slot ${slot}: ${permit.owner}, token ${permit.token}` : `slot ${slot} is free`;
+  });
+  const list = items(byId("permits"), Math.max(permits.length, 1));
+  permits.forEach((permit, at) => {
+    const part = permit.slots.join(", ") || (sharing === "units" ? number(permit.weight) : "");
+    fillItem(list[at], [part, permit.owner, span(Math.max(permit.until - now(), 0))], "");
+  });
+  if (permits.length === 0) fillItem(list[0], ["", "Nobody has a part of it.", ""], "");
 }
 
 function showLine(lock) {

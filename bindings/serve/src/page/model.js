@@ -57,8 +57,9 @@ function takeRow(row) {
   const job = row.job && jobOf(row.job, at);
   const shown = before?.shown ?? plain(row.name);
   const looked = row.age === null ? undefined : at - row.age;
+  const shared = row.shared && sharedOf(row.shared, looked ?? at);
   const { name, waiting, lastToken, trouble } = row;
-  model.rows.set(name, { name, shown, key, holder, waiting, line, wanted, job, lastToken, looked, trouble });
+  model.rows.set(name, { name, shown, key, holder, waiting, line, wanted, job, shared, lastToken, looked, trouble });
   if (looked === undefined) return;
   const { history } = model;
   if (history?.name === name) noteRow(history, model.rows.get(name), at);
@@ -69,6 +70,21 @@ function jobOf({ completed, begun }, at) {
   if (completed === null) return { completed: undefined, begun };
   const { tick, token, by, ago, took } = completed;
   return { completed: { tick, token, by: plain(by), at: at - ago, took: took ?? undefined }, begun };
+}
+
+/** Converts what is held of a shared name to the terms of this page. */
+function sharedOf({ sharing, capacity, used, held, holders }, at) {
+  const permits = holders.map(({ token, slots, weight, remaining, by }) => ({
+    token,
+    slots: slots ?? [],
+    weight,
+    owner: plain(by),
+    until: at + remaining,
+  }));
+  const isWritten = sharing === "access" && used === capacity;
+  const readers = held === 1 ? "1 reader" : `${number(held)} readers`;
+  const text = sharing === "access" ? (isWritten ? "a writer" : readers) : `${number(used)} of ${number(capacity)} ${sharing}`;
+  return { sharing, capacity, held, permits, text };
 }
 
 function takeGone(name) {

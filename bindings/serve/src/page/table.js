@@ -127,12 +127,13 @@ function newRow() {
 function fill(row, lock) {
   if (!lock) return;
   const { holder } = lock;
+  const shared = lock.shared?.held > 0 ? lock.shared.text : undefined;
   say(row.label, lock.shown);
-  const state = lock.trouble ? "trouble" : lock.looked === undefined ? "unknown" : holder ? "held" : "free";
+  const state = lock.trouble ? "trouble" : lock.looked === undefined ? "unknown" : (holder ?? shared) ? "held" : "free";
   const className = `row ${state}`;
   if (row.element.className !== className) row.element.className = className;
   const words = { trouble: lock.trouble, unknown: "held, not inspected yet", free: "free" };
-  say(row.owner, words[state] ?? holder.owner);
+  say(row.owner, words[state] ?? holder?.owner ?? shared);
   say(row.token, holder ? String(holder.token) : "");
   say(row.held, holder?.since === undefined ? "" : span(now() - holder.since));
   meter(row.bar, holder);

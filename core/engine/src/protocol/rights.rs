@@ -121,6 +121,8 @@ fn write_scope(start: &str, into: &mut String) {
         // Redis refuses patterns that contain white space.
         match character {
             '\0'..=' ' | '\u{7f}' => into.push('?'),
+            // Other control characters have two bytes.
+            '\u{80}'..='\u{9f}' => into.push_str("??"),
             character => quote_one(character, into),
         }
     }
