@@ -25,12 +25,11 @@ fn for_all<T: Debug>(inputs: impl Strategy<Value = T>, property: impl Fn(T)) {
         failure_persistence: None,
         ..Config::default()
     };
-    let mut runner = match asked {
-        Some(_) => TestRunner::new(config),
-        None => {
-            let same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-            TestRunner::new_with_rng(config, same)
-        }
+    let mut runner = if asked.is_some() {
+        TestRunner::new(config)
+    } else {
+        let same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        TestRunner::new_with_rng(config, same)
     };
     let tried = runner.run(&inputs, |input| {
         property(input);
