@@ -99,7 +99,7 @@ enum Task {
     },
     /// Break the code in small ways, one at a time, in a copy of the repository, and check that a test notices.
     ///
-    /// The mutants are in tests/mutants. All of them take about an hour, and need what `test` needs; the copy and what
+    /// The mutants are in tests/mutants. All of them take some two hours, and need what `test` needs; the copy and what
     /// is built there are in target/mutants.
     Mutants(mutants::Options),
     /// Run the native tests on other servers that speak Redis, and print a table of what failed.
