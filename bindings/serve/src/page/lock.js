@@ -67,6 +67,7 @@ function showShared(shared) {
   const holders = new Map(permits.flatMap((permit) => permit.slots.map((slot) => [slot, permit])));
   const boxes = byId("slots");
   const count = sharing === "slots" ? Math.min(Math.max(capacity, ...holders.keys(), 0), MOST_BOXES) : 0;
+  boxes.parentElement.hidden = count === 0;
   while (boxes.children.length > count) boxes.lastChild.remove();
   while (boxes.children.length < count) boxes.append(make("li"));
   [...boxes.children].forEach((box, slot) => {
