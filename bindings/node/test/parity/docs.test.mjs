@@ -72,9 +72,9 @@ function* inline(path, text) {
   }
 }
 
-/** Yields the names in a piece of code, each with the languages that it may be in. */
+/** Yields the names in a piece of code, except those of tests, each with the languages that it may be in. */
 function* names(code, languages) {
-  const text = code.replace(/\w[\w-]*:\/\/\S*|\b[\w.-]+\.(md|mjs|js|jsonl?|html|wasm|conf|timer|fence|tla)\b/g, "");
+  const text = code.replace(/\w[\w-]*:\/\/\S*|\b\w+(?:::\w+)*::tests::[\w:]+|\b[\w.-]+\.(md|mjs|js|jsonl?|html|wasm|conf|timer|fence|tla)\b/g, "");
   for (const [path] of text.matchAll(/\b\w+(?:::\w+)+/g)) {
     yield [path.replace(/^leasehold::/, "").replaceAll("::", "."), ["rust"]];
   }
