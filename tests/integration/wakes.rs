@@ -46,7 +46,7 @@ async fn counting_wakes<F: Future>(future: F) -> (F::Output, usize) {
 async fn a_call_is_woken_once_for_its_round_trip() {
     let server = RedisServer::start().await;
     let lock = connect(&server).await.lock("x").expect("a valid name");
-    let mut more = Vec::new();
+    let mut more: Vec<usize> = Vec::new();
     for _ in 0..20 {
         let (lease, acquiring) = counting_wakes(lock.acquire()).await;
         let lease = lease.expect("a free lock");
@@ -55,7 +55,7 @@ async fn a_call_is_woken_once_for_its_round_trip() {
         let (released, releasing) = counting_wakes(lease.release()).await;
         released.expect("a held lock");
         let wakes = [acquiring, renewing, releasing];
-        more.extend(wakes.iter().filter(|wakes| **wakes > 1));
+        more.extend(wakes.into_iter().filter(|wakes| *wakes > 1));
     }
     // On a busy machine a task may, now and then, be woken before it has handled the answer.
     assert!(more.len() < 10, "{more:?}");
