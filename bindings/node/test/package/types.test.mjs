@@ -315,27 +315,6 @@ class FakeJob implements Job {
   toJSON = () => ({ name: this.name });
 }
 
-const bundle: Bundle = {
-  tokens: new Map([["accounts/3", 34]]),
-  valid: true,
-  remaining: 9_000,
-  signal: lease.signal,
-  run: async (work) => work(lease.signal),
-  release: async () => ["accounts/3"],
-  toJSON: () => ({ tokens: { "accounts/3": 34 }, valid: true, remaining: 9_000 }),
-  [Symbol.asyncDispose]: async () => {},
-};
-
-class FakeLockSet implements LockSet {
-  readonly names = ["accounts/3"];
-  acquire = async (): Promise<Bundle> => bundle;
-  tryAcquire = async (): Promise<Bundle | undefined> => undefined;
-  async using<T>(work: (bundle: Bundle, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
-    return work(bundle, bundle.signal);
-  }
-  toJSON = () => ({ names: this.names, atOnce: false });
-}
-
 export function stubbed(inspection: Inspection, stats: Stats): Locker {
   return {
     findings: [],
