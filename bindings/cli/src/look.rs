@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use futures::{StreamExt, TryStreamExt};
 use leasehold::{FencingToken, HolderInfo, Inspection, Locker, Name};
-use leasehold_observe::{ChangeKind, escaped};
+use leasehold_observe::{ChangeKind, escaped, is_held};
 use serde::Serialize;
 
 use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
@@ -61,7 +61,7 @@ pub(crate) fn list(args: &ListArgs, voice: &Voice) -> Result<u8, Failure> {
         let mut found = found(&locker, names);
         while let Some((name, found)) = found.next().await.transpose()? {
             // It was released after the scan.
-            if !shared::is_held(&found) {
+            if !is_held(&found) {
                 continue;
             }
             if args.json {

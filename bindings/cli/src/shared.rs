@@ -129,11 +129,6 @@ pub(crate) fn holding(
     Ok(first)
 }
 
-/// Returns true if a lock or a part of a shared name is held.
-pub(crate) fn is_held(found: &Inspection) -> bool {
-    found.holder.is_some() || found.shared.as_ref().is_some_and(|shared| shared.held > 0)
-}
-
 /// Returns how much of a shared name is held, such as "2 of 3 slots".
 pub(crate) fn summary(shared: &SharedInfo) -> String {
     let SharedInfo {

@@ -82,6 +82,22 @@ pub struct Change {
     pub waited: Option<Duration>,
 }
 
+/// Returns `true` if somebody holds the lock, or a part of a shared name.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let locker = leasehold::Locker::in_memory();
+/// let permit = locker.semaphore("licenses", 3)?.acquire().await?;
+/// let found = locker.inspect("licenses").await?;
+/// assert!(found.holder.is_none() && leasehold_observe::is_held(&found));
+/// # drop(permit);
+/// # Ok(()) }
+/// ```
+pub fn is_held(inspection: &Inspection) -> bool {
+    let shared = inspection.shared.as_ref();
+    inspection.holder.is_some() || shared.is_some_and(|shared| shared.held > 0)
+}
+
 impl Observation {
     /// Takes in an inspection, and the observation before, if there is one.
     pub fn new(inspection: Inspection, at: Instant, before: Option<&Self>) -> Self {
@@ -107,11 +123,6 @@ impl Observation {
             inspection,
             at,
         }
-    }
-
-    /// Returns `true` if somebody holds the lock, or a part of a shared name.
-    pub fn is_held(&self) -> bool {
-        is_held(&self.inspection)
     }
 
     /// Returns the token of the tenure, if the lock is held.
@@ -198,11 +209,6 @@ impl Observation {
         let since = self.at.saturating_duration_since(before.at);
         Some(waiter.waited + since.saturating_sub(ago))
     }
-}
-
-fn is_held(inspection: &Inspection) -> bool {
-    let shared = inspection.shared.as_ref();
-    inspection.holder.is_some() || shared.is_some_and(|shared| shared.held > 0)
 }
 
 fn token(inspection: &Inspection) -> Option<FencingToken> {

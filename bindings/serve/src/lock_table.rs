@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use leasehold::{FencingToken, Inspection, Name};
-use leasehold_observe::{Change, ChangeKind, Observation, escaped};
+use leasehold_observe::{Change, ChangeKind, Observation, escaped, is_held};
 use serde::Serialize;
 
 use crate::counts::{Counts, Histogram};
@@ -214,7 +214,7 @@ impl LockTable {
 
     pub(crate) fn is_free(&self, name: &Name) -> bool {
         let seen = self.rows.get(name).and_then(Option::as_ref);
-        seen.is_some_and(|seen| !seen.is_held())
+        seen.is_some_and(|seen| !is_held(&seen.inspection))
     }
 
     /// Returns all rows, as the pages get them.
@@ -258,7 +258,7 @@ impl LockTable {
             let Some(seen) = seen else {
                 continue;
             };
-            held += u64::from(seen.is_held());
+            held += u64::from(is_held(&seen.inspection));
             let in_line = seen.inspection.waiting;
             waiting += u64::from(in_line);
             let since = now.saturating_duration_since(seen.at);
