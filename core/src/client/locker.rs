@@ -489,7 +489,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, Error> {
-        let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
+        let key = self.key(name)?;
         self.core.driver.inspect(key).await
     }
 
@@ -511,7 +511,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn observe(&self, name: impl AsRef<str>) -> Observer {
-        let key = Name::new(name).and_then(|name| LockKey::new(&self.core.namespace, &name));
+        let key = self.key(name);
         Observer::new(self.core.clone(), key)
     }
 
@@ -623,7 +623,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub async fn force_release(&self, name: impl AsRef<str>) -> Result<Option<HolderInfo>, Error> {
-        let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
+        let key = self.key(name)?;
         self.core.driver.force_release(key, None).await
     }
 
@@ -653,7 +653,7 @@ impl Locker {
         name: impl AsRef<str>,
         token: FencingToken,
     ) -> Result<Option<HolderInfo>, Error> {
-        let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
+        let key = self.key(name)?;
         self.core.driver.force_release(key, Some(token)).await
     }
 
@@ -694,7 +694,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn request_yield(&self, name: impl AsRef<str>, within: Duration) -> YieldRequest {
-        let key = Name::new(name).and_then(|name| LockKey::new(&self.core.namespace, &name));
+        let key = self.key(name);
         YieldRequest::new(self.core.clone(), key, within)
     }
 
@@ -726,6 +726,10 @@ impl Locker {
     pub async fn shutdown(&self) {
         // An error is ignored: a lease whose release the store did not confirm expires there.
         let _ = self.core.driver.shutdown().await;
+    }
+
+    fn key(&self, name: impl AsRef<str>) -> Result<LockKey, Error> {
+        LockKey::new(&self.core.namespace, &Name::new(name)?)
     }
 }
 
