@@ -44,10 +44,11 @@ const fn searched(
     }
 }
 
-const fn large(name: &'static str, with: &'static str, story: &'static str) -> Instance {
+/// Returns the instance among those that take longer.
+const fn large(instance: Instance) -> Instance {
     Instance {
         is_large: true,
-        ..searched(name, with, "", story)
+        ..instance
     }
 }
 
@@ -64,20 +65,7 @@ const fn control(
     }
 }
 
-const fn large_control(
-    name: &'static str,
-    with: &'static str,
-    breaks: &'static str,
-    unless: &'static str,
-    story: &'static str,
-) -> Instance {
-    Instance {
-        is_large: true,
-        ..control(name, with, breaks, unless, story)
-    }
-}
-
-/// The same instance of the quorum's specification.
+/// Returns the instance with the quorum's specification as its module.
 const fn quorum(instance: Instance) -> Instance {
     Instance {
         module: "Quorum",
@@ -273,20 +261,18 @@ pub(super) const INSTANCES: &[Instance] = &[
         LEMMAS,
         "A holder is paused after it checked its lease, and its write arrives after one of the next holder.",
     ),
-    large(
+    large(searched(
         "three",
         "Clients={c1,c2,c3} Waits={TRUE,FALSE} MaxRequests=1 MaxTime=5",
+        "",
         "three clients that wait or do not",
-    ),
-    Instance {
-        is_large: true,
-        ..searched(
-            "losses-of-two",
-            "ServerKeepsData=FALSE MaxLeases=2 MaxTime=5",
-            OF_DATA,
-            "a server that loses its data, two leases for each client; exclusion is not checked",
-        )
-    },
+    )),
+    large(searched(
+        "losses-of-two",
+        "ServerKeepsData=FALSE MaxLeases=2 MaxTime=5",
+        OF_DATA,
+        "a server that loses its data, two leases for each client; exclusion is not checked",
+    )),
     quorum(searched("quorum-agrees", "", "", "clocks that agree")),
     quorum(searched(
         "quorum-raises",
@@ -390,74 +376,81 @@ pub(super) const INSTANCES: &[Instance] = &[
         LEMMAS,
         "A majority loses its data, and counts as a new quorum.",
     )),
-    quorum(large(
+    quorum(large(searched(
         "quorum-slow",
         "Paces={0,1} NeverEndsEarly=TRUE",
+        "",
         "clients whose clocks are slow; leases end at their deadlines",
-    )),
-    quorum(large(
+    ))),
+    quorum(large(searched(
         "quorum-fast",
         "Paces={1,2} NeverEndsEarly=TRUE",
+        "",
         "clients whose clocks are fast; leases end at their deadlines",
-    )),
-    quorum(large(
+    ))),
+    quorum(large(searched(
         "quorum-raises-later",
         "Offsets={0,1} Guesses={0,1} MaxTime=2 NeverEndsEarly=TRUE",
+        "",
         "members whose clocks differ; leases end at their deadlines",
-    )),
-    quorum(large(
+    ))),
+    quorum(large(searched(
         "quorum-renews",
         "Ttl=3 MaxLater=1 NeverEndsEarly=TRUE",
+        "",
         "one renewal or later request of each client; leases end at their deadlines",
-    )),
-    quorum(large(
+    ))),
+    quorum(large(searched(
         "quorum-losses-later",
         "Guesses={0} MaxLosses=1 SetsClock=TRUE NeverEndsEarly=TRUE",
+        "",
         "one member loses its data, and votes again after its quarantine",
-    )),
-    quorum(large(
+    ))),
+    quorum(large(searched(
         "quorum-replies",
         "SlowReplies=TRUE NeverEndsEarly=TRUE",
+        "",
         "replies that take time; leases end at their deadlines",
-    )),
-    quorum(large(
+    ))),
+    quorum(large(searched(
         "quorum-two",
         "MaxLeases=2 MaxTime=2",
+        "",
         "two leases for each client",
-    )),
-    quorum(large_control(
+    ))),
+    quorum(large(control(
         "quorum-from-reply",
         "CountsFromRequest=FALSE SlowReplies=TRUE NeverEndsEarly=TRUE",
         "Exclusion",
         LEMMAS,
         "Replies are slow; the holder counts its time from them, and the members give the lock to another client meanwhile.",
-    )),
-    quorum(large_control(
+    ))),
+    quorum(large(control(
         "quorum-far-proposal",
         "IgnoresFar=FALSE Guesses={1,9} MaxLosses=1 NeverEndsEarly=TRUE",
         "TokensGrow",
         LEMMAS,
         "A client proposes a token far ahead, a member forgets it, and that member's clock is still behind.",
-    )),
-    quorum(large_control(
+    ))),
+    quorum(large(control(
         "quorum-clocks-apart",
         "ClocksAreNear=FALSE Offsets={0,9} Guesses={0} MaxLosses=1 NeverEndsEarly=TRUE",
         "TokensGrow",
         LEMMAS,
         "A member whose clock is far ahead gives the token; one that forgot it votes again with a clock far behind.",
-    )),
-    quorum(large_control(
+    ))),
+    quorum(large(control(
         "quorum-minority-renews",
         "EndsWithMajority=FALSE Ttl=4 MaxTime=5 MaxLater=1 NeverEndsEarly=TRUE",
         "Exclusion",
         LEMMAS,
         "One member renews the lease, which the holder takes for the majority's.",
-    )),
-    quorum(large_control(
+    ))),
+    quorum(large(control(
         "quorum-late-at-once",
         "ProvesLate=FALSE HasForce=TRUE Ttl=3 MaxTime=2 MaxLater=2",
         "NothingReacquired",
         LEMMAS,
         "A lease is freed by force at one member, and a later lease comes and goes; a member that joins late then lets the first go on.",
-    )),
+    ))),
 ];
