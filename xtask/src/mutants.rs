@@ -31,7 +31,7 @@ pub(crate) struct Options {
     book: bool,
 }
 
-/// What a suite made of a mutant.
+/// The result of a suite on a mutant.
 enum Outcome {
     /// A test failed. Its name, if the output shows one.
     Caught(String),

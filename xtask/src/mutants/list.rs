@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::run::root;
 
-pub(super) const FOLDER: &str = "tests/mutants";
+const FOLDER: &str = "tests/mutants";
 
 /// A small change that breaks a promise.
 #[derive(Debug)]
@@ -30,21 +30,20 @@ impl Mutant {
     /// Returns the text of the file with the change. Spaces around lines do not matter.
     pub(super) fn apply(&self, text: &str) -> Result<String> {
         let lines: Vec<_> = text.lines().collect();
-        let is_old = |window: &&[&str]| {
+        let is_old = |window: &[&str]| {
             let mut pairs = window.iter().zip(&self.old);
             pairs.all(|(line, old)| line.trim() == old.trim())
         };
-        let found = lines.windows(self.old.len()).filter(is_old).count();
-        ensure!(
-            found == 1,
-            "mutant `{}`: its lines are {found} times in {}",
-            self.name,
-            self.file
-        );
-        let at = lines
-            .windows(self.old.len())
-            .position(|window| is_old(&window));
-        let at = at.context("it was found")?;
+        let windows = lines.windows(self.old.len()).enumerate();
+        let found: Vec<_> = windows.filter(|(_, window)| is_old(window)).collect();
+        let &[(at, _)] = &found[..] else {
+            bail!(
+                "mutant `{}`: its lines are {} times in {}",
+                self.name,
+                found.len(),
+                self.file
+            );
+        };
         let after = &lines[at + self.old.len()..];
         let new = self.new.iter().map(String::as_str);
         let mutated: Vec<_> = lines[..at]
