@@ -40,12 +40,7 @@ async fn map_reads(cluster: &RedisCluster) -> u64 {
     let mut reads = 0;
     for master in &cluster.masters {
         let mut admin = Admin::connect(master).await;
-        let stats = admin.info("commandstats", "cmdstat_cluster|slots").await;
-        let calls = stats.and_then(|stats| {
-            let (calls, _) = stats.strip_prefix("calls=")?.split_once(',')?;
-            calls.parse::<u64>().ok()
-        });
-        reads += calls.unwrap_or(0);
+        reads += admin.command_calls("cluster|slots").await;
     }
     reads
 }

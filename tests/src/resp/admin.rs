@@ -140,7 +140,8 @@ impl Admin {
     }
 
     /// Returns how often the server has run the command, with all its subcommands, since its start or
-    /// [`Self::reset_stats`]. Calls from within scripts count too.
+    /// [`Self::reset_stats`]. A name such as `cluster|slots` is that of one subcommand. Calls from within scripts
+    /// count too.
     pub async fn command_calls(&mut self, name: &str) -> u64 {
         let text = self
             .string(&["INFO", "commandstats"])
@@ -149,7 +150,7 @@ impl Admin {
         let name = name.to_lowercase();
         let calls = text.lines().filter_map(|line| {
             let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            let called = command.split('|').next() == Some(&name);
+            let called = command == name || command.split('|').next() == Some(&name);
             called.then(|| {
                 stats
                     .split(',')
