@@ -126,12 +126,7 @@ impl World {
                 acquire.claim.window = Duration::from_secs(60);
             }
             (Fault::LastFirst, Command::Release(release)) => {
-                let line: Vec<_> = self
-                    .checks
-                    .line
-                    .iter()
-                    .map(|waiting| waiting.claim.clone())
-                    .collect();
+                let line = self.line();
                 let holds = tenure.is_some_and(|(lease, _)| lease == release.claim.lease);
                 if holds && let Some((_, others)) = line.split_last() {
                     for claim in others {
@@ -142,12 +137,7 @@ impl World {
             (Fault::TriesOvertake, Command::Acquire(acquire))
                 if !acquire.waits && tenure.is_none() =>
             {
-                let line: Vec<_> = self
-                    .checks
-                    .line
-                    .iter()
-                    .map(|waiting| waiting.claim.clone())
-                    .collect();
+                let line = self.line();
                 for claim in line {
                     self.leave(now, claim);
                 }
@@ -161,6 +151,12 @@ impl World {
             _ => {}
         }
         None
+    }
+
+    /// Returns the claims in line, as the checks know them.
+    fn line(&self) -> Vec<Claim> {
+        let line = self.checks.line.iter();
+        line.map(|waiting| waiting.claim.clone()).collect()
     }
 
     /// Takes a claim from the line, or from the lock.

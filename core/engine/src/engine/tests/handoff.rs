@@ -26,6 +26,15 @@ pub(super) fn with_a_question_under_way(host: &mut Host) -> CallId {
     call
 }
 
+/// Returns a tenure that was handed over while a request of its waiter was in flight, and that request.
+pub(super) fn with_a_question_behind(host: &mut Host) -> (Sent, LeaseId) {
+    let call = with_a_question_under_way(host);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.stranger_releases(LOCK);
+    (ghost, host.grant(call).lease)
+}
+
 #[test]
 fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     let mut host = Host::new();
@@ -216,11 +225,7 @@ fn a_late_answer_to_a_request_from_before_the_grant_changes_nothing() {
 fn a_request_that_outlives_the_tenure_leaves_no_ghost_in_line() {
     for next in [false, true] {
         let mut host = Host::new();
-        let call = with_a_question_under_way(&mut host);
-        let ghost = host.take();
-        host.net = Net::Up;
-        host.stranger_releases(LOCK);
-        let lease = host.grant(call).lease;
+        let (ghost, lease) = with_a_question_behind(&mut host);
         host.release(lease);
         if next {
             host.stranger_acquires(LOCK, TTL);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cancel::with_a_ghost;
-use super::handoff::with_a_question_under_way;
+use super::handoff::with_a_question_behind;
 use super::host::{Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use crate::engine::clock::Margin;
@@ -217,11 +217,7 @@ fn an_attempt_that_outlives_its_tenure_does_not_wait_for_the_name() {
 fn an_answered_attempt_that_outlives_its_tenure_does_not_wait_for_the_name() {
     let mut host = Host::new();
     host.at_least = Some(LEAST);
-    let call = with_a_question_under_way(&mut host);
-    let ghost = host.take();
-    host.net = Net::Up;
-    host.stranger_releases(LOCK);
-    let lease = host.grant(call).lease;
+    let (ghost, lease) = with_a_question_behind(&mut host);
     host.net = Net::LoseReplies;
     host.release(lease);
     host.answer(&ghost);

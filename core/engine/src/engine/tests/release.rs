@@ -1,6 +1,6 @@
 //! Releases.
 
-use super::handoff::with_a_question_under_way;
+use super::handoff::with_a_question_behind;
 use super::host::{FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, key, lease_of, ms};
 use crate::engine::{Answer, CallId, Input, Wait};
 use crate::error::ErrorKind;
@@ -285,11 +285,7 @@ fn a_later_tenure_does_not_settle_the_doubt_about_an_old_attempt() {
 #[test]
 fn a_later_tenure_does_not_hide_an_answered_attempt_in_line() {
     let mut host = Host::new();
-    let call = with_a_question_under_way(&mut host);
-    let ghost = host.take();
-    host.net = Net::Up;
-    host.stranger_releases(LOCK);
-    let lease = host.grant(call).lease;
+    let (ghost, lease) = with_a_question_behind(&mut host);
     host.net = Net::LoseRequests;
     host.release(lease);
     host.stranger_force_releases(LOCK);
@@ -309,11 +305,7 @@ fn a_later_tenure_does_not_hide_an_answered_attempt_in_line() {
 #[test]
 fn a_release_that_overtook_an_attempt_frees_what_that_took() {
     let mut host = Host::new();
-    let call = with_a_question_under_way(&mut host);
-    let ghost = host.take();
-    host.net = Net::Up;
-    host.stranger_releases(LOCK);
-    let lease = host.grant(call).lease;
+    let (ghost, lease) = with_a_question_behind(&mut host);
     host.net = Net::Hold;
     host.release(lease);
     let release = host.take();
