@@ -12,16 +12,16 @@ use crate::{LIMIT, millis};
 /// The most by which the program's memory may grow beside a hostile server.
 const MOST_MEMORY: usize = 256 << 20;
 
-/// What a server says to whatever it is asked.
+/// A way to answer, whatever the request is.
 #[derive(Clone)]
 enum Talk {
-    /// The same bytes to each request.
+    /// Answers each request with these bytes.
     Says(Vec<u8>),
-    /// The bytes without end.
+    /// Answers with these bytes, without end.
     Pours(&'static [u8]),
-    /// A true answer to PING, one byte per 50 ms.
+    /// Answers as to PING, one byte per 50 ms.
     Drips,
-    /// Nothing.
+    /// Answers nothing.
     Silent,
 }
 

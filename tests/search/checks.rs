@@ -41,7 +41,7 @@ pub(crate) struct Held {
     pub(crate) lost: bool,
 }
 
-/// What the server has of the name.
+/// The tenure and the line that the server has for the name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stored {
     pub(crate) tenure: Option<(LeaseId, u64)>,

@@ -64,7 +64,7 @@ pub(crate) enum Action {
     Execute {
         request: usize,
     },
-    /// The same, except that the network keeps a copy, which the server may execute later.
+    /// The server executes a request, and the network keeps a copy, which the server may execute later.
     Repeat {
         request: usize,
     },
@@ -99,7 +99,7 @@ pub(crate) struct World {
     pub(crate) pushes: Vec<(usize, Push)>,
     pub(crate) checks: Checks,
     pub(crate) forged: Forged,
-    /// What is left of the bounds: passes, repeats, cancels, crashes, flushes.
+    /// How many more of these may happen: passes, repeats, cancels, crashes, flushes.
     pub(crate) left: [u8; 5],
     /// The story so far, if somebody reads it.
     pub(crate) story: Option<Vec<String>>,

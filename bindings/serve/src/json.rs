@@ -31,7 +31,7 @@ pub(crate) struct Row<'a> {
     /// The ticks, if the name is a job's.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Job<'a>>,
-    /// What is held of a shared name, as it was inspected.
+    /// The capacity and the holders of a shared name, at its inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
     shared: Option<&'a SharedInfo>,
     /// How long ago it was inspected, if it was.
