@@ -13,16 +13,19 @@ const begin = performance.now();
 const passed = () => performance.now() - begin;
 let deadline = lease.remaining;
 let gone;
+/** When the lease was last seen to be valid. */
+let last = 0;
 say("held", lease.token);
 while (passed() < milliseconds && (until === undefined || gone === undefined)) {
   const at = passed();
   if (lease.valid) {
+    last = at;
     deadline = Math.max(deadline, at + lease.remaining);
   } else {
     gone ??= at;
   }
 }
-say("blocked", JSON.stringify({ valid: lease.valid, remaining: lease.remaining, gone, deadline, aborted: signal.aborted }));
+say("blocked", JSON.stringify({ valid: lease.valid, remaining: lease.remaining, gone, last, deadline, aborted: signal.aborted }));
 await new Promise((resolve) => setTimeout(resolve, 200));
 say("then", JSON.stringify({ valid: lease.valid, reason: signal.reason?.reason, acquired: locker.stats().acquired }));
 await lease.release().catch(() => {});

@@ -77,7 +77,8 @@ describe("a program that blocks its event loop for ten times the time to live", 
     // The control: without it the test above would prove nothing.
     const { stolen, blocked, then } = await rivals(t, "no");
     assert.deepEqual([stolen, blocked.valid, blocked.remaining, blocked.aborted], [true, false, 0, false]);
-    assert.ok(blocked.gone <= TTL, `not valid after ${blocked.gone} ms`);
+    // The process may stand still before it sees that the lease is over, so `gone` may be a little later.
+    assert.ok(blocked.last <= TTL && blocked.gone > 0, `valid after ${blocked.last} ms`);
     assert.equal(then.reason, "expired");
   });
 });
