@@ -1,4 +1,5 @@
 // A client, in a worker of its own: an engine, a locker, and a program that writes under the lock.
+import { setRate } from "./clock.mjs";
 import { Locker } from "./leasehold/index.browser.js";
 
 /** The time to live of a lease, in milliseconds. */
@@ -31,16 +32,17 @@ const report = (what) => postMessage({ kind: "report", ...what });
 const inShort = ({ code, message }) => (code === "timeout" ? "the lock service did not answer" : message);
 
 const commands = {
-  start({ memory }) {
+  start({ memory, denseTokens }) {
     control = memory;
     const locker = Locker.from(service, { commandTimeout: 1_000, patience: 3_000 });
-    // Dense tokens count 1, 2, 3: easier to read than those that follow the clock.
-    lock = locker.lock("document", { ttl: TTL, denseTokens: true });
+    lock = locker.lock("document", { ttl: TTL, denseTokens });
     void watch(lock.events());
     report({ state: "ready" });
   },
 
   pause: standStill,
+
+  slow: ({ rate }) => setRate(rate),
 
   async acquire() {
     giveUp = new AbortController();

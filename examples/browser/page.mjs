@@ -1,9 +1,12 @@
-// The page: buttons and words for three clients, a lock service and a storage.
+// The page: buttons and words for three clients, a lock service and a storage, and the schedules of faults.
+import { Editor, ofAddress } from "./editor.mjs";
+import { run } from "./faults.mjs";
 import { Peer } from "./peer.mjs";
 import { LockService } from "./service.mjs";
 import { Storage } from "./storage.mjs";
 import { play } from "./story.mjs";
 import { Timeline } from "./timeline.mjs";
+import { short } from "./token.mjs";
 
 /** Milliseconds between drawings. */
 const FRAME = matchMedia("(prefers-reduced-motion: reduce)").matches ? 500 : 50;
@@ -14,16 +17,26 @@ const storage = new Storage();
 const peers = [];
 /** The lines of the document and the destroyed ones, in the order of their writes. */
 const shown = [];
+/** How many writes had each outcome. */
+const writes = { accepted: 0, destroyed: 0, refused: 0, gaveUp: 0 };
+/** Aborts the story or the schedule that is under way. */
 let story;
+
+const schedule = read();
+new Editor(schedule ?? [], (text) => tell(text, "bad"));
+// A link to another schedule that is opened in this page.
+addEventListener("hashchange", () => location.reload());
 
 try {
   const service = await LockService.start();
   for (const card of document.querySelectorAll(".client")) {
-    const peer = new Peer(card.dataset.name, { service, storage }, tellWrite);
+    // Dense tokens are easy to read, but may fall back after a flush, which a schedule may have.
+    const options = { denseTokens: schedule === undefined };
+    const peer = new Peer(card.dataset.name, { service, storage }, tellWrite, options);
     peers.push(peer);
     card.addEventListener("click", ({ target }) => press(peer, target.closest("button")));
   }
-  const timeline = new Timeline(find("#timeline"), peers);
+  const timeline = new Timeline(find("#timeline"), peers, service);
   let last = -FRAME;
   requestAnimationFrame(function frame(now) {
     if (now - last >= FRAME) {
@@ -32,6 +45,7 @@ try {
     }
     requestAnimationFrame(frame);
   });
+  if (schedule !== undefined) void breakIt(service);
 } catch (error) {
   const unshared = "it is to be served by serve.mjs, which lets it share memory with workers";
   const why = crossOriginIsolated ? error.message : unshared;
@@ -53,6 +67,38 @@ find("#play").addEventListener("click", async () => {
   if (story === mine) story = undefined;
   if (!ended && !mine.signal.aborted) tell("The story could not go on: press Show me to begin anew.");
 });
+
+/** Reads the page's address: shows its guard, and returns its schedule if it has one. */
+function read() {
+  try {
+    const { faults, guarded } = ofAddress();
+    storage.guarded = guarded;
+    find("#guard").checked = guarded;
+    return faults;
+  } catch (error) {
+    tell(`The schedule of this link cannot be run: ${error.message}.`, "bad");
+    return undefined;
+  }
+}
+
+/** Runs the schedule, and tells whether anything broke. */
+async function breakIt(service) {
+  const mine = new AbortController();
+  story = mine;
+  tell("The clients take turns by themselves while your faults happen.");
+  const ended = await run(schedule, peers, service, mine.signal);
+  if (story === mine) story = undefined;
+  if (!ended) return;
+  const { accepted, destroyed, refused } = writes;
+  const sum = (lost) => `The schedule is over: ${accepted + destroyed} writes accepted, ${refused} refused as late, ${lost} destroyed.`;
+  if (destroyed > 0) {
+    tell(`${sum("some")} Each writer had looked at its lease. Switch the guard on, and run it again.`, "bad");
+  } else if (refused > 0) {
+    tell(sum("none"), "good");
+  } else {
+    tell(`${sum("none")} Pause a client for more than 5 s, or slow its clock for longer.`);
+  }
+}
 
 function press(peer, button) {
   const action = button?.dataset.action;
@@ -88,18 +134,19 @@ function draw(timeline) {
 
 /** Shows the outcome of a write. */
 function tellWrite({ peer: { name }, token, outcome, line, destroyed, refused }) {
+  writes[outcome] += 1;
   if (line !== undefined) shown.push({ ...line, destroyed: false });
   for (const { number } of destroyed ?? []) {
     const lost = shown.find((known) => known.number === number);
     if (lost !== undefined) lost.destroyed = true;
   }
   drawDocument();
-  const by = (destroyed ?? []).map((lost) => `${lost.writer} wrote with token ${lost.token}`).join(", and what ");
+  const by = (destroyed ?? []).map((lost) => `${lost.writer} wrote with token ${short(lost.token)}`).join(", and what ");
   const words = {
-    accepted: [`Accepted token ${token} from ${name}.`],
-    destroyed: [`Accepted token ${token} from ${name}: it destroyed what ${by}.`, "bad"],
-    refused: [`Refused token ${token} from ${name}: the guard has seen ${refused?.highest}.`, "good"],
-    gaveUp: [`${name} looked before it wrote: its lease with token ${token} is over, so it sent nothing.`],
+    accepted: [`Accepted token ${short(token)} from ${name}.`],
+    destroyed: [`Accepted token ${short(token)} from ${name}: it destroyed what ${by}.`, "bad"],
+    refused: [`Refused token ${short(token)} from ${name}: the guard has seen ${short(refused?.highest ?? 0)}.`, "good"],
+    gaveUp: [`${name} looked before it wrote: its lease with token ${short(token)} is over, so it sent nothing.`],
   };
   const [text, kind] = words[outcome];
   note(outcome, text);
@@ -116,7 +163,7 @@ function drawDocument() {
     const item = document.createElement("li");
     item.classList.toggle("destroyed", destroyed);
     const text = document.createElement(destroyed ? "del" : "span");
-    text.textContent = `${number}. ${writer} was here, with token ${token}`;
+    text.textContent = `${number}. ${writer} was here, with token ${short(token)}`;
     item.append(text, destroyed ? " destroyed" : "");
     return item;
   });

@@ -1,7 +1,11 @@
 // A client as the page knows it: by its reports, and by what its network carries.
 
+import { short } from "./token.mjs";
+
 const RUNNING = 0;
 const PAUSED = 1;
+/** The rate of a slow clock: a lease ends at the server before its holder's clock says that a renewal is due. */
+const SLOW = 0.25;
 /** How many milliseconds of history are kept: more than the timeline shows. */
 const KEPT = 120_000;
 
@@ -15,24 +19,29 @@ export class Peer {
   deadline = 0;
   paused = false;
   cutOff = false;
+  slowed = false;
   note = "";
   /** The history for the timeline. A span that goes on has no `until`. */
-  history = { leases: [], pauses: [], cuts: [], writes: [] };
+  history = { leases: [], pauses: [], cuts: [], slows: [], crashes: [], writes: [] };
 
-  #worker = new Worker("client.mjs", { type: "module" });
-  #control = new Int32Array(new SharedArrayBuffer(4));
+  #worker;
+  #control;
   /** Messages that the network holds back while it is cut; they arrive late. */
   #held = [];
   #services;
   #onWrite;
+  #denseTokens;
 
-  /** `services` answer the requests; `onWrite` is called with the outcome of each write. */
-  constructor(name, services, onWrite) {
+  /**
+   * `services` answer the requests; `onWrite` is called with the outcome of each write. Dense tokens count 1, 2, 3, but
+   * begin anew after a flush; others follow the server's clock.
+   */
+  constructor(name, services, onWrite, { denseTokens }) {
     this.name = name;
     this.#services = services;
     this.#onWrite = onWrite;
-    this.#worker.onmessage = ({ data }) => this.#receive(data);
-    this.#worker.postMessage({ kind: "start", memory: this.#control });
+    this.#denseTokens = denseTokens;
+    this.#start();
   }
 
   /** The actions that are possible now. */
@@ -54,9 +63,29 @@ export class Peer {
     else this.#ask(action);
   }
 
+  /** Lets its clock run at a quarter of its speed, or as others do. */
+  slow(slowed) {
+    this.slowed = slowed;
+    this.#worker.postMessage({ kind: "slow", rate: slowed ? SLOW : 1 });
+    mark(this.history.slows, slowed);
+  }
+
+  /** Ends its process without a word, and starts a new one. What it sent may still arrive. */
+  crash() {
+    if (this.paused) this.#pause(false);
+    if (this.slowed) this.slow(false);
+    this.#worker.terminate();
+    const now = performance.now();
+    this.history.crashes.push({ from: now, until: now });
+    this.#end(this.deadline, now);
+    if (this.write?.sent === undefined) this.history.writes = this.history.writes.filter((write) => write !== this.write);
+    Object.assign(this, { write: undefined, note: "started anew" });
+    this.#start();
+  }
+
   /** Describes its activity in a few words. */
   status(now) {
-    const where = [this.paused && "paused", this.cutOff && "cut off"].filter(Boolean).join(", ");
+    const where = [this.paused && "paused", this.cutOff && "cut off", this.slowed && "slow clock"].filter(Boolean).join(", ");
     const what = this.#doing(now);
     return where ? `${where}: ${what}` : what;
   }
@@ -69,16 +98,23 @@ export class Peer {
 
   #doing(now) {
     const left = (this.deadline - now) / 1_000;
-    if (this.write?.sent) return `its write with token ${this.write.token} is under way`;
+    if (this.write?.sent) return `its write with token ${short(this.write.token)} is under way`;
     if (this.write?.from) {
-      const valid = `looked, lease valid; writes with token ${this.write.token}`;
+      const valid = `looked, lease valid; writes with token ${short(this.write.token)}`;
       return left > 0 ? valid : "looked, then its lease ended; writes";
     }
     if (this.write) return "reads the document";
     if (this.tenure === "waiting") return "waits in line";
     if (this.tenure === "releasing") return "releases";
     if (this.tenure === "none") return this.note || "has no lease";
-    return left > 0 ? `holds token ${this.token}, ${left.toFixed(1)} s left` : "its lease is over; it does not know";
+    return left > 0 ? `holds token ${short(this.token)}, ${left.toFixed(1)} s left` : "its lease is over; it does not know";
+  }
+
+  #start() {
+    this.#worker = new Worker("client.mjs", { type: "module" });
+    this.#control = new Int32Array(new SharedArrayBuffer(4));
+    this.#worker.onmessage = ({ data, target }) => this.#receive(data, target);
+    this.#worker.postMessage({ kind: "start", memory: this.#control, denseTokens: this.#denseTokens });
   }
 
   #ask(kind) {
@@ -109,27 +145,29 @@ export class Peer {
     else arrive();
   }
 
-  #receive(message) {
+  /** Takes a message of a worker, which a crash may have ended since. */
+  #receive(message, worker) {
     if (message.kind === "report") {
-      this.#hear(message);
+      if (worker === this.#worker) this.#hear(message);
       return;
     }
     const { id, to, request } = message;
-    if (request.write && this.write) this.write.sent = performance.now();
+    const shown = this.write;
+    if (request.write && shown) shown.sent = performance.now();
     this.#carry(() => {
-      const answer = to === "service" ? this.#serve(request) : this.#store(request);
-      this.#carry(() => this.#worker.postMessage({ kind: "reply", id, ...answer }));
+      const answer = to === "service" ? this.#serve(request, worker) : this.#store(request, shown);
+      this.#carry(() => worker.postMessage({ kind: "reply", id, ...answer }));
     });
   }
 
-  #serve({ keys, args, subscribe }) {
+  #serve({ keys, args, subscribe }, worker) {
     const { service } = this.#services;
     if (subscribe === undefined) return { reply: service.execute(keys, args) };
-    service.subscribe(subscribe, (text) => this.#carry(() => this.#worker.postMessage({ kind: "push", text })));
+    service.subscribe(subscribe, (text) => this.#carry(() => worker.postMessage({ kind: "push", text })));
     return {};
   }
 
-  #store({ token, read, write }) {
+  #store({ token, read, write }, shown) {
     const { storage } = this.#services;
     const verdict = { peer: this, token };
     try {
@@ -140,25 +178,28 @@ export class Peer {
       verdict.refused = error;
       return { error: error.message };
     } finally {
-      if (write || verdict.refused) this.#arrived(verdict);
+      if (write || verdict.refused) this.#arrived(verdict, shown);
     }
   }
 
-  #arrived(verdict) {
+  #arrived(verdict, shown) {
     const now = performance.now();
     const { refused, destroyed = [] } = verdict;
     const outcome = refused ? "refused" : destroyed.length > 0 ? "destroyed" : "accepted";
-    if (this.write?.sent) Object.assign(this.write, { until: now, outcome });
+    if (shown?.sent) Object.assign(shown, { until: now, outcome });
     this.#onWrite({ ...verdict, outcome });
+  }
+
+  /** Ends its lease, of which it knew until then. */
+  #end(until, believed) {
+    this.tenure = "none";
+    const lease = this.history.leases.at(-1);
+    if (lease && lease.until === undefined) Object.assign(lease, { until, believed });
   }
 
   #hear({ state, token, remaining, reason, why }) {
     const now = performance.now();
     const lease = this.history.leases.at(-1);
-    const end = (until) => {
-      this.tenure = "none";
-      if (lease && lease.until === undefined) Object.assign(lease, { until, believed: now });
-    };
     const heard = {
       waiting: () => (this.tenure = "waiting"),
       acquired: () => {
@@ -170,13 +211,13 @@ export class Peer {
         if (lease) lease.deadline = this.deadline;
       },
       lost: () => {
-        end(Math.min(now, this.deadline));
+        this.#end(Math.min(now, this.deadline), now);
         this.note = `lost its lease (${reason})`;
       },
       releasing: () => (this.tenure = "releasing"),
-      released: () => end(now),
+      released: () => this.#end(now, now),
       ended: () => {
-        end(now);
+        this.#end(now, now);
         this.note = why;
       },
       looked: () => {

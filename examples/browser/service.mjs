@@ -1,36 +1,49 @@
 // The lock service: the store behind `memory://`, for clients in other threads.
 import { compileMemory } from "./leasehold/leasehold-memory.js";
 
+/** The clock of the service when the page begins, in milliseconds. Tokens follow it. */
+export const BEGIN = 1e12;
 /** The id of a client is the end of its channel's name. */
 const ID = 16;
 
 export class LockService {
+  /** When its data was deleted, for the timeline. */
+  flushes = [];
+  #newServer;
   #server;
   /** The receivers of pushes, by client ID. */
-  #ears = new Map();
+  #receivers = new Map();
 
   static async start() {
     const newMemory = await compileMemory();
-    return new LockService(newMemory(performance.now(), Date.now()));
+    return new LockService(() => newMemory(performance.now(), BEGIN + performance.now()));
   }
 
-  constructor(server) {
-    this.#server = server;
+  constructor(newServer) {
+    this.#newServer = newServer;
+    this.#server = newServer();
   }
 
   /** Runs a call of the package's script as a Redis server would, and returns its reply. */
   execute(keys, args) {
     const reply = this.#server.execute(performance.now(), joined(keys), joined(args));
     for (let push = this.#server.takePush(); push !== undefined; push = this.#server.takePush()) {
-      this.#ears.get(push.slice(0, ID))?.(push.slice(ID));
+      this.#receivers.get(push.slice(0, ID))?.(push.slice(ID));
     }
     return reply.includes(":") ? split(reply) : reply;
   }
 
-  subscribe(channel, hear) {
+  subscribe(channel, receive) {
     const id = channel.slice(-ID);
-    this.#ears.set(id, hear);
+    this.#receivers.set(id, receive);
     this.#server.subscribe(id);
+  }
+
+  /** Deletes all its data, as FLUSHALL does. */
+  flush() {
+    this.flushes.push(performance.now());
+    this.#server = this.#newServer();
+    for (const id of this.#receivers.keys()) this.#server.subscribe(id);
   }
 }
 

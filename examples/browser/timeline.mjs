@@ -1,5 +1,7 @@
 // The timeline: a lane for each client and one for the storage, drawn anew some times a second.
 
+import { short } from "./token.mjs";
+
 const SVG = "http://www.w3.org/2000/svg";
 /** How many milliseconds of the future are shown: the time to live of a lease. */
 const AHEAD = 5_500;
@@ -9,14 +11,16 @@ const MOST = 32_000;
 const BAR = 22;
 const MARKS = { accepted: "✓", refused: "✕", destroyed: "!" };
 
-/** Draws the peers' histories; `svg` is as wide and high as the page makes it. */
+/** Draws the peers' histories and the service's flushes; `svg` is as wide and high as the page makes it. */
 export class Timeline {
   #svg;
   #peers;
+  #service;
 
-  constructor(svg, peers) {
+  constructor(svg, peers, service) {
     this.#svg = svg;
     this.#peers = peers;
+    this.#service = service;
   }
 
   draw(now) {
@@ -34,8 +38,9 @@ export class Timeline {
     const lanes = this.#peers.map((peer, index) => lane(scene, peer, (index + 0.5) * scene.lane));
     const writes = this.#peers.flatMap((peer, index) => drawWrites(scene, peer, (index + 0.5) * scene.lane));
     this.#svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const flushes = this.#service.flushes.flatMap((at) => event(scene, "server flushed", at, 0, height));
     const names = [...this.#peers.map(({ name }) => name), "storage"];
-    this.#svg.querySelector("g").replaceChildren(...grid(scene, names), ...lanes.flat(), ...writes);
+    this.#svg.querySelector("g").replaceChildren(...grid(scene, names), ...lanes.flat(), ...writes, ...flushes);
   }
 }
 
@@ -58,6 +63,7 @@ function lane(scene, peer, y) {
   for (const [kind, spans, text] of [
     ["pause", peer.history.pauses, "paused"],
     ["cut", peer.history.cuts, "cut off"],
+    ["slow", peer.history.slows, "slow clock"],
   ]) {
     for (const { from, until = now } of spans) {
       drawn.push(...box(scene, kind, from, until, y, scene.lane - 6));
@@ -66,7 +72,14 @@ function lane(scene, peer, y) {
     }
   }
   for (const lease of peer.history.leases) drawn.push(...drawLease(scene, peer.name, lease, y));
-  return drawn;
+  const top = y - scene.lane / 2;
+  return drawn.concat(peer.history.crashes.flatMap(({ from }) => event(scene, "crash", from, top, top + scene.lane)));
+}
+
+/** Draws a fault that takes no time. */
+function event({ x, begin }, text, at, top, bottom) {
+  if (at < begin) return [];
+  return [line("event", x(at), top, x(at), bottom), label("dim", text, x(at) + 4, top + 26, "start")];
 }
 
 /** Draws a lease: its remaining time is paler, and the time after its end in which its holder still trusts it is dashed. */
@@ -77,7 +90,7 @@ function drawLease(scene, name, { from, until, believed, deadline, token }, y) {
   if (until === undefined && deadline > now) drawn.push(...box(scene, `left ${name}`, now, deadline, y, BAR));
   const belief = until === undefined ? now : believed;
   if (belief - end > 150) drawn.push(...box(scene, `belief ${name}`, end, belief, y, BAR));
-  drawn.push(...within(scene, "token", String(token), from, end, y + 4));
+  drawn.push(...within(scene, "token", short(token), from, end, y + 4));
   return drawn;
 }
 
@@ -95,7 +108,7 @@ function drawWrites(scene, { history }, y) {
     if (until === undefined) return drawn;
     drawn.push(circle(`mark ${outcome}`, endX, storage, 10));
     drawn.push(label(`verdict ${outcome}`, MARKS[outcome], endX, storage + 5, "middle"));
-    drawn.push(label("dim", `${token}`, endX, storage + 24, "middle"));
+    drawn.push(label("dim", short(token), endX, storage + 24, "middle"));
     return drawn;
   });
 }

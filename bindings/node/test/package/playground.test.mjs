@@ -6,6 +6,7 @@ import { request } from "node:http";
 import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { format, parse, random } from "../../../../examples/browser/schedule.mjs";
 import { serve } from "../../../../examples/browser/serve.mjs";
 import { test } from "../support/test.mjs";
 import { startChromium } from "./chromium.mjs";
@@ -27,7 +28,7 @@ describe("the paused writer", () => {
   });
 
   /** Plays on a new page. Logged messages and requests to other hosts are failures. */
-  async function play(act, { width = 1200, scheme = "light" } = {}) {
+  async function play(act, { width = 1200, scheme = "light", hash = "" } = {}) {
     const page = await context.newPage();
     const wrong = [];
     const origin = `http://127.0.0.1:${server.address().port}`;
@@ -36,7 +37,7 @@ describe("the paused writer", () => {
     page.on("request", (asked) => asked.url().startsWith(`${origin}/`) || wrong.push(asked.url()));
     await page.setViewportSize({ width, height: 800 });
     await page.emulateMedia({ colorScheme: scheme });
-    await page.goto(origin);
+    await page.goto(origin + hash);
     await act(new Visitor(page));
     assert.deepEqual(wrong, []);
     await page.close();
@@ -104,6 +105,46 @@ describe("the paused writer", () => {
       { width: 400, scheme: "dark" },
     ));
 
+  test("a schedule of faults is run by its link, and a guard refuses what it makes late", () =>
+    play(async (visitor) => {
+      const { page } = visitor;
+      await page.locator("#from").fill("12");
+      await page.getByRole("button", { name: "Add" }).click();
+      await visitor.reads("#caption", /cannot be added: "A.pause.12-10" ends before it begins/);
+      await page.locator("#from").fill("3.5");
+      await page.locator("#until").fill("10.5");
+      await page.getByRole("button", { name: "Add" }).click();
+      await page.locator("#who").selectOption("server");
+      await page.getByRole("button", { name: "Add" }).click();
+      await visitor.reads("#schedule", /A is paused from 3.5 to 10.5 s.*The server loses all data at 3.5 s/);
+      await page.getByRole("button", { name: "Remove: The server" }).click();
+      await page.getByRole("switch").check();
+      await page.getByRole("button", { name: "Run" }).click();
+      await visitor.reads("#log", /Refused token \d+ from A: the guard has seen \d+/);
+      await visitor.reads("#caption", /The schedule is over: \d+ writes accepted, [1-9]\d* refused as late, none destroyed/);
+      const address = new URL(await page.getByRole("link", { name: "Link" }).evaluate((link) => link.href));
+      assert.equal(address.hash, "#break=A.pause.3.5-10.5&guard=on");
+      assert.equal(page.url(), address.href);
+    }));
+
+  test("without a guard a schedule destroys, and its crash and flush end nothing", () =>
+    play(
+      async (visitor) => {
+        await visitor.reads("#caption", /The schedule is over: \d+ writes accepted, 0 refused as late, some destroyed/);
+        await visitor.reads("#log", /from B/);
+      },
+      { hash: "#break=A.pause.3.5-14,C.crash.8,server.flush.16,B.slow.17-20,C.cut.17-20" },
+    ));
+
+  test("a link that is no schedule says why, and the page can be used", () =>
+    play(
+      async (visitor) => {
+        await visitor.reads("#caption", /cannot be run: "<b>" is no fault/);
+        await visitor.holds("A");
+      },
+      { hash: "#break=%3Cb%3E" },
+    ));
+
   test("it can be used by keyboard alone", () =>
     play(async (visitor) => {
       const { page } = visitor;
@@ -141,6 +182,28 @@ describe("the paused writer", () => {
       assert.equal((await ask(path)).statusCode, 404, path);
     }
     assert.equal((await ask("/", "elsewhere.invalid")).statusCode, 403);
+  });
+
+  test("schedules are read as they are written, and mistakes are named", () => {
+    for (let tries = 0; tries < 200; tries++) {
+      const faults = random();
+      assert.deepEqual(parse(format(faults)), faults);
+    }
+    const wrong = {
+      "A.pause.3": /has no end/,
+      "A.crash.3-4": /does not last/,
+      "A.flush.3": /is a fault of server only/,
+      "server.pause.3-4": /is a fault of A, B, C only/,
+      "A.toString.3": /is no fault/,
+      "A.sleep.3": /is none of the faults pause/,
+      "A.pause.50-61": /ends after 60 seconds/,
+      "A.pause.-1-4": /is no fault/,
+      "A.pause.1e9-4": /is no fault/,
+      "A.cut.1-9,A.cut.2-3": /A.cut.2-3 begins before A.cut.1-9 ends/,
+      [Array(41).fill("A.crash.1").join(",")]: /at most 40 faults/,
+      ["x".repeat(100_000)]: /^Error: "x{30}" is no fault/,
+    };
+    for (const [text, why] of Object.entries(wrong)) assert.throws(() => parse(text), why);
   });
 
   test("wrong arguments are named, and help is given", async () => {
