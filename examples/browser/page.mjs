@@ -90,7 +90,8 @@ async function breakIt(service) {
   if (story === mine) story = undefined;
   if (!ended) return;
   const { accepted, destroyed, refused } = writes;
-  const sum = (lost) => `The schedule is over: ${accepted + destroyed} writes accepted, ${refused} refused as late, ${lost} destroyed.`;
+  const counts = `${accepted + destroyed} writes accepted, ${refused} refused as late`;
+  const sum = (lost) => `The schedule is over: ${counts}, ${lost} destroyed.`;
   if (destroyed > 0) {
     tell(`${sum("some")} Each writer had looked at its lease. Switch the guard on, and run it again.`, "bad");
   } else if (refused > 0) {
