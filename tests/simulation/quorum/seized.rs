@@ -49,10 +49,11 @@ impl World {
         })
     }
 
-    /// Returns this lease at each server that granted it. Servers know it by IDs with one half in common.
-    fn holders_of(&self, key: &LockKey, lease: LeaseId) -> impl Iterator<Item = Holder> {
-        let holders = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
-        holders.filter(move |holder| holder.lease.half() == lease.half())
+    /// Returns the servers that granted this lease. They know it by IDs with one half in common.
+    fn holders_of(&self, key: &LockKey, lease: LeaseId) -> impl Iterator<Item = (usize, Holder)> {
+        let all = 0..self.servers.len();
+        let holders = all.filter_map(|server| Some((server, self.holder(server, key)?)));
+        holders.filter(move |(_, holder)| holder.lease.half() == lease.half())
     }
 
     /// Checks whether an operation took the lock from a holder, and whether it may.
@@ -85,14 +86,18 @@ impl World {
 
     /// Notes that a server granted the lock to this lease, perhaps again.
     pub(crate) fn is_given(&mut self, server: usize, key: &LockKey, lease: LeaseId) {
-        if !self.checks.seized.contains_key(&lease.half()) {
+        let Some(taken) = self.checks.seized.get(&lease.half()) else {
             return;
-        }
+        };
         // Servers whose token is not greater than the lease's own did not back a later lease, unless its
-        // owner reclaims from itself.
-        let token = self.checks.token_of(key, lease);
-        let shows_that =
-            |holder: &Holder| !holder.owner.is_reclaimable() && token >= Some(holder.token);
+        // owner reclaims from itself, or they forgot the later lease.
+        let (token, over) = (self.checks.token_of(key, lease), taken.over);
+        let shows_that = |(server, holder): &(usize, Holder)| {
+            let forgot = self.servers[*server]
+                .lost
+                .is_some_and(|at| over <= Some(at));
+            !forgot && !holder.owner.is_reclaimable() && token >= Some(holder.token)
+        };
         let have = self.holders_of(key, lease).filter(shows_that);
         let is_back = have.count() >= self.plan.majority();
         if let Some(taken) = self.checks.seized.get_mut(&lease.half()) {
@@ -107,7 +112,7 @@ impl World {
         let (is_over, ends_now) = (have < majority, have + 1 == majority);
         let others = self.holders_of(key, before.lease);
         let tokens: Vec<_> = others
-            .map(|other| other.token)
+            .map(|(_, other)| other.token)
             .chain([before.token])
             .collect();
         let lease = before.lease.half();
