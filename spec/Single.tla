@@ -62,7 +62,6 @@ store == <<writes, accepted>>
 None == [lease |-> <<>>, token |-> 0, expires |-> 0]
 Never == -1     \* It reclaims nothing.
 AskFirst == 0   \* It asks which tenure it could reclaim.
-Unknown == 0    \* The token of a lease that never became a tenure.
 
 Idle(c) ==
     [phase |-> "idle", number |-> client[c].number, serial |-> client[c].serial, awaits |-> FALSE, waits |-> FALSE,
@@ -227,7 +226,7 @@ Renew(m) ==
 Release(m) ==
     /\ UNCHANGED <<time, local, steady, client, anchor, store, exempt>>
     /\ m.op = "release"
-    /\ LET isOwn == holder.lease = m.lease /\ m.token \in {Unknown, holder.token}
+    /\ LET isOwn == holder.lease = m.lease
            waiting == IF isOwn THEN line ELSE Without(m.lease)
        IN IF isOwn \/ ~IsHeld \/ ~ReleasesOwn
           THEN Serve(waiting)
@@ -284,20 +283,20 @@ AskRenewal(c) ==
        /\ Send([op |-> "renew", lease |-> LeaseOf(c), serial |-> client[c].serial + 1, token |-> client[c].token,
                 notAfter |-> NotAfter(anchor[c], giveUp), giveUp |-> giveUp])
 
-Ends(c, token) ==
+Ends(c) ==
     /\ client' = [client EXCEPT ![c] = Idle(c)]
-    /\ Send([op |-> "release", lease |-> LeaseOf(c), token |-> token])
+    /\ Send([op |-> "release", lease |-> LeaseOf(c)])
     /\ news' = Wanted(news, client')
     /\ UNCHANGED <<time, local, steady, server, anchor, store, broken>>
 
 \* `Releases::end_tenure`.
-LetGo(c) == IsValid(c) /\ Ends(c, client[c].token)
+LetGo(c) == IsValid(c) /\ Ends(c)
 
 \* `Releases::give_up`: the caller gives up or drops the call, at any time.
-GiveUp(c) == client[c].phase = "asking" /\ Ends(c, Unknown)
+GiveUp(c) == client[c].phase = "asking" /\ Ends(c)
 
 \* `Tenure::time`: the loss at the deadline, and the release that follows (`Tenure::remains`).
-Lose(c) == client[c].phase = "held" /\ ~IsValid(c) /\ Ends(c, Unknown)
+Lose(c) == client[c].phase = "held" /\ ~IsValid(c) /\ Ends(c)
 
 Begins(c, token, deadline) ==
     client' = [client EXCEPT ![c] = [@ EXCEPT !.phase = "held", !.awaits = FALSE, !.sent = 0, !.giveUp = 0, !.waits = FALSE,

@@ -34,6 +34,7 @@ pub(crate) fn lasts(now: Timestamp, deadline: Timestamp) -> Result<(), Violation
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) lease: LeaseId,
+    pub(crate) token: u64,
     /// The deadline that the engine told.
     pub(crate) deadline: Timestamp,
     /// The time until which the program goes on. It differs from the deadline only in controls.

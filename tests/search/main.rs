@@ -15,6 +15,7 @@ mod controls;
 mod faults;
 mod program;
 mod search;
+mod traces;
 mod world;
 
 use faults::Fault;

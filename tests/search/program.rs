@@ -16,7 +16,8 @@ use crate::world::{CRASHES, TIMEOUT, TTL, World, name};
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     pub(crate) calls: u8,
-    lives: u64,
+    /// How often it crashed.
+    pub(crate) lives: u64,
     pub(crate) asking: Option<(CallId, LeaseId)>,
     pub(crate) held: Option<Held>,
 }
@@ -96,6 +97,7 @@ impl World {
         };
         state.held = Some(Held {
             lease,
+            token,
             deadline,
             until,
             lost: false,

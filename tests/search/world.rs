@@ -405,7 +405,8 @@ fn about(sent: &Sent) -> String {
     format!("{}'s {kinds} {}", name(sent.locker), sent.request.0)
 }
 
-fn shown(reply: &Result<Reply, impl fmt::Display>) -> String {
+/// Returns a reply in few words, of which the first is its kind.
+pub(crate) fn shown(reply: &Result<Reply, impl fmt::Display>) -> String {
     match reply {
         Ok(Reply::Busy { place, .. }) => match place {
             Some(place) => format!("busy, place {place}"),

@@ -73,6 +73,24 @@ const fn quorum(instance: Instance) -> Instance {
     }
 }
 
+/// Returns an instance that follows traces of the code. A control has a fault of `tests/search/traces.rs`, and is refused.
+const fn traces(name: &'static str, story: &'static str) -> Instance {
+    Instance {
+        module: TRACES,
+        ..searched(name, "", "", story)
+    }
+}
+
+const fn refused(name: &'static str, story: &'static str) -> Instance {
+    Instance {
+        breaks: Some("Accepted"),
+        ..traces(name, story)
+    }
+}
+
+/// The module of the instances that follow traces of the code.
+pub(super) const TRACES: &str = "Traces";
+
 /// The lemmas behind the promises.
 const LEMMAS: &str = "LossIsInTime";
 /// The promises that need a server that keeps its data.
@@ -80,6 +98,25 @@ const OF_DATA: &str = "LossIsInTime Exclusion";
 
 /// All instances. Those that take longest come first.
 pub(super) const INSTANCES: &[Instance] = &[
+    traces("traces", "the code as it is"),
+    refused(
+        "traces-anybody",
+        "a release frees the lock of whoever holds it",
+    ),
+    refused("traces-forgotten", "a waiter that gives up stays in line"),
+    refused(
+        "traces-last-first",
+        "a release hands the lock to the last waiter",
+    ),
+    refused("traces-same-ids", "a client uses a lease ID again"),
+    refused(
+        "traces-same-token",
+        "a lock that is handed over keeps its token",
+    ),
+    refused(
+        "traces-twice",
+        "a repeated acquisition counts as another one",
+    ),
     searched(
         "slow",
         "Paces={0,1} MaxRequests=1 MaxTime=5",

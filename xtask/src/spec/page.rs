@@ -6,7 +6,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use super::instances::{INSTANCES, Instance};
+use super::instances::{INSTANCES, Instance, TRACES};
 use super::tlc::Outcome;
 use crate::markdown;
 use crate::run::root;
@@ -37,10 +37,11 @@ pub(super) fn update(outcomes: &Outcomes, write: bool) -> Result<()> {
 
 /// Returns the tables that these outcomes fill, by the names of their places.
 fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
-    let all = || {
+    let done = || {
         let done = INSTANCES.iter();
         done.filter_map(|instance| Some((instance, outcomes.get(instance.name)?)))
     };
+    let all = || done().filter(|(instance, _)| instance.module != TRACES);
     let searched = |large: bool| {
         all().filter(move |(instance, _)| instance.breaks.is_none() && instance.is_large == large)
     };
@@ -87,6 +88,20 @@ fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
         if are_any {
             tables.push((name, table));
         }
+    }
+    let mut table = "| instance | the code | traces |\n|---|---|---|\n".to_owned();
+    let traces: Vec<_> = done()
+        .filter(|(instance, _)| instance.module == TRACES)
+        .collect();
+    for (Instance { name, story, .. }, outcome) in &traces {
+        let found = match outcome.violated {
+            None => "all are accepted".to_owned(),
+            Some(_) => format!("one is refused at event {}", outcome.steps + 1),
+        };
+        let _ = writeln!(table, "| `{name}` | {story} | {found} |");
+    }
+    if !traces.is_empty() {
+        tables.push(("traces", table));
     }
     tables
 }

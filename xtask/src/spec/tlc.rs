@@ -1,17 +1,21 @@
 //! Runs TLC and reads its output.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::instances::Instance;
+use super::instances::{Instance, TRACES};
 use crate::run::{Cmd, root, target};
 use crate::setup::TLC;
 
 /// The specifications, relative to the root of the repository.
 const FOLDER: &str = "spec";
+
+/// Builds what the tests of the workspace have built already.
+const WRITE_TRACES: &str = "cargo test --workspace --exclude xtask --locked --quiet --test=search -- \
+                            --exact traces::write --ignored";
 
 /// The result of a search.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,6 +34,9 @@ pub(super) struct Outcome {
 pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
     let folder = folder_of(instance);
     fs::create_dir_all(&folder)?;
+    if instance.module == TRACES {
+        write_traces(instance, &folder)?;
+    }
     let base = root().join(FOLDER).join(format!("{}.cfg", instance.module));
     let base = fs::read_to_string(&base).with_context(|| base.display().to_string())?;
     let config = folder.join(format!("{}.cfg", instance.name));
@@ -47,8 +54,9 @@ pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
     );
     let java = Cmd::line("java -XX:+UseSerialGC").args([
         memory,
-        // TLC unpacks its modules there.
+        // TLC unpacks its modules there, and finds the traces.
         &format!("-Djava.io.tmpdir={}", folder.display()),
+        &format!("-DTLA-Library={}", folder.display()),
         "-cp",
         &jar.to_string_lossy(),
     ]);
@@ -77,6 +85,17 @@ pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
         tail(&output)
     );
     Ok((outcome, begun.elapsed().as_secs()))
+}
+
+/// Writes the module with the traces of this instance.
+fn write_traces(instance: &Instance, folder: &Path) -> Result<()> {
+    let to = folder.join("TraceData.tla");
+    Cmd::line(WRITE_TRACES)
+        .with_env("LEASEHOLD_TRACES_OF", instance.name)
+        .with_env("LEASEHOLD_TRACES_TO", &to.to_string_lossy())
+        .read()?;
+    ensure!(to.exists(), "{} was not written", to.display());
+    Ok(())
 }
 
 fn folder_of(instance: &Instance) -> PathBuf {
