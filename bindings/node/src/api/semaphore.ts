@@ -1,10 +1,11 @@
-import { checkAttached, checkFunction, checkWhole, MADE, readOptions } from "../common/check.js";
+import { checkAttached, checkFunction, checkWhole, MADE, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import type { Share } from "../module/wasm.js";
 import { use } from "./acquiring.js";
 import { LeaseEvents } from "./events.js";
 import { PERMIT_OPTIONS, type PermitOptions, type SemaphoreOptions, TRY_PERMIT_OPTIONS } from "./options.js";
 import type { Permit, Permits } from "./permit.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import { Tenures } from "./tenures.js";
 
 /**
  * A handle on a name that several holders share, made by `locker.semaphore()` with slots, or by
@@ -98,6 +99,23 @@ export class Semaphore {
     checkAttached(this, Semaphore, "semaphore.using");
     checkFunction("using: the work", work);
     return use(this.acquire(options), work);
+  }
+
+  /**
+   * Keeps one slot or unit for as long as the program runs, and acquires another one after each loss: see {@link
+   * Tenures}.
+   *
+   * @example
+   * ```ts
+   * for await (const permit of locker.semaphore("partitions", 8).hold()) {
+   *   await permit.run((signal) => consume(permit.slot, { token: permit.token, signal })).catch(() => {});
+   * }
+   * ```
+   */
+  hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures<Permit> {
+    checkAttached(this, Semaphore, "semaphore.hold");
+    const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
+    return new Tenures(this.name, (stop) => this.acquire({ signal: stop }), signal);
   }
 
   /**

@@ -27,7 +27,7 @@ test("a method that was detached from its object says so", async (t) => {
     turn: ["done", "giveBack"],
     lockSet: ["acquire", "tryAcquire", "using"],
     bundle: ["run", "release"],
-    semaphore: ["acquire", "tryAcquire", "using", "resize", "events"],
+    semaphore: ["acquire", "tryAcquire", "using", "hold", "resize", "events"],
     rwLock: ["read", "write", "events"],
     rwPart: ["acquire", "tryAcquire", "using"],
     // Its other methods are those of a lease.
