@@ -7,6 +7,7 @@ import type { Capacities } from "./capacities.js";
 import { Lease } from "./lease.js";
 import type { AcquireOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import { Tenures } from "./tenures.js";
 
 /**
  * A part of a shared name that is held: slots of a semaphore, units of a quota, or the name for reading or
@@ -129,6 +130,10 @@ export class Permits {
     this.capacities?.note(permit.name, permit.capacity, this.state.share?.capacity ?? permit.capacity);
     return permit;
   };
+
+  hold(share: Share, signal: AbortSignal | undefined): Tenures<Permit> {
+    return new Tenures(this.state.name, (stop) => this.acquire(share, { signal: stop }), signal);
+  }
 
   /** Returns the options, for logs. */
   options(): { ttl: number; fixed: boolean; owner?: string; atMost?: number; maxLine?: number } {

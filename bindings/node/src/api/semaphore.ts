@@ -1,11 +1,11 @@
-import { checkAttached, checkFunction, checkWhole, MADE, readOptions, SIGNAL_OPTION } from "../common/check.js";
+import { checkAttached, checkFunction, checkWhole, MADE, readOptions } from "../common/check.js";
 import type { Share } from "../module/wasm.js";
 import { use } from "./acquiring.js";
 import { LeaseEvents } from "./events.js";
 import { PERMIT_OPTIONS, type PermitOptions, type SemaphoreOptions, TRY_PERMIT_OPTIONS } from "./options.js";
 import type { Permit, Permits } from "./permit.js";
 import { type Asked, INSPECT, printed } from "./show.js";
-import { Tenures } from "./tenures.js";
+import type { Tenures } from "./tenures.js";
 
 /**
  * A handle on a name that several holders share, made by `locker.semaphore()` with slots, or by
@@ -102,8 +102,8 @@ export class Semaphore {
   }
 
   /**
-   * Keeps one slot or unit for as long as the program runs, and acquires another one after each loss: see {@link
-   * Tenures}.
+   * Keeps one slot or unit, or as many as the `weight` says, for as long as the program runs, and acquires
+   * others after each loss: see {@link Tenures}.
    *
    * @example
    * ```ts
@@ -112,10 +112,10 @@ export class Semaphore {
    * }
    * ```
    */
-  hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures<Permit> {
+  hold(options?: Pick<PermitOptions, "weight" | "signal">): Tenures<Permit> {
     checkAttached(this, Semaphore, "semaphore.hold");
-    const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
-    return new Tenures(this.name, (stop) => this.acquire({ signal: stop }), signal);
+    const { weight, signal } = readOptions("the options of hold", options, TRY_PERMIT_OPTIONS);
+    return this.#permits.hold(this.#share(weight), signal);
   }
 
   /**

@@ -4,8 +4,8 @@ import { persist } from "./persist.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
- * One lease after another, to hold a lock, or a slot or unit of a semaphore, for as long as the program runs.
- * Read it with `for await`.
+ * One lease after another, to hold a lock, or a part of a shared name, for as long as the program runs. Read it
+ * with `for await`.
  *
  * It waits in line and yields the lease. When the lease is lost or released, the next step waits
  * in line again. It keeps trying while the store cannot be reached. An error that retrying cannot fix, such

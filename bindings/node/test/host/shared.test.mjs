@@ -232,6 +232,26 @@ forEachStore((store) => {
     assert.deepEqual([await soon(waits), await soon(again)].map(({ done }) => done), [true, true]);
     await store.inLine(name, 0);
     await full.release();
+    const { value: heavy } = await soon(partitions.hold({ weight: 2 }).next());
+    assert.deepEqual(heavy.slots, [0, 1]);
+    await heavy.release();
+    await store.nothingLeft(name);
+  });
+
+  test("`hold` of a side holds the name as a reader, or as the writer", async () => {
+    // Catches: a side that holds as the other one does.
+    const name = store.name();
+    const prices = (await store.locker()).rwLock(name);
+    const [readers, writers] = [prices.read().hold(), prices.write().hold()];
+    const { value: reader } = await soon(readers.next());
+    await prices.read().using(() => {});
+    const next = writers.next();
+    await store.inLine(name, 1);
+    await reader.release();
+    const { value: writer } = await soon(next);
+    assert.equal(writer.generation, writer.token);
+    assert.equal(await prices.read().tryAcquire(), undefined);
+    await writer.release();
     await store.nothingLeft(name);
   });
 

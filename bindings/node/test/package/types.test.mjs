@@ -281,6 +281,7 @@ class FakePart implements RwPart {
   async using<T>(work: (permit: Permit, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     return work(permit, permit.signal);
   }
+  hold = (): Tenures<Permit> => permits;
   toJSON = () => ({ name: "prices", writes: false });
 }
 
