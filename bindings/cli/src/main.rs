@@ -10,6 +10,7 @@ mod docs_tests;
 mod doctor;
 mod exit;
 mod fence;
+mod held;
 mod hold;
 mod job;
 mod look;
