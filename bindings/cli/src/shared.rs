@@ -6,7 +6,7 @@ use leasehold::{
     Error, FencingToken, Inspection, LeaseEvents, Locker, Permit, PermitInfo, Permits, RwLock,
 };
 use leasehold::{RwPart, Semaphore, SharedInfo, Sharing};
-use leasehold_observe::escaped;
+use leasehold_observe::{escaped, summary};
 use serde::Serialize;
 
 use crate::args::{LeaseArgs, PartArgs, ResizeArgs};
@@ -138,23 +138,6 @@ pub(crate) fn holding(
         return Err(Failure::usage(what).advise(advice));
     }
     Ok(first)
-}
-
-/// Returns how much of a shared name is held, such as "2 of 3 slots".
-pub(crate) fn summary(shared: &SharedInfo) -> String {
-    let SharedInfo {
-        used,
-        held,
-        capacity,
-        ..
-    } = shared;
-    match shared.sharing {
-        Sharing::Slots => format!("{used} of {capacity} slots"),
-        Sharing::Units => format!("{used} of {capacity} units"),
-        Sharing::Access if *held == 1 && used == capacity => "1 writer".to_owned(),
-        Sharing::Access if *held == 1 => "1 reader".to_owned(),
-        Sharing::Access => format!("{held} readers"),
-    }
 }
 
 /// Returns the row of a shared name for `leasehold list`: the tokens of a single holder, and the soonest expiry.
