@@ -46,8 +46,10 @@ pub(crate) enum Task {
     ///
     /// The environment of COMMAND has LEASEHOLD_NAME, LEASEHOLD_TOKEN, LEASEHOLD_DEADLINE (the end of the lease
     /// unless it is renewed, as known at the start, in milliseconds since 1970) and LEASEHOLD_EVENTS_FD (a file
-    /// descriptor with the events of the lease, one JSON object per line). With --slots it has LEASEHOLD_SLOT and
-    /// LEASEHOLD_RESOURCE (NAME#SLOT), and with --read or --write LEASEHOLD_GENERATION (the last writer's token).
+    /// descriptor with the events of the lease, one JSON object per line). With --slots it has LEASEHOLD_SLOT,
+    /// LEASEHOLD_SLOTS (all its slots) and LEASEHOLD_RESOURCE (NAME#SLOT), and with --read or --write
+    /// LEASEHOLD_GENERATION (the last writer's token). With several names it has LEASEHOLD_TOKENS, their tokens in the
+    /// order of the command line with spaces between them, and neither LEASEHOLD_NAME nor LEASEHOLD_TOKEN.
     ///
     /// When COMMAND ends, processes that it leaves in its process group are ended too, before the lock is
     /// released. If `leasehold` itself is killed, even by SIGKILL, or is stopped past the deadline, a second
@@ -60,19 +62,22 @@ Examples:
   leasehold run refresh --every 15m -- ./report    once per 15 minutes, on one machine
   leasehold run import --once 20261127 -- ./import once for this number
   leasehold run render --slots 3 -- ./render       three at a time, each with a slot
-  leasehold run prices --read -- ./report          together with other readers"))]
+  leasehold run prices --read -- ./report          together with other readers
+  leasehold run from to -- ./transfer              both locks, without a deadlock"))]
     Run(RunArgs),
     /// Run a command as the leader, whenever this process holds the lock
     ///
-    /// Of the processes on one name, one is the leader and runs COMMAND; the others wait in line. If the
-    /// lease is lost, COMMAND is ended as by `leasehold run`, and this process waits in line again, even while
-    /// the store cannot be reached. If COMMAND ends by itself, the next process gets its turn.
+    /// Of the processes on one name, one is the leader and runs COMMAND; with --slots, as many as there are slots.
+    /// The others wait in line. If the lease is lost, COMMAND is ended as by `leasehold run`, and this process waits
+    /// in line again, even while the store cannot be reached. If COMMAND ends by itself, the next process gets its
+    /// turn.
     ///
     /// SIGTERM, SIGINT, SIGHUP or SIGQUIT end it, with the exit code of COMMAND. It also ends, with 126 or 127,
     /// if COMMAND cannot be run. The environment of COMMAND and everything else is as for `leasehold run`.
     #[command(after_help = with_codes("\
 Examples:
-  leasehold hold scheduler -- ./scheduler          start it on every machine: it runs on one of them"))]
+  leasehold hold scheduler -- ./scheduler          start it on every machine: it runs on one of them
+  leasehold hold consumer --slots 3 -- ./consumer  on every machine: it runs on three of them"))]
     Hold(HoldArgs),
     /// Run a command once per tick of a schedule, on one of many machines
     ///
@@ -200,10 +205,13 @@ fn with_codes(examples: &str) -> String {
 }
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct RunArgs {
-    /// The name of the lock, 1 to 512 bytes
-    pub(crate) name: String,
+    /// The name of the lock, 1 to 512 bytes; or up to 64 names, all of which are held while COMMAND runs
+    ///
+    /// Several names are taken in the order of their bytes, whatever their order here, so that no two runs wait for
+    /// each other. Those taken first are held while the next one is awaited.
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
 
     /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; without it, forever
     ///
@@ -220,29 +228,18 @@ pub(crate) struct RunArgs {
     ///
     /// The tick is completed if COMMAND ends with 0; otherwise the next run of the same tick tries again. Ticks below
     /// a completed one count as completed. NAME is then a job's: it cannot be a lock's.
-    #[arg(long, value_name = "TICK", conflicts_with = "every")]
+    #[arg(long, value_name = "TICK", conflicts_with_all = ["every", "slots", "read", "write"])]
     pub(crate) once: Option<u64>,
 
     /// Run once per period, such as 15m: end with code 76 if this period's run is completed
     ///
     /// For machines whose own cron starts this. The server's clock decides which period it is.
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["slots", "read", "write"])]
     pub(crate) every: Option<Duration>,
 
-    /// Let this many run at once: each has a slot with a number, and tokens of that slot
-    ///
-    /// The first run sets the capacity of NAME, and `leasehold resize` changes it. NAME is then a semaphore's: it
-    /// cannot be a lock's. With --slots, --read and --write, --owner is only a label, and takes nothing over.
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["once", "every", "read", "write"])]
-    pub(crate) slots: Option<u32>,
-
-    /// Hold NAME for reading, together with other readers and without a writer
-    #[arg(long, conflicts_with_all = ["once", "every", "write"])]
-    pub(crate) read: bool,
-
-    /// Hold NAME for writing, without readers and other writers
-    #[arg(long, conflicts_with_all = ["once", "every"])]
-    pub(crate) write: bool,
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -309,6 +306,9 @@ pub(crate) struct CronArgs {
 pub(crate) struct HoldArgs {
     /// The name of the lock, 1 to 512 bytes
     pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -516,6 +516,36 @@ pub(crate) struct DoctorArgs {
 
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+/// The part of a shared name to hold.
+#[derive(Args, Debug)]
+pub(crate) struct PartArgs {
+    /// Let this many run at once: each has a slot with a number, and tokens of that slot
+    ///
+    /// The first run sets the capacity of NAME, and `leasehold resize` changes it. NAME is then a semaphore's: it
+    /// cannot be a lock's. With --slots, --read and --write, --owner is only a label, and takes nothing over.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["read", "write"])]
+    pub(crate) slots: Option<u32>,
+
+    /// Take this many of the slots, up to 64; one by default
+    #[arg(long, value_name = "COUNT", requires = "slots")]
+    pub(crate) weight: Option<u32>,
+
+    /// Hold NAME for reading, together with other readers and without a writer
+    #[arg(long, conflicts_with = "write")]
+    pub(crate) read: bool,
+
+    /// Hold NAME for writing, without readers and other writers
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+impl PartArgs {
+    /// Returns true if NAME is a shared name.
+    pub(crate) fn is_given(&self) -> bool {
+        self.slots.is_some() || self.read || self.write
+    }
 }
 
 /// Options of the lease.

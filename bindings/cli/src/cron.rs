@@ -5,10 +5,11 @@ use leasehold::{Missed, Turn};
 use crate::args::CronArgs;
 use crate::child::{self, EventsPipe, Signals};
 use crate::exit::{Failure, NOT_FOUND, NOT_RUN};
+use crate::held::{Held, with_time};
 use crate::job::{job, scheduled};
 use crate::run::{by, leave, next_with_time, pipe, policy, unless_asked};
 use crate::say::Voice;
-use crate::work::{Ended, Held, Policy, Work};
+use crate::work::{Ended, Policy, Work};
 
 pub(crate) fn main(args: &CronArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, true)?;
@@ -45,8 +46,7 @@ async fn cron(
         };
         let waiting = next_with_time(
             &mut turns,
-            Turn::lease,
-            args.lease.ttl,
+            async |turn: &Turn| with_time(turn.lease(), args.lease.ttl).await,
             (&mut events, &mut pipe),
             voice,
         );

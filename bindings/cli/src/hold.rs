@@ -1,15 +1,18 @@
-//! `leasehold hold`: leader election for scripts.
+//! `leasehold hold`: leader election for scripts, and keepers of a part of a shared name.
 
-use leasehold::{Lease, LeaseEvents};
+use futures::{StreamExt, TryStreamExt};
+use leasehold::LeaseEvents;
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
 use crate::args::HoldArgs;
 use crate::child::{self, EventsPipe, Ran, Signals};
 use crate::exit::{Failure, NOT_FOUND, NOT_RUN};
+use crate::held::Held;
 use crate::run::{by, leave, lock, next_with_time, pipe, policy, unless_asked};
 use crate::say::Voice;
-use crate::work::{Ended, Held, Policy, Work};
+use crate::shared::Shared;
+use crate::work::{Ended, Policy, Work};
 
 pub(crate) fn main(args: &HoldArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, true)?;
@@ -29,9 +32,13 @@ async fn hold(
         Ok(locker) => locker?,
         Err(signal) => return Ok(by(signal)),
     };
-    let lock = lock(&locker, &args.name, &args.lease)?;
-    let mut events = lock.events();
-    let mut tenures = lock.hold();
+    let shared = Shared::of(&locker, &args.name, &args.part, &args.lease)?;
+    let (mut tenures, mut events) = if let Some(shared) = shared {
+        (shared.hold()?.map_ok(Held::Permit).boxed(), shared.events())
+    } else {
+        let lock = lock(&locker, &args.name, &args.lease)?;
+        (lock.hold().map_ok(Held::Lease).boxed(), lock.events())
+    };
     let work = Work {
         command: &args.command,
         policy,
@@ -45,16 +52,15 @@ async fn hold(
         };
         let waiting = next_with_time(
             &mut tenures,
-            |lease| lease,
-            args.lease.ttl,
+            async |held: &Held| held.with_time(args.lease.ttl).await,
             (&mut events, &mut pipe),
             voice,
         );
-        let lease = match unless_asked(waiting, &mut signals).await {
-            Ok(lease) => lease?,
+        let held = match unless_asked(waiting, &mut signals).await {
+            Ok(held) => held?,
             Err(signal) => break by(signal),
         };
-        match turn(&work, lease, &mut events, pipe, &mut signals).await {
+        match turn(&work, held, &mut events, pipe, &mut signals).await {
             Ok(Some(code)) => break code,
             Ok(None) => {}
             Err(failure) => {
@@ -74,15 +80,13 @@ async fn hold(
 /// Runs one turn as the leader. Returns the exit code if it was the last one.
 async fn turn(
     work: &Work<'_>,
-    lease: Lease,
+    held: Held,
     events: &mut LeaseEvents,
     pipe: EventsPipe,
     signals: &mut Signals,
 ) -> Result<Option<u8>, Failure> {
-    let (name, token) = (lease.name().clone(), lease.token());
-    work.voice
-        .note(&format!("leading {name} with token {token}"));
-    match work.run(Held::Lease(lease), events, pipe, signals).await? {
+    work.voice.note(&held.told());
+    match work.run(held, events, pipe, signals).await? {
         Ended::Ran(ran, asked) if asked.is_some() || is_last(ran) => Ok(Some(ran.code())),
         Ended::Ran(ran, _) => {
             work.voice

@@ -7,18 +7,18 @@ use tokio::time::Instant;
 
 use crate::args::{LeaseArgs, RunArgs};
 use crate::exit::{DONE_BEFORE, Failure, NOT_ACQUIRED};
+use crate::held::with_time;
 use crate::say::Voice;
 use crate::times::{self, show};
-use crate::work::with_time;
 
 /// Claims the tick of `leasehold run`. `Err` in the result is the exit code of a tick that was completed before.
 pub(crate) async fn claim(
     locker: &Locker,
-    args: &RunArgs,
+    (args, name): (&RunArgs, &str),
     start: Instant,
     voice: &Voice,
 ) -> Result<Result<Turn, u8>, Failure> {
-    let mut job = job(locker, &args.name, &args.lease)?;
+    let mut job = job(locker, name, &args.lease)?;
     let tick = match (&args.once, &args.every) {
         (Some(tick), _) => *tick,
         (None, every) => {

@@ -10,6 +10,7 @@ mod docs_tests;
 mod doctor;
 mod exit;
 mod fence;
+mod held;
 mod hold;
 mod job;
 mod look;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
 /// Adds a tip for common mistakes: the command right after the name, a store where none is used, and the page in a build
 /// without it.
 fn advised(mut error: clap::Error) -> clap::Error {
-    use clap::error::ErrorKind::{InvalidSubcommand, UnknownArgument};
+    use clap::error::ErrorKind::{InvalidSubcommand, MissingRequiredArgument, UnknownArgument};
     let task = std::env::args_os().nth(1).unwrap_or_default();
     let tip = match (
         task.to_str().unwrap_or_default(),
@@ -71,8 +72,11 @@ fn advised(mut error: clap::Error) -> clap::Error {
         ("cron", Some(ContextValue::String(arg))) if !arg.starts_with('-') => {
             "one NAME, one SCHEDULE in quotes, then --, then the command and its arguments"
         }
-        ("run" | "hold", Some(ContextValue::String(arg))) if !arg.starts_with('-') => {
+        ("hold", Some(ContextValue::String(arg))) if !arg.starts_with('-') => {
             "one NAME, then --, then the command and its arguments"
+        }
+        ("run", _) if error.kind() == MissingRequiredArgument => {
+            "one NAME or several, then --, then the command and its arguments"
         }
         ("fence", Some(ContextValue::String(arg))) if arg == "--url" => {
             "fence uses no store: FILE.fence has the greatest token that was seen"
@@ -82,7 +86,10 @@ fn advised(mut error: clap::Error) -> clap::Error {
         }
         _ => return error,
     };
-    if matches!(error.kind(), UnknownArgument | InvalidSubcommand) {
+    if matches!(
+        error.kind(),
+        UnknownArgument | InvalidSubcommand | MissingRequiredArgument
+    ) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
     }

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use futures::{StreamExt, TryStream, TryStreamExt};
-use leasehold::{Error, Lease, LeaseEvents, Lock, Locker};
+use leasehold::{Error, LeaseEvents, Lock, LockSet, Locker};
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, timeout};
 
 use crate::args::{LeaseArgs, OnLoss, RunArgs};
 use crate::child::{self, EventsPipe, Signals};
 use crate::exit::{BY_SIGNAL, Failure, INTERNAL};
+use crate::held::Held;
 use crate::job;
 use crate::say::Voice;
 use crate::shared::Shared;
 use crate::times::show;
-use crate::work::{Ended, Held, Policy, Work, not_acquired, with_time};
+use crate::work::{Ended, Policy, Work, not_acquired};
 
 /// The shortest time to live. Starting and ending processes needs this much time.
 const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -113,23 +114,18 @@ async fn run(
         Ok(locker) => locker?,
         Err(signal) => return Ok(by(signal)),
     };
-    let lock = lock(&locker, &args.name, &args.lease)?;
-    let is_job = args.once.is_some() || args.every.is_some();
-    let shared = Shared::of(&locker, args)?;
-    let mut events = match &shared {
-        Some(shared) => shared.events(),
-        None if is_job => locker.events(),
-        None => lock.events(),
+    let target = Target::of(&locker, args)?;
+    let mut events = match &target {
+        Target::Lock(lock) => lock.events(),
+        Target::Shared(shared) => shared.events(),
+        Target::Job(_) | Target::Several(_) => locker.events(),
     };
     let acquiring = async {
-        if is_job {
-            let claimed = job::claim(&locker, args, start, voice).await?;
+        if let Target::Job(name) = &target {
+            let claimed = job::claim(&locker, (args, name), start, voice).await?;
             return Ok(claimed.map(Held::Turn));
         }
-        Ok(Ok(match &shared {
-            Some(shared) => Held::Permit(shared.acquire(args, start).await?),
-            None => Held::Lease(acquire(&lock, args, start).await?),
-        }))
+        target.acquire(args, start).await.map(Ok)
     };
     let acquiring = heard(acquiring, &mut events, &mut pipe, voice);
     let held = match unless_asked(acquiring, &mut signals).await {
@@ -208,8 +204,7 @@ pub(crate) async fn heard<T>(
 /// Waits for the next tenure or turn with time left, and shows events meanwhile.
 pub(crate) async fn next_with_time<T>(
     held: &mut (impl TryStream<Ok = T, Error = Error> + Unpin),
-    lease: impl Fn(&T) -> &Lease,
-    ttl: Duration,
+    with_time: impl AsyncFn(&T) -> Result<(), Failure>,
     (events, pipe): (&mut LeaseEvents, &mut EventsPipe),
     voice: &Voice,
 ) -> Result<T, Failure> {
@@ -217,25 +212,74 @@ pub(crate) async fn next_with_time<T>(
         let Some(next) = heard(held.try_next(), events, pipe, voice).await? else {
             return Err(Failure::new(INTERNAL, "the locker was shut down"));
         };
-        match with_time(lease(&next), ttl).await {
+        match with_time(&next).await {
             Ok(()) => return Ok(next),
             Err(failure) => voice.note(&failure.to_string()),
         }
     }
 }
 
-async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, Failure> {
-    let acquired = match args.limit() {
-        Some(Duration::ZERO) => lock.try_acquire().await?,
-        Some(wait) => {
-            let left = wait.saturating_sub(start.elapsed());
-            lock.acquire_within(left).await?
+/// The names of a run, and how it holds them.
+enum Target<'a> {
+    Lock(Lock),
+    Shared(Shared),
+    Job(&'a str),
+    Several(LockSet),
+}
+
+impl<'a> Target<'a> {
+    fn of(locker: &Locker, args: &'a RunArgs) -> Result<Self, Failure> {
+        let is_job = args.once.is_some() || args.every.is_some();
+        let [name] = &args.names[..] else {
+            if is_job || args.part.is_given() || args.lease.at_least.is_some() {
+                let what = "several names are locks: --once, --every, --slots, --read, --write and --at-least go with \
+                            one name only";
+                return Err(Failure::usage(what));
+            }
+            return Ok(Self::Several(several(locker, args)?));
+        };
+        if is_job {
+            return Ok(Self::Job(name));
         }
-        None => Some(lock.acquire().await?),
-    };
-    let lease = acquired.ok_or_else(|| not_acquired(lock.name().as_str(), args.limit()))?;
-    with_time(&lease, args.lease.ttl).await?;
-    Ok(lease)
+        Ok(match Shared::of(locker, name, &args.part, &args.lease)? {
+            Some(shared) => Self::Shared(shared),
+            None => Self::Lock(lock(locker, name, &args.lease)?),
+        })
+    }
+
+    /// Acquires what is no job, with time left for the command.
+    async fn acquire(&self, args: &RunArgs, start: Instant) -> Result<Held, Failure> {
+        let (ttl, limit) = (args.lease.ttl, args.limit());
+        let within = limit.map(|wait| wait.saturating_sub(start.elapsed()));
+        let held = match (self, within) {
+            (Self::Shared(shared), _) => shared.acquire(within).await?.map(Held::Permit),
+            (Self::Several(locks), Some(left)) => locks
+                .acquire_within(left)
+                .await?
+                .map(|bundle| Held::Bundle(bundle, args.names.clone())),
+            (Self::Several(locks), None) => {
+                Some(Held::Bundle(locks.acquire().await?, args.names.clone()))
+            }
+            (Self::Lock(lock), Some(left)) => lock.acquire_within(left).await?.map(Held::Lease),
+            (Self::Lock(lock), None) => Some(Held::Lease(lock.acquire().await?)),
+            (Self::Job(_), _) => None,
+        };
+        let held = held.ok_or_else(|| not_acquired(&args.names, limit))?;
+        held.with_time(ttl).await?;
+        Ok(held)
+    }
+}
+
+/// Returns the locks of several names with the options of the command line.
+fn several(locker: &Locker, args: &RunArgs) -> Result<LockSet, Failure> {
+    let mut locks = locker.all(&args.names)?.ttl(args.lease.ttl);
+    if let Some(owner) = &args.lease.owner {
+        locks = locks.owner(owner);
+    }
+    if let Some(age) = args.lease.at_most {
+        locks = locks.at_most(age);
+    }
+    Ok(locks)
 }
 
 #[cfg(test)]

@@ -1,31 +1,36 @@
-//! Shared names: `leasehold run` with `--slots`, `--read` or `--write`, `leasehold resize`, and how holders are shown.
+//! Shared names: `--slots`, `--read` and `--write`, `leasehold resize`, and how holders are shown.
+
+use std::time::Duration;
 
 use leasehold::{
-    FencingToken, Inspection, LeaseEvents, Locker, Permit, PermitInfo, RwLock, RwPart,
+    Error, FencingToken, Inspection, LeaseEvents, Locker, Permit, PermitInfo, Permits, RwLock,
 };
-use leasehold::{Semaphore, SharedInfo, Sharing};
-use leasehold_observe::escaped;
+use leasehold::{RwPart, Semaphore, SharedInfo, Sharing};
+use leasehold_observe::{escaped, summary};
 use serde::Serialize;
-use tokio::time::Instant;
 
-use crate::args::{ResizeArgs, RunArgs};
+use crate::args::{LeaseArgs, PartArgs, ResizeArgs};
 use crate::exit::Failure;
 use crate::out;
 use crate::say::Voice;
 use crate::times::show;
-use crate::work::{not_acquired, with_time};
 
-/// The part of a shared name that `leasehold run` takes.
+/// The part of a shared name that a command holds.
 pub(crate) enum Shared {
-    Slot(Semaphore),
+    /// Slots of a semaphore, and how many.
+    Slots(Semaphore, u32),
     Access(RwLock, RwPart),
 }
 
 impl Shared {
     /// Returns the part that the command line asks for, if it asks for one.
-    pub(crate) fn of(locker: &Locker, args: &RunArgs) -> Result<Option<Self>, Failure> {
-        let lease = &args.lease;
-        if args.slots.is_none() && !args.read && !args.write {
+    pub(crate) fn of(
+        locker: &Locker,
+        name: &str,
+        part: &PartArgs,
+        lease: &LeaseArgs,
+    ) -> Result<Option<Self>, Failure> {
+        if !part.is_given() {
             return Ok(None);
         }
         if lease.at_least.is_some() {
@@ -45,35 +50,41 @@ impl Shared {
                 handle
             }};
         }
-        if let Some(slots) = args.slots {
-            let semaphore = locker.semaphore(&args.name, slots)?;
-            return Ok(Some(Self::Slot(with_options!(semaphore))));
+        if let Some(slots) = part.slots {
+            let semaphore = locker.semaphore(name, slots)?;
+            let weight = part.weight.unwrap_or(1);
+            return Ok(Some(Self::Slots(with_options!(semaphore), weight)));
         }
-        let lock = with_options!(locker.rw_lock(&args.name)?);
-        let part = if args.read { lock.read() } else { lock.write() };
+        let lock = with_options!(locker.rw_lock(name)?);
+        let part = if part.read { lock.read() } else { lock.write() };
         Ok(Some(Self::Access(lock, part)))
     }
 
     pub(crate) fn events(&self) -> LeaseEvents {
         match self {
-            Self::Slot(semaphore) => semaphore.events(),
+            Self::Slots(semaphore, _) => semaphore.events(),
             Self::Access(lock, _) => lock.events(),
         }
     }
 
-    pub(crate) async fn acquire(&self, args: &RunArgs, start: Instant) -> Result<Permit, Failure> {
-        let left = args
-            .limit()
-            .map(|wait| wait.saturating_sub(start.elapsed()));
-        let acquired = match (self, left) {
-            (Self::Slot(semaphore), None) => Some(semaphore.acquire().await?),
-            (Self::Slot(semaphore), Some(left)) => semaphore.acquire_within(left).await?,
+    /// Acquires the part; `None` if that took longer than this.
+    pub(crate) async fn acquire(&self, within: Option<Duration>) -> Result<Option<Permit>, Error> {
+        Ok(match (self, within) {
+            (Self::Slots(semaphore, weight), None) => Some(semaphore.acquire_many(*weight).await?),
+            (Self::Slots(semaphore, weight), Some(left)) => {
+                semaphore.acquire_many_within(*weight, left).await?
+            }
             (Self::Access(_, part), None) => Some(part.acquire().await?),
             (Self::Access(_, part), Some(left)) => part.acquire_within(left).await?,
-        };
-        let permit = acquired.ok_or_else(|| not_acquired(&args.name, args.limit()))?;
-        with_time(&permit, args.lease.ttl).await?;
-        Ok(permit)
+        })
+    }
+
+    /// Returns one permit after another.
+    pub(crate) fn hold(&self) -> Result<Permits, Error> {
+        match self {
+            Self::Slots(semaphore, weight) => semaphore.hold_many(*weight),
+            Self::Access(_, part) => Ok(part.hold()),
+        }
     }
 }
 
@@ -127,23 +138,6 @@ pub(crate) fn holding(
         return Err(Failure::usage(what).advise(advice));
     }
     Ok(first)
-}
-
-/// Returns how much of a shared name is held, such as "2 of 3 slots".
-pub(crate) fn summary(shared: &SharedInfo) -> String {
-    let SharedInfo {
-        used,
-        held,
-        capacity,
-        ..
-    } = shared;
-    match shared.sharing {
-        Sharing::Slots => format!("{used} of {capacity} slots"),
-        Sharing::Units => format!("{used} of {capacity} units"),
-        Sharing::Access if *held == 1 && used == capacity => "1 writer".to_owned(),
-        Sharing::Access if *held == 1 => "1 reader".to_owned(),
-        Sharing::Access => format!("{held} readers"),
-    }
 }
 
 /// Returns the row of a shared name for `leasehold list`: the tokens of a single holder, and the soonest expiry.

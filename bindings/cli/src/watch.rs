@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anstyle::{AnsiColor, Style};
 use futures::TryStreamExt;
 use leasehold::{Error, FencingToken, Inspection, Locker, Name};
-use leasehold_observe::{ChangeKind, Observation, escaped, is_held};
+use leasehold_observe::{ChangeKind, Observation, escaped, is_held, summary};
 use tokio::time::sleep;
 
 use crate::args::WatchArgs;
@@ -14,7 +14,6 @@ use crate::exit::Failure;
 use crate::look::{Seen, found};
 use crate::out::{self, styled};
 use crate::say::Voice;
-use crate::shared::summary;
 use crate::times::show;
 
 const LEAST_INTERVAL: Duration = Duration::from_millis(50);

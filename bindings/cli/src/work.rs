@@ -1,17 +1,17 @@
 //! A command under a lease: it runs while the lease is held, and is gone before the lease ends.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::time::Duration;
 
 use futures::StreamExt;
-use leasehold::{
-    Error, ErrorKind, Lease, LeaseEvent, LeaseEvents, LossReason, Lost, Name, Permit, Turn,
-};
+use leasehold::{Error, ErrorKind, LeaseEvent, LeaseEvents, LossReason, Lost};
 use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
 use crate::child::{Change, EventsPipe, Group, Ran, Signals, Start, now};
 use crate::exit::{Failure, INTERNAL, LOST, NOT_ACQUIRED};
+use crate::held::Held;
 use crate::say::Voice;
 use crate::times::show;
 
@@ -51,47 +51,6 @@ pub(crate) enum Ended {
     Lost(Failure, Asked),
 }
 
-/// The lease that a command runs under.
-#[derive(Debug)]
-pub(crate) enum Held {
-    Lease(Lease),
-    /// A turn of a job: its tick is completed if the command ends with 0.
-    Turn(Turn),
-    /// A part of a shared name.
-    Permit(Permit),
-}
-
-impl Held {
-    fn lease(&self) -> &Lease {
-        match self {
-            Self::Lease(lease) => lease,
-            Self::Turn(turn) => turn.lease(),
-            Self::Permit(permit) => permit,
-        }
-    }
-
-    /// Returns the variables of the environment that a lock's lease does not have.
-    fn environment(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Lease(_) => Vec::new(),
-            Self::Turn(turn) => vec![
-                ("LEASEHOLD_TICK", turn.tick().to_string()),
-                ("LEASEHOLD_MISSED", turn.missed().to_string()),
-            ],
-            Self::Permit(permit) => of_permit(permit),
-        }
-    }
-
-    async fn release(self, completes: bool) -> Result<(), Error> {
-        match self {
-            Self::Lease(lease) => lease.release().await,
-            Self::Turn(turn) if completes => turn.done().await,
-            Self::Turn(turn) => turn.give_back().await,
-            Self::Permit(permit) => permit.release().await,
-        }
-    }
-}
-
 /// The signal that asked this process and the command to end, if there was one.
 pub(crate) type Asked = Option<Signal>;
 
@@ -125,11 +84,13 @@ impl Work<'_> {
             is_overheld,
             ..
         } = running;
-        let lost = lost.or(is_overheld.then_some(LossReason::Overheld));
         let ran = group.ran();
         drop(group);
         let failure = match ending {
-            Some(Ending { why: Why::Loss, .. }) => Some(Self::lost(held.lease().name(), lost)),
+            Some(Ending { why: Why::Loss, .. }) => Some(match lost {
+                Some(Lost { name, reason, .. }) => Self::lost(&name, Some(reason)),
+                None => Self::lost(held.name(), is_overheld.then_some(LossReason::Overheld)),
+            }),
             _ => None,
         };
         let completes = failure.is_none() && ran.is_some_and(|ran| ran.code() == 0);
@@ -152,7 +113,7 @@ impl Work<'_> {
     }
 
     /// Describes a loss. `None` means that the lease was not renewed in time.
-    fn lost(name: &Name, reason: Option<LossReason>) -> Failure {
+    fn lost(name: impl fmt::Display, reason: Option<LossReason>) -> Failure {
         let why = match reason {
             Some(reason) => reason.to_string(),
             None => "it was not renewed in time".to_owned(),
@@ -163,15 +124,17 @@ impl Work<'_> {
 
     /// Releases the lease. Only a lost lease is a failure: otherwise the lock ends after its time to live.
     async fn release(&self, held: Held, completes: bool) -> Result<(), Failure> {
-        let left = held.lease().remaining();
-        let name = held.lease().name().clone();
+        let (left, name) = (held.remaining(), held.name());
         let released = timeout(TO_RELEASE, held.release(completes)).await;
         let error = match released {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) if error.is_not_held() => {
                 let source = std::error::Error::source(&error);
                 let lost = source.and_then(|source| source.downcast_ref::<Lost>());
-                return Err(Self::lost(&name, lost.map(|lost| lost.reason)));
+                return Err(match lost {
+                    Some(Lost { name, reason, .. }) => Self::lost(name, Some(*reason)),
+                    None => Self::lost(name, None),
+                });
             }
             Ok(Err(error)) => error,
             Err(_) => Error::no_answer(),
@@ -184,44 +147,26 @@ impl Work<'_> {
     }
 }
 
-/// Renews a lease with little time left, as one has that was handed over, so that the command starts with its full time.
-pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failure> {
-    if lease.remaining() < ttl / 2 {
-        lease.renew().await?;
-    }
-    Ok(())
-}
-
-/// Returns the failure of a wait with this limit.
-pub(crate) fn not_acquired(name: &str, limit: Option<Duration>) -> Failure {
+/// Returns the failure of a wait for these names with this limit.
+pub(crate) fn not_acquired(names: &[String], limit: Option<Duration>) -> Failure {
+    let (were, it) = match names {
+        [name] => (format!("{name} was"), "it"),
+        names => (format!("{} were", names.join(", ")), "one of them"),
+    };
     let (what, advice) = match limit {
         Some(wait) if !wait.is_zero() => (
             format!(
-                "{name} was not acquired within {}: somebody else holds it",
+                "{were} not acquired within {}: somebody else holds {it}",
                 show(wait)
             ),
             "wait longer (--wait), or see the holder with leasehold inspect",
         ),
         _ => (
-            format!("{name} was not acquired: somebody else holds it or waits for it"),
+            format!("{were} not acquired: somebody else holds {it} or waits for {it}"),
             "wait for it (--wait), or see the holder with leasehold inspect",
         ),
     };
     Failure::new(NOT_ACQUIRED, what).advise(advice)
-}
-
-/// Returns the variables of the environment that only a permit has.
-fn of_permit(permit: &Permit) -> Vec<(&'static str, String)> {
-    let slot = permit
-        .slot()
-        .map(|slot| ("LEASEHOLD_SLOT", slot.to_string()));
-    let resource = ("LEASEHOLD_RESOURCE", permit.resource().into_owned());
-    let generation = permit.generation();
-    let generation = generation.map(|token| ("LEASEHOLD_GENERATION", token.to_string()));
-    std::iter::once(resource)
-        .chain(slot)
-        .chain(generation)
-        .collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,12 +185,12 @@ struct Ending {
 
 struct Running<'a> {
     work: &'a Work<'a>,
-    lease: &'a Lease,
+    held: &'a Held,
     group: Group,
     pipe: EventsPipe,
     /// The end of the lease, by the clock that the guard uses too.
     deadline: Duration,
-    lost: Option<LossReason>,
+    lost: Option<Lost>,
     /// True once no renewal can extend the lease, because of its age.
     is_overheld: bool,
     ending: Option<Ending>,
@@ -254,28 +199,25 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn start(work: &'a Work<'a>, held: &'a Held, pipe: EventsPipe) -> Result<Self, Failure> {
-        let lease = held.lease();
-        let remaining = lease.remaining();
+        let remaining = held.remaining();
         let wall = std::time::SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
             + remaining;
-        let mut environment = vec![
-            ("LEASEHOLD_NAME", lease.name().to_string()),
-            ("LEASEHOLD_TOKEN", lease.token().to_string()),
-            ("LEASEHOLD_DEADLINE", wall.as_millis().to_string()),
-            ("LEASEHOLD_EVENTS_FD", pipe.number().to_string()),
-        ];
-        environment.extend(held.environment());
+        let mut environment = held.environment();
+        environment.extend([
+            ("LEASEHOLD_DEADLINE", Some(wall.as_millis().to_string())),
+            ("LEASEHOLD_EVENTS_FD", Some(pipe.number().to_string())),
+        ]);
         let group = Group::start(&Start {
-            name: lease.name().as_str(),
+            name: &held.name(),
             command: work.command,
             environment,
             events: &pipe,
         })?;
         let mut running = Self {
             work,
-            lease,
+            held,
             group,
             pipe,
             deadline: Duration::ZERO,
@@ -291,7 +233,7 @@ impl<'a> Running<'a> {
     /// Passes a deadline that a renewal moved on to the guard.
     fn look_at_lease(&mut self) {
         let policy = self.work.policy;
-        let remaining = self.lease.remaining();
+        let remaining = self.held.remaining();
         if remaining.is_zero() {
             return;
         }
@@ -332,7 +274,7 @@ impl<'a> Running<'a> {
             Duration::MAX
         };
         let over =
-            self.lost.is_some() || !self.lease.is_valid() || time >= last.saturating_sub(grace);
+            self.lost.is_some() || !self.held.is_valid() || time >= last.saturating_sub(grace);
         if self.ending.is_none() && self.group.ran().is_some() {
             self.end(Why::LeftBehind);
         } else if self.ending.is_none() && stop && over {
@@ -351,10 +293,12 @@ impl<'a> Running<'a> {
             kill_at: now() + self.work.policy.grace,
             killed_at: None,
         });
-        let name = self.lease.name();
-        self.work.voice.note(&match (why, self.lost) {
+        let name = self.held.name();
+        self.work.voice.note(&match (why, &self.lost) {
             (Why::LeftBehind, _) => "the command left processes behind; ending them".to_owned(),
-            (Why::Loss, Some(reason)) => format!("{name} was lost: {reason}: ending the command"),
+            (Why::Loss, Some(Lost { name, reason, .. })) => {
+                format!("{name} was lost: {reason}: ending the command")
+            }
             (Why::Loss, None) if self.is_overheld => {
                 let reason = LossReason::Overheld;
                 format!("{name} is about to end: {reason}: ending the command")
@@ -392,11 +336,11 @@ impl<'a> Running<'a> {
     /// Waits until something happens.
     async fn wait(&mut self, events: &mut LeaseEvents, signals: &mut Signals) {
         let pause = self.pause();
-        let lease = self.lease;
+        let held = self.held;
         let is_lost = self.lost.is_some();
         tokio::select! {
             biased;
-            lost = lease.lost(), if !is_lost => self.has_lost(lost.reason),
+            lost = held.lost(), if !is_lost => self.has_lost(lost),
             signal = signals.next() => self.take(signal),
             Some(event) = events.next() => {
                 self.is_overheld |= matches!(
@@ -410,15 +354,14 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn has_lost(&mut self, reason: LossReason) {
-        self.lost = Some(reason);
+    fn has_lost(&mut self, lost: Lost) {
         if !self.work.policy.stop {
-            let name = self.lease.name();
-            let voice = self.work.voice;
-            voice.note(&format!(
+            let Lost { name, reason, .. } = &lost;
+            self.work.voice.note(&format!(
                 "{name} was lost: {reason}: the command goes on without it"
             ));
         }
+        self.lost = Some(lost);
     }
 
     fn pause(&self) -> Duration {
@@ -435,7 +378,7 @@ impl<'a> Running<'a> {
     }
 
     fn take(&mut self, signal: Signal) {
-        if signal == Signal::SIGCONT && !self.lease.is_valid() && self.work.policy.stop {
+        if signal == Signal::SIGCONT && !self.held.is_valid() && self.work.policy.stop {
             // This process was stopped, and the lease is over: the command must not be continued.
             return;
         }

@@ -5,4 +5,4 @@ mod observation;
 mod text;
 
 pub use observation::{Change, ChangeKind, Observation, is_held};
-pub use text::{escaped, without_secrets};
+pub use text::{escaped, summary, without_secrets};

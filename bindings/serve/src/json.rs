@@ -7,6 +7,7 @@ use leasehold_observe::{Change, ChangeKind, Observation};
 use serde::Serialize;
 
 use crate::counts::{Counts, Histogram};
+use crate::shares::Shares;
 
 /// The state of the connection to the store.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -33,11 +34,26 @@ pub(crate) struct Row<'a> {
     job: Option<Job<'a>>,
     /// The capacity and the holders of a shared name, at its inspection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    shared: Option<&'a SharedInfo>,
+    shared: Option<Shared<'a>>,
     /// How long ago it was inspected, if it was.
     age: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Shared<'a> {
+    #[serde(flatten)]
+    info: &'a SharedInfo,
+    /// How much of it is held, for people.
+    summary: String,
+}
+
+impl<'a> Shared<'a> {
+    fn new(info: &'a SharedInfo) -> Self {
+        let summary = leasehold_observe::summary(info);
+        Self { info, summary }
+    }
 }
 
 #[derive(Serialize)]
@@ -139,7 +155,9 @@ impl<'a> Row<'a> {
             line: line.collect(),
             wanted,
             job: seen.and_then(|seen| Job::new(seen, ago)),
-            shared: seen.and_then(|seen| seen.inspection.shared.as_deref()),
+            shared: seen
+                .and_then(|seen| seen.inspection.shared.as_deref())
+                .map(Shared::new),
             age: since.map(millis),
             trouble,
         }
@@ -177,6 +195,9 @@ impl<'a> LockEvent<'a> {
 pub(crate) struct Sum<'a> {
     pub(crate) held: u64,
     pub(crate) waiting: u64,
+    /// The shared names, for /metrics.
+    #[serde(skip)]
+    pub(crate) shares: Shares,
     pub(crate) longest: Option<(&'a Name, u32)>,
     /// The holder with the longest tenure.
     pub(crate) oldest: Option<(&'a Name, u64)>,

@@ -16,6 +16,7 @@ mod poller;
 mod scan;
 mod schedule;
 mod serve;
+mod shares;
 mod state;
 mod tracking;
 

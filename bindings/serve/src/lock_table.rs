@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::counts::{Counts, Histogram};
 use crate::history::History;
 use crate::json::{LockEvent, Row, Store, Sum, millis};
+use crate::shares::Shares;
 
 /// The most locks that are observed. The page says if there are more.
 pub(crate) const MOST_KNOWN: usize = 50_000;
@@ -252,6 +253,7 @@ impl LockTable {
 
     pub(crate) fn sum(&self, now: Instant) -> Sum<'_> {
         let (mut held, mut waiting, mut line) = (0, 0, Histogram::default());
+        let mut shares = Shares::default();
         let mut longest: Option<(&Name, u32)> = None;
         let mut oldest: Option<(&Name, Duration)> = None;
         for (name, seen) in &self.rows {
@@ -259,6 +261,7 @@ impl LockTable {
                 continue;
             };
             held += u64::from(is_held(&seen.inspection));
+            shares.add(&seen.inspection);
             let in_line = seen.inspection.waiting;
             waiting += u64::from(in_line);
             let since = now.saturating_duration_since(seen.at);
@@ -277,6 +280,7 @@ impl LockTable {
         Sum {
             held,
             waiting,
+            shares,
             longest,
             oldest: oldest.map(|(name, held)| (name, millis(held))),
             line,

@@ -9,6 +9,7 @@ use leasehold_observe::ChangeKind;
 use crate::counts::UP_TO;
 use crate::json::Store;
 use crate::lock_table::LockTable;
+use crate::shares::Shares;
 
 /// Returns the body of /metrics.
 pub(crate) fn text(table: &LockTable, namespace: &str, now: Instant) -> String {
@@ -25,6 +26,7 @@ pub(crate) fn text(table: &LockTable, namespace: &str, now: Instant) -> String {
     out.gauge("follows", help, u64::from(sum.follows));
     out.gauge("locks_held", "Locks that are held.", sum.held);
     out.gauge("waiting", "Waiters in line.", sum.waiting);
+    out.shares(&sum.shares);
     let longest = sum.longest.map_or(0, |(_, waiting)| u64::from(waiting));
     out.gauge("line_longest", "Length of the longest line.", longest);
     let oldest = sum.oldest.map_or(0, |(_, held)| held);
@@ -68,6 +70,49 @@ struct Out {
 }
 
 impl Out {
+    /// Writes the gauges of shared names. Units have no sum: bytes and rows do not add up.
+    fn shares(
+        &mut self,
+        Shares {
+            slots,
+            units,
+            access,
+        }: &Shares,
+    ) {
+        let all = [("slots", slots), ("units", units), ("access", access)];
+        self.head(
+            "permits_held",
+            "Permits of shared names that are held, by kind.",
+            "gauge",
+        );
+        for (kind, share) in all {
+            self.put("permits_held", &sharing(kind), share.permits);
+        }
+        self.head(
+            "permits_waiting",
+            "Waiters for shared names, by kind.",
+            "gauge",
+        );
+        for (kind, share) in all {
+            self.put("permits_waiting", &sharing(kind), share.waiting);
+        }
+        self.gauge(
+            "slots_in_use",
+            "Slots of semaphores that are held.",
+            slots.used,
+        );
+        self.gauge(
+            "slots_capacity",
+            "Slots that semaphores have.",
+            slots.capacity,
+        );
+        let help = "The part in use of the semaphore or quota with the greatest one.";
+        self.head("fullest_ratio", help, "gauge");
+        for (kind, share) in &all[..2] {
+            self.put("fullest_ratio", &sharing(kind), share.fullest);
+        }
+    }
+
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, help, "gauge");
         self.put(name, "", value);
@@ -89,6 +134,10 @@ impl Out {
         let label = &self.label;
         let _ = writeln!(self.text, "leasehold_{name}{{{label}{labels}}} {value}");
     }
+}
+
+fn sharing(kind: &str) -> String {
+    format!(",sharing=\"{kind}\"")
 }
 
 fn how(kind: ChangeKind) -> &'static str {

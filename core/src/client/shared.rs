@@ -222,7 +222,28 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub fn hold(&self) -> Permits {
-        Permits::new(Tenures::new(self.lock.clone(), Some(own_part(&self.lock))))
+        hold(&self.lock, own_part(&self.lock))
+    }
+
+    /// Holds that many slots or units as [`hold`](Self::hold) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if the weight is out of bounds; otherwise nothing fails before the stream is
+    /// polled.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use futures::TryStreamExt;
+    ///
+    /// let mut permits = locker.semaphore("partitions", 8)?.hold_many(2)?;
+    /// let permit = permits.try_next().await?.expect("the locker was not shut down");
+    /// println!("working on partitions {:?}", permit.slots());
+    /// # Ok(()) }
+    /// ```
+    pub fn hold_many(&self, weight: u32) -> Result<Permits, Error> {
+        Ok(hold(&self.lock, self.part(weight)?))
     }
 
     /// Changes the capacity of the name for all clients, and returns how often it was set.
@@ -393,11 +414,31 @@ impl RwPart {
     pub async fn acquire_within(&self, time: Duration) -> Result<Option<Permit>, Error> {
         within(&self.lock, self.part, time).await
     }
+
+    /// Holds the name for as long as the program runs, and acquires it again after a loss: see [`Permits`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use futures::TryStreamExt;
+    ///
+    /// let mut permits = locker.rw_lock("prices")?.write().hold();
+    /// let permit = permits.try_next().await?.expect("the locker was not shut down");
+    /// println!("writing prices with token {}", permit.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn hold(&self) -> Permits {
+        hold(&self.lock, self.part)
+    }
 }
 
 /// Returns the part that a handle on a shared name was made for.
 fn own_part(lock: &Lock) -> Part {
     lock.part().unwrap_or(Part::reader())
+}
+
+fn hold(lock: &Lock, part: Part) -> Permits {
+    Permits::new(Tenures::new(lock.clone(), Some(part)))
 }
 
 async fn wait_for(lock: &Lock, part: Part) -> Result<Permit, Error> {

@@ -24,7 +24,8 @@ pub(crate) struct Start<'a> {
     /// The name of the lock, shown in lists of processes.
     pub(crate) name: &'a str,
     pub(crate) command: &'a [OsString],
-    pub(crate) environment: Vec<(&'static str, String)>,
+    /// Variables to set, and without a value to remove.
+    pub(crate) environment: Vec<(&'static str, Option<String>)>,
     pub(crate) events: &'a EventsPipe,
 }
 
@@ -78,7 +79,14 @@ impl Group {
         let mut terminal = Terminal::open();
         let gives = terminal.as_ref().is_some_and(Terminal::is_ours_alone);
         start.events.inherit(true)?;
-        let child = Command::new(this_program()?)
+        let mut command = Command::new(this_program()?);
+        for (name, value) in &start.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let child = command
             .arg0(EXEC)
             .arg(getpid().to_string())
             .arg(if gives {
@@ -87,7 +95,6 @@ impl Group {
                 WITHOUT_TERMINAL
             })
             .args(start.command)
-            .envs(start.environment.iter().map(|(name, value)| (name, value)))
             .process_group(0)
             .spawn();
         start.events.inherit(false)?;

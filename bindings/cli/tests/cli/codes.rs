@@ -62,12 +62,19 @@ async fn a_command_that_cannot_be_run_is_told_from_one_that_is_not_there() {
 #[tokio::test]
 async fn bad_command_lines_have_a_code_and_say_what_to_do() {
     let server = RedisServer::start().await;
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["run", "a", "--"], "<COMMAND>"),
         (&["run", "a"], "<COMMAND>"),
         (&["run", "--", "true"], "<NAME>"),
-        (&["run", "a", "b", "--", "true"], "unexpected argument 'b'"),
-        (&["run", "a", "true"], "one NAME, then --, then the command"),
+        (&["hold", "a", "b", "--", "true"], "unexpected argument 'b'"),
+        (
+            &["hold", "a", "true"],
+            "one NAME, then --, then the command",
+        ),
+        (
+            &["run", "a", "true"],
+            "one NAME or several, then --, then the command",
+        ),
         (&["run", "a", "--wait", "-2s", "--", "true"], "below zero"),
         (&["run", "a", "--wait=-2s", "--", "true"], "below zero"),
         (&["run", "a", "--wait", "2", "--", "true"], "2s or 2ms"),

@@ -99,6 +99,7 @@ impl Examples {
             ("nightly", "echo >> nights"),
             ("report", "echo a report"),
             ("sleep", "test $# = 1"),
+            ("transfer", "test $(echo $LEASEHOLD_TOKENS | wc -w) = 2"),
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it is written");
@@ -177,7 +178,7 @@ async fn the_examples_of_the_help_work() {
             count += 1;
         }
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 9);
     assert_eq!(examples.file("report.csv"), "a report\n");
 }
 

@@ -16,6 +16,7 @@ mod program;
 mod pty;
 mod quorum;
 mod serve;
+mod several;
 mod shared;
 mod signals;
 mod terminal;

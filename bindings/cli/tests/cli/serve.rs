@@ -132,6 +132,28 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
     ] {
         assert_eq!(metric(&url, name), number, "{name}");
     }
+    let share = |name, part: &[&str]| {
+        let args = ["run", name].into_iter().chain(part.iter().copied());
+        Program::spawn(on(&server, args.chain(["--", "cat"])))
+    };
+    // Catches: slots of one name alone, permits that count as slots, and units that are added up.
+    let _two = share("render", &["--slots", "3", "--weight", "2"]);
+    let _one = share("import", &["--slots", "10"]);
+    let _reader = share("prices", &["--read"]);
+    until_metric(&url, "slots_in_use", 3).await;
+    until_metric(&url, "permits_held,sharing=\"access\"", 1).await;
+    let _waits = share("render", &["--slots", "3", "--weight", "2"]);
+    until_metric(&url, "permits_waiting,sharing=\"slots\"", 1).await;
+    assert_eq!(metric(&url, "permits_held,sharing=\"slots\""), 2);
+    assert_eq!(metric(&url, "slots_capacity"), 13);
+    let fullest = "leasehold_fullest_ratio{namespace=\"leasehold\",sharing=\"slots\"} 0.666";
+    let metrics = get(&url, "/metrics").body;
+    assert!(
+        metrics.lines().any(|line| line.starts_with(fullest)),
+        "{metrics}"
+    );
+    let locks = get(&url, "/api/locks").body;
+    assert!(locks.contains("\"summary\":\"2 of 3 slots\""), "{locks}");
     holder.close_stdin();
     until_metric(&url, "ended_total,how=\"released\"", 1).await;
     assert!(!get(&url, "/metrics").body.contains("quoted"));

@@ -1,8 +1,9 @@
 //! Shared names: `leasehold run` with `--slots`, `--read` and `--write`, `leasehold resize`, and how holders are shown.
 
-use leasehold_tests::RedisServer;
+use leasehold_tests::{RedisServer, eventually};
+use nix::sys::signal::Signal;
 
-use crate::program::{Output, Program, on, output};
+use crate::program::{LIMIT, Output, Program, on, output};
 
 /// Runs a command that prints its part of a shared name, and then holds it until its standard input is closed.
 fn hold(server: &RedisServer, name: &str, part: &[&str]) -> (Program, String) {
@@ -25,6 +26,16 @@ fn ok(server: &RedisServer, args: &[&str]) -> String {
     let ran = run(server, args);
     assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
     ran.stdout
+}
+
+/// Waits until somebody waits for the name.
+async fn in_line(server: &RedisServer, name: &str) {
+    let waits = async || {
+        ok(server, &["inspect", name])
+            .contains("  waiting  1\n")
+            .then_some(())
+    };
+    eventually(LIMIT, "a waiter", waits).await;
 }
 
 /// Catches a third run, one with another's slot, one that does not end with its command, and a resize without effect.
@@ -61,6 +72,108 @@ async fn as_many_run_as_there_are_slots() {
     assert_eq!(first.code().await, Some(0));
     let (_next, part) = hold(&server, "render", &["--slots", "3"]);
     assert_eq!(part.trim_end(), "render#0 0", "the lowest free slot");
+}
+
+/// Catches a weight that is not taken, and one whose slots the command does not learn.
+#[tokio::test]
+async fn a_run_takes_as_many_slots_as_its_weight() {
+    let server = RedisServer::start().await;
+    let script = "echo slots $LEASEHOLD_SLOTS lowest $LEASEHOLD_SLOT";
+    let heavy = [
+        "render",
+        "--slots",
+        "3",
+        "--weight",
+        "2",
+        "--no-wait",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let heavy: Vec<_> = ["run"].into_iter().chain(heavy).collect();
+    let (mut one, _) = hold(&server, "render", &["--slots", "3"]);
+    assert_eq!(ok(&server, &heavy), "slots 1 2 lowest 1\n");
+    let (_two, _) = hold(&server, "render", &["--slots", "3"]);
+    assert_eq!(run(&server, &heavy).code, Some(75), "one is free");
+    one.close_stdin();
+    assert_eq!(one.code().await, Some(0));
+    assert_eq!(ok(&server, &heavy), "slots 0 2 lowest 0\n");
+}
+
+/// Catches a holder that keeps one slot instead of its weight, that is not replaced, or that does not come back.
+#[tokio::test]
+async fn as_many_hold_as_there_are_slots() {
+    let server = RedisServer::start().await;
+    let start = |part: &[&str]| {
+        let script = "echo part $LEASEHOLD_RESOURCE $LEASEHOLD_SLOTS; exec sleep 60";
+        let (begin, end) = (
+            ["hold", "render", "--pause", "10ms"],
+            ["--", "sh", "-c", script],
+        );
+        Program::spawn(on(&server, begin.iter().chain(part).chain(&end)))
+    };
+    let mut heavy = start(&["--slots", "3", "--weight", "2"]);
+    assert_eq!(heavy.line("part ").trim_end(), "render#0 0 1");
+    heavy.error_line("leasehold: holding render#0 with token ");
+    let light = start(&["--slots", "3"]);
+    assert_eq!(light.line("part ").trim_end(), "render#2 2");
+    let next = start(&["--slots", "3", "--weight", "2"]);
+    in_line(&server, "render").await;
+    heavy.signal(Signal::SIGTERM);
+    assert_eq!(heavy.code().await, Some(143));
+    assert_eq!(next.line("part ").trim_end(), "render#0 0 1");
+    let json = ok(&server, &["inspect", "render", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let holders = json["shared"]["holders"].as_array().expect("a list");
+    let of_slot = holders.iter().find(|holder| holder["slots"][0] == 2);
+    let token = of_slot.expect("the light one")["token"].to_string();
+    ok(
+        &server,
+        &["release", "--force", "render", "--yes", "--token", &token],
+    );
+    assert_eq!(light.line("part ").trim_end(), "render#2 2", "after a loss");
+}
+
+/// Catches a side of `hold` that holds as the other one does.
+#[tokio::test]
+async fn a_side_is_held() {
+    let server = RedisServer::start().await;
+    let start = |side| {
+        Program::spawn(on(
+            &server,
+            [
+                "hold",
+                "prices",
+                side,
+                "--",
+                "sh",
+                "-c",
+                "echo here; exec sleep 60",
+            ],
+        ))
+    };
+    let (mut one, mut two) = (start("--read"), start("--read"));
+    one.line("here");
+    two.line("here");
+    let writer = start("--write");
+    let told = || ok(&server, &["inspect", "prices"]);
+    in_line(&server, "prices").await;
+    assert!(
+        told().starts_with("prices is held: 2 readers\n"),
+        "{}",
+        told()
+    );
+    for reader in [&mut one, &mut two] {
+        reader.signal(Signal::SIGTERM);
+        assert_eq!(reader.code().await, Some(143));
+    }
+    writer.line("here");
+    assert!(
+        told().starts_with("prices is held: 1 writer\n"),
+        "{}",
+        told()
+    );
 }
 
 /// Catches a writer beside readers, readers that exclude each other, and a reader that does not learn the writer's token.
@@ -133,6 +246,43 @@ async fn bad_calls_are_refused_with_their_reason() {
             &["run", "render", "--read", "--write", "--", "true"],
             64,
             "--write",
+        ),
+        (
+            &["run", "render", "--weight", "2", "--", "true"],
+            64,
+            "--slots",
+        ),
+        (
+            &[
+                "run", "render", "--slots", "2", "--weight", "0", "--", "true",
+            ],
+            64,
+            "weight",
+        ),
+        (
+            &[
+                "hold", "render", "--slots", "2", "--weight", "65", "--", "true",
+            ],
+            64,
+            "weight",
+        ),
+        (
+            &[
+                "hold",
+                "render",
+                "--read",
+                "--at-least",
+                "60s",
+                "--",
+                "true",
+            ],
+            64,
+            "--at-least",
+        ),
+        (
+            &["run", "render", "--once", "7", "--slots", "2", "--", "true"],
+            64,
+            "--slots",
         ),
         (
             &["run", "render", "--no-wait", "--", "true"],

@@ -16,6 +16,7 @@ import { type Opened, openQuorum, openServer } from "../store/open.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
 import { LeaseEvents } from "./events.js";
+import { Capacities } from "./capacities.js";
 import { Claims } from "./claims.js";
 import { Job } from "./job.js";
 import type { Lease } from "./lease.js";
@@ -75,6 +76,7 @@ export class Locker {
   readonly #host: LockHost;
   readonly #options: Checked;
   readonly #findings: readonly Finding[];
+  readonly #capacities = new Capacities();
   /** Aborted when the locker is shut down, for its jobs and observers. */
   #closed: AbortController | undefined;
 
@@ -94,10 +96,10 @@ export class Locker {
    * `Locker.connect` and `Locker.quorum` look for settings that endanger leases, such as eviction of keys, if
    * the user may run `INFO`. Each such finding is also emitted as a process warning named `LeaseholdWarning`,
    * in runtimes that have process warnings. An `untracked` finding may follow after the first acquisition,
-   * also for lockers made by `Locker.from`.
+   * and `capacity` findings after those of a semaphore or quota, also for lockers made by `Locker.from`.
    */
   get findings(): readonly Finding[] {
-    return Object.freeze([...this.#findings, ...this.#host.findings]);
+    return Object.freeze([...this.#findings, ...this.#host.findings, ...this.#capacities.findings]);
   }
 
   /**
@@ -344,7 +346,7 @@ export class Locker {
     const read = readOptions(`the options of ${what}`, options, SEMAPHORE_OPTIONS);
     const { maxLine = Infinity, strict = false } = read;
     const one: Share = { kind, weight: 1, capacity, maxLine, strict };
-    return new Semaphore(this.#permits(name, read, one), one);
+    return new Semaphore(this.#permits(name, read, one, this.#capacities), one);
   }
 
   /**
@@ -366,9 +368,9 @@ export class Locker {
     return new RwLock(this.#permits(name, read, share), share);
   }
 
-  #permits(name: string, read: SharedOptions, share: Share): Permits {
+  #permits(name: string, read: SharedOptions, share: Share, capacities?: Capacities): Permits {
     const spec = { ...specOf(name, read, this.#options), share };
-    return new Permits(this.#host, this.#host.newLock(spec));
+    return new Permits(this.#host, this.#host.newLock(spec), capacities);
   }
 
   /**

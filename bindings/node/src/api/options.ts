@@ -234,7 +234,7 @@ export interface SemaphoreOptions extends SharedOptions {
   /**
    * True to refuse a name whose capacity at the store is not this handle's: an acquisition fails with the
    * code `config` as soon as it would get a permit. By default it continues with the store's capacity, and
-   * emits `capacityDiffers`.
+   * emits `capacityDiffers`; `Locker.findings` lists the name.
    */
   readonly strict?: boolean | undefined;
 }

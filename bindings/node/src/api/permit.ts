@@ -3,9 +3,11 @@ import type { LockHost } from "../host/lock-host.js";
 import type { LockState, Tenure } from "../host/tenure.js";
 import type { Share } from "../module/wasm.js";
 import { leaseOf, type Lessor, timedOut } from "./acquiring.js";
+import type { Capacities } from "./capacities.js";
 import { Lease } from "./lease.js";
 import type { AcquireOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import { Tenures } from "./tenures.js";
 
 /**
  * A part of a shared name that is held: slots of a semaphore, units of a quota, or the name for reading or
@@ -104,24 +106,33 @@ export class Permit extends Lease {
 /** Stands in for types only: the engine reports an admission with each tenure of a shared name. */
 const NO_ADMISSION = { slots: [], capacity: 0, epoch: 0, generation: null };
 
-const permitted: Lessor<Permit> = (host, tenure, waited) => new Permit(host, tenure, waited);
-
 /** The acquisitions of parts of one shared name. */
 export class Permits {
-  constructor(readonly host: LockHost, readonly state: LockState) {}
+  /** @param capacities notes the capacity of each permit, if the program asks for one */
+  constructor(readonly host: LockHost, readonly state: LockState, private readonly capacities?: Capacities) {}
 
   acquire(share: Share, { timeout: wait = Infinity, signal }: AcquireOptions): Promise<Permit> {
     return this.host.acquire(
       this.state,
       wait,
       signal,
-      (call) => leaseOf(this.host, call, signal, permitted) ?? timedOut(this.state.name, "other holders", wait),
+      (call) => leaseOf(this.host, call, signal, this.#permitted) ?? timedOut(this.state.name, "other holders", wait),
       share,
     );
   }
 
   tryAcquire(share: Share, signal: AbortSignal | undefined): Promise<Permit | undefined> {
-    return this.host.acquire(this.state, 0, signal, (call) => leaseOf(this.host, call, signal, permitted), share);
+    return this.host.acquire(this.state, 0, signal, (call) => leaseOf(this.host, call, signal, this.#permitted), share);
+  }
+
+  readonly #permitted: Lessor<Permit> = (host, tenure, waited) => {
+    const permit = new Permit(host, tenure, waited);
+    this.capacities?.note(permit.name, permit.capacity, this.state.share?.capacity ?? permit.capacity);
+    return permit;
+  };
+
+  hold(share: Share, signal: AbortSignal | undefined): Tenures<Permit> {
+    return new Tenures(this.state.name, (stop) => this.acquire(share, { signal: stop }), signal);
   }
 
   /** Returns the options, for logs. */

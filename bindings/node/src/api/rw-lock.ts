@@ -5,6 +5,7 @@ import { LeaseEvents } from "./events.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type SharedOptions } from "./options.js";
 import type { Permit, Permits } from "./permit.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import type { Tenures } from "./tenures.js";
 
 /**
  * A handle on a name that many readers or one writer hold, made by `locker.rwLock()`. Making one does no I/O.
@@ -155,6 +156,22 @@ export class RwPart {
     checkAttached(this, RwPart, "rwPart.using");
     checkFunction("using: the work", work);
     return use(this.acquire(options), work);
+  }
+
+  /**
+   * Keeps the name for as long as the program runs, and acquires it again after each loss: see {@link Tenures}.
+   *
+   * @example
+   * ```ts
+   * for await (const permit of locker.rwLock("prices").write().hold()) {
+   *   await permit.run((signal) => follow(prices, { token: permit.token, signal })).catch(() => {});
+   * }
+   * ```
+   */
+  hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures<Permit> {
+    checkAttached(this, RwPart, "rwPart.hold");
+    const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
+    return this.#permits.hold(this.#share, signal);
   }
 
   /** Returns the name and true for the writers' side, for logs and `JSON.stringify`. */

@@ -5,6 +5,7 @@ import { LeaseEvents } from "./events.js";
 import { PERMIT_OPTIONS, type PermitOptions, type SemaphoreOptions, TRY_PERMIT_OPTIONS } from "./options.js";
 import type { Permit, Permits } from "./permit.js";
 import { type Asked, INSPECT, printed } from "./show.js";
+import type { Tenures } from "./tenures.js";
 
 /**
  * A handle on a name that several holders share, made by `locker.semaphore()` with slots, or by
@@ -98,6 +99,23 @@ export class Semaphore {
     checkAttached(this, Semaphore, "semaphore.using");
     checkFunction("using: the work", work);
     return use(this.acquire(options), work);
+  }
+
+  /**
+   * Keeps one slot or unit, or as many as the `weight` says, for as long as the program runs, and acquires
+   * others after each loss: see {@link Tenures}.
+   *
+   * @example
+   * ```ts
+   * for await (const permit of locker.semaphore("partitions", 8).hold()) {
+   *   await permit.run((signal) => consume(permit.slot, { token: permit.token, signal })).catch(() => {});
+   * }
+   * ```
+   */
+  hold(options?: Pick<PermitOptions, "weight" | "signal">): Tenures<Permit> {
+    checkAttached(this, Semaphore, "semaphore.hold");
+    const { weight, signal } = readOptions("the options of hold", options, TRY_PERMIT_OPTIONS);
+    return this.#permits.hold(this.#share(weight), signal);
   }
 
   /**

@@ -4,9 +4,10 @@ import { persist } from "./persist.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
- * One lease after another, to hold a lock for as long as the program runs. Read it with `for await`.
+ * One lease after another, to hold a lock, or a part of a shared name, for as long as the program runs. Read it
+ * with `for await`.
  *
- * It waits in line for the lock and yields the lease. When the lease is lost or released, the next step waits
+ * It waits in line and yields the lease. When the lease is lost or released, the next step waits
  * in line again. It keeps trying while the store cannot be reached. An error that retrying cannot fix, such
  * as a refused password, is thrown.
  *
@@ -20,9 +21,9 @@ import { type Asked, INSPECT, printed } from "./show.js";
  * }
  * ```
  */
-export class Tenures implements AsyncIterableIterator<Lease, undefined> {
+export class Tenures<L extends Lease = Lease> implements AsyncIterableIterator<L, undefined> {
   readonly #name: string;
-  readonly #acquire: (signal: AbortSignal) => Promise<Lease>;
+  readonly #acquire: (signal: AbortSignal) => Promise<L>;
   readonly #stop = new AbortController();
   readonly #stopped: Promise<void>;
   #last: Promise<unknown> = Promise.resolve();
@@ -30,7 +31,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   #token: number | undefined;
 
   /** @internal */
-  constructor(name: string, acquire: (signal: AbortSignal) => Promise<Lease>, signal?: AbortSignal) {
+  constructor(name: string, acquire: (signal: AbortSignal) => Promise<L>, signal?: AbortSignal) {
     this.#name = name;
     this.#acquire = acquire;
     this.#stopped = new Promise((resolve) =>
@@ -45,7 +46,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   }
 
   /** Returns the next lease, once the previous one is over. */
-  next(): Promise<IteratorResult<Lease, undefined>> {
+  next(): Promise<IteratorResult<L, undefined>> {
     const next = this.#last.then(() => this.#next());
     this.#last = next.then(
       ({ done, value }) => (done === true ? undefined : Promise.race([value.whenOver(), this.#stopped])),
@@ -65,7 +66,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   }
 
   /**
-   * Returns, for logs, the lock's name, the token of the last yielded lease, and whether the loop has ended.
+   * Returns, for logs, the name, the token of the last yielded lease, and whether the loop has ended.
    */
   toJSON(): { name: string; token?: number; ended: boolean } {
     const token = this.#token;
@@ -82,7 +83,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     this.#end();
   }
 
-  async #next(): Promise<IteratorResult<Lease, undefined>> {
+  async #next(): Promise<IteratorResult<L, undefined>> {
     const { signal } = this.#stop;
     const value = await persist(() => this.#acquire(signal), signal);
     if (value === undefined) {

@@ -11,7 +11,20 @@ export type Finding =
    * The locker finds this in the background, after the first acquisition, if the server refuses `CLIENT
    * TRACKING` or the program's client uses it itself. Grant the missing rights, or set `tracking: false`.
    */
-  | { readonly type: "untracked"; readonly reason: string; readonly message: string };
+  | { readonly type: "untracked"; readonly reason: string; readonly message: string }
+  /**
+   * A name has another capacity at the store than this program asks for, for instance during a deploy. The
+   * store's `capacity` is in force. Call `Semaphore.resize`, or change the program.
+   *
+   * The locker finds this with an acquisition of that name, and keeps it for at most 64 names.
+   */
+  | {
+      readonly type: "capacity";
+      readonly name: string;
+      readonly capacity: number;
+      readonly wanted: number;
+      readonly message: string;
+    };
 
 /** An event of a lock or locker. Times are in milliseconds, and a `token` is a safe integer. */
 export type LeaseEvent =

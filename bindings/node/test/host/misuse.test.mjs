@@ -27,9 +27,9 @@ test("a method that was detached from its object says so", async (t) => {
     turn: ["done", "giveBack"],
     lockSet: ["acquire", "tryAcquire", "using"],
     bundle: ["run", "release"],
-    semaphore: ["acquire", "tryAcquire", "using", "resize", "events"],
+    semaphore: ["acquire", "tryAcquire", "using", "hold", "resize", "events"],
     rwLock: ["read", "write", "events"],
-    rwPart: ["acquire", "tryAcquire", "using"],
+    rwPart: ["acquire", "tryAcquire", "using", "hold"],
     // Its other methods are those of a lease.
     permit: ["downgrade"],
   };

@@ -187,11 +187,72 @@ forEachStore((store) => {
     assert.equal(told[0].type, "acquired");
     assert.deepEqual(told[1], { type: "capacityDiffers", name, token, capacity: 2, wanted: 5 });
     assert.equal(await other.tryAcquire(), undefined, "the capacity stays");
+    const message = `the capacity of "${name}" is 2, but this program asks for 5; resize the name, or change the program`;
+    const finding = { type: "capacity", name, capacity: 2, wanted: 5, message };
+    const found = () => locker.findings.filter(({ type }) => type === "capacity");
+    assert.deepEqual(found(), [finding]);
+    assert.deepEqual(store.admin.findings, [], "the other program asks for what there is");
     await second.release();
+    await other.resize(4);
+    await other.using(() => {});
+    assert.deepEqual(found().map(({ name, capacity }) => [name, capacity]), [[name, 4]], "one for each name, the last");
+    await other.resize(2);
     const strict = locker.semaphore(name, 5, { strict: true });
     await assert.rejects(soon(strict.acquire(), "the refusal"), { code: "config", message: new RegExp(`"${name}"`) });
     assert.equal((await sharedOf(store, name)).held, 1, "the refused caller has nothing");
     await held.release();
+  });
+
+  test("`hold` of a semaphore has one permit after another, and leaving it leaves the line", async () => {
+    // Catches: leases instead of permits, a second permit while the first is held, a waiter that stays in line.
+    const name = store.name();
+    const locker = await store.locker();
+    const partitions = locker.semaphore(name, 2);
+    const other = await partitions.acquire();
+    const tenures = partitions.hold();
+    const { value: first } = await soon(tenures.next());
+    assert.deepEqual([first.slot, first.resource], [1, `${name}#1`]);
+    const next = tenures.next();
+    await other.release();
+    await sleep(20);
+    assert.equal((await sharedOf(store, name)).held, 1, "it waits for the end of its permit");
+    await store.admin.forceReleaseToken(name, first.token);
+    const { value: second } = await soon(next, "the next permit");
+    assert.ok(!first.valid && second.valid && second.slot === 0, `slot ${second.slot}`);
+    assert.deepEqual(tenures.toJSON(), { name, token: second.token, ended: false });
+    await second.release();
+
+    const full = await partitions.acquire({ weight: 2 });
+    const leaving = new AbortController();
+    const waits = partitions.hold({ signal: leaving.signal }).next();
+    const again = tenures.next();
+    await store.inLine(name, 2);
+    leaving.abort();
+    await tenures.return();
+    assert.deepEqual([await soon(waits), await soon(again)].map(({ done }) => done), [true, true]);
+    await store.inLine(name, 0);
+    await full.release();
+    const { value: heavy } = await soon(partitions.hold({ weight: 2 }).next());
+    assert.deepEqual(heavy.slots, [0, 1]);
+    await heavy.release();
+    await store.nothingLeft(name);
+  });
+
+  test("`hold` of a side holds the name as a reader, or as the writer", async () => {
+    // Catches: a side that holds as the other one does.
+    const name = store.name();
+    const prices = (await store.locker()).rwLock(name);
+    const [readers, writers] = [prices.read().hold(), prices.write().hold()];
+    const { value: reader } = await soon(readers.next());
+    await prices.read().using(() => {});
+    const next = writers.next();
+    await store.inLine(name, 1);
+    await reader.release();
+    const { value: writer } = await soon(next);
+    assert.equal(writer.generation, writer.token);
+    assert.equal(await prices.read().tryAcquire(), undefined);
+    await writer.release();
+    await store.nothingLeft(name);
   });
 
   test("`resize` admits waiters, and a smaller capacity drains", async () => {
@@ -407,6 +468,20 @@ test("a crash frees permits after their time to live, and no reader keeps anothe
   assert.ok(lives.valid);
   await lives.release();
   await (await soon(prices.write().acquire(), "the writer")).release();
+});
+
+test("findings of capacities are of a bounded number of names, each the last", async () => {
+  const locker = Locker.inMemory();
+  for (let n = 0; n < 70; n += 1) {
+    await locker.semaphore(`s${n}`, 2).using(() => {});
+    await locker.semaphore(`s${n}`, 5).using(() => {});
+  }
+  await locker.semaphore("s0", 7).using(() => {});
+  await locker.quota("q", 5).using(() => locker.rwLock("rw").read().using(() => {}));
+  const names = locker.findings.map(({ name }) => name);
+  assert.deepEqual(names, Array.from({ length: 64 }, (_, n) => `s${n}`));
+  assert.equal(locker.findings[0].wanted, 7);
+  await locker.shutdown();
 });
 
 test("a quorum refuses shared names", async () => {

@@ -252,6 +252,14 @@ const permit: Permit = Object.assign({}, lease, {
   toJSON: () => ({ name: "licenses", resource: "licenses#1", token: 34, valid: true, remaining: 30_000 }),
 });
 
+const permits: Tenures<Permit> = {
+  next: async () => ({ done: false, value: permit }),
+  return: async () => ({ done: true, value: undefined }),
+  toJSON: () => ({ name: "licenses", ended: false }),
+  [Symbol.asyncIterator]: () => permits,
+  [Symbol.asyncDispose]: async () => {},
+};
+
 class FakeSemaphore implements Semaphore {
   readonly name = "licenses";
   async acquire(_options?: PermitOptions): Promise<Permit> {
@@ -261,6 +269,7 @@ class FakeSemaphore implements Semaphore {
   async using<T>(work: (permit: Permit, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     return work(permit, permit.signal);
   }
+  hold = (): Tenures<Permit> => permits;
   resize = async () => 2;
   events = (): LeaseEvents => new Events();
   toJSON = () => ({ name: this.name, sharing: "slots", capacity: 3 });
@@ -272,6 +281,7 @@ class FakePart implements RwPart {
   async using<T>(work: (permit: Permit, signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     return work(permit, permit.signal);
   }
+  hold = (): Tenures<Permit> => permits;
   toJSON = () => ({ name: "prices", writes: false });
 }
 

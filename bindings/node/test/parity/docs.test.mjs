@@ -25,7 +25,7 @@ const OTHERS = new Map([
 ]);
 
 /** The types of variables in examples. */
-const TYPES = { locker: "Locker", lock: "Lock", lease: "Lease", job: "Job", turn: "Turn", bundle: "Bundle", permit: "Permit", error: "LeaseholdError" };
+const TYPES = { locker: "Locker", lock: "Lock", lease: "Lease", job: "Job", turn: "Turn", bundle: "Bundle", permit: "Permit", semaphore: "Semaphore", error: "LeaseholdError" };
 const BOTH = ["rust", "javascript"];
 const ITEMS = { rust: [...rustItems()], javascript: [...javascriptItems()] };
 

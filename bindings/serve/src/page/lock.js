@@ -16,7 +16,9 @@ function showLock(name) {
   const holder = lock?.holder;
   const known = lock && lock.looked !== undefined;
   say(byId("name"), plain(name));
-  const shared = lock?.shared?.held > 0 ? lock.shared.text : undefined;
+  // The capacity of a semaphore or quota is shown even if nobody has a part of it.
+  const { held = 0, sharing, summary } = lock?.shared ?? {};
+  const shared = held > 0 || sharing !== "access" ? summary : undefined;
   say(byId("oneHolder"), lock?.trouble ?? holder?.owner ?? shared ?? (known ? "free" : "–"));
   byId("oneHolder").title = holder?.reclaimable ? "an owner, which may take the lock over" : "";
   say(byId("oneToken"), holder ? String(holder.token) : lock?.lastToken ? `last ${lock.lastToken}` : "–");

@@ -73,7 +73,7 @@ function jobOf({ completed, begun }, at) {
 }
 
 /** Converts what is held of a shared name to the terms of this page. */
-function sharedOf({ sharing, capacity, used, held, holders }, at) {
+function sharedOf({ sharing, capacity, held, holders, summary }, at) {
   const permits = holders.map(({ token, slots, weight, remaining, by }) => ({
     token,
     slots: slots ?? [],
@@ -81,10 +81,7 @@ function sharedOf({ sharing, capacity, used, held, holders }, at) {
     owner: plain(by),
     until: at + remaining,
   }));
-  const isWritten = sharing === "access" && used === capacity;
-  const readers = held === 1 ? "1 reader" : `${number(held)} readers`;
-  const text = sharing === "access" ? (isWritten ? "a writer" : readers) : `${number(used)} of ${number(capacity)} ${sharing}`;
-  return { sharing, capacity, held, permits, text };
+  return { sharing, capacity, held, permits, summary };
 }
 
 function takeGone(name) {

@@ -127,7 +127,7 @@ function newRow() {
 function fill(row, lock) {
   if (!lock) return;
   const { holder } = lock;
-  const shared = lock.shared?.held > 0 ? lock.shared.text : undefined;
+  const shared = lock.shared?.held > 0 ? lock.shared.summary : undefined;
   say(row.label, lock.shown);
   const state = lock.trouble ? "trouble" : lock.looked === undefined ? "unknown" : (holder ?? shared) ? "held" : "free";
   const className = `row ${state}`;

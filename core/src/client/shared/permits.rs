@@ -8,9 +8,9 @@ use leasehold_engine::Error;
 use super::Permit;
 use crate::client::Tenures;
 
-/// A stream of permits that holds one slot or unit of a semaphore for as long as the program runs.
+/// A stream of permits that holds a part of a shared name for as long as the program runs.
 ///
-/// It is to a [`Semaphore`](super::Semaphore) what [`Tenures`] is to a lock: after a permit is lost or released, the next
+/// It is to a [`Semaphore`](super::Semaphore) or an [`RwPart`](super::RwPart) what [`Tenures`] is to a lock: after a permit is lost or released, the next
 /// poll waits in line again, maybe for another slot. It retries, ends and is cancel-safe as described there.
 ///
 /// ```
