@@ -154,7 +154,8 @@ class Looks {
 }
 
 const between = (low, high) => low + Math.floor(Math.random() * (high - low + 1));
-const holdTime = () => (Math.random() < 0.12 ? between(300, 2_500) : between(5, 60));
+const LONG = usage === "locks" ? 0.12 : 0.05;
+const holdTime = () => (Math.random() < LONG ? between(300, 2_500) : between(5, 60));
 
 // Returns how to acquire a name once: for a semaphore, one slot; for readers and writers, three times of four for reading.
 function acquisition(locker, name) {

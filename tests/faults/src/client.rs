@@ -17,7 +17,7 @@ use crate::history::{Event, Kind, Outcome, Recorder, now};
 use crate::store::{Answer, StoreClient};
 use crate::usage::{Held, Use};
 
-/// The time to live of the leases.
+/// The time to live of locks.
 pub const TTL: Duration = Duration::from_millis(1_500);
 /// The longest time to live on a quorum: a server that forgot does not vote for a little longer than this.
 pub const LONGEST_TTL: Duration = Duration::from_millis(2_500);
@@ -118,9 +118,11 @@ pub async fn run(settings: Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns how long to hold a lease. One in eight is held for longer than an outage may last.
-pub fn hold_time(random: &mut Random) -> Duration {
-    Duration::from_millis(if random.chance(12) {
+/// Returns how long to hold a lease. Some are held for longer than an outage may last: one lock in eight, and fewer
+/// shared names, for which more clients wait.
+pub fn hold_time(usage: Use, random: &mut Random) -> Duration {
+    let long = if usage == Use::Locks { 12 } else { 5 };
+    Duration::from_millis(if random.chance(long) {
         random.between(300, 2_500)
     } else {
         random.between(5, 60)
@@ -157,7 +159,7 @@ impl Worker {
         };
         let (name, token) = (lease.resource(), lease.token().get());
         acquired(&mut self.recorder, &lease);
-        let hold = hold_time(&mut self.random);
+        let hold = hold_time(self.usage, &mut self.random);
         let last = if lease.reads() {
             Kind::Read
         } else {
@@ -193,7 +195,7 @@ impl Worker {
     async fn acquire(&mut self, locker: &Locker, name: &str) -> Result<Option<Held>, Error> {
         let wait = self.usage.wait(&mut self.random);
         let reads = self.random.chance(75);
-        self.usage.acquire(locker, name, reads, (TTL, wait)).await
+        self.usage.acquire(locker, name, reads, wait).await
     }
 
     fn failed(&mut self, kind: Kind, name: &str, error: &Error) {

@@ -117,27 +117,18 @@ impl Fault {
     /// Returns the faults of one server whose names are shared. Those that appear twice are twice as likely.
     pub(crate) fn of_shared(usage: Use) -> Vec<Self> {
         let mut faults = vec![
-            Self::KillClient,
-            Self::KillClient,
-            Self::StopClient,
-            Self::StopClient,
-            Self::StopClient,
             Self::HoldStoreLink,
             Self::CutLink,
-            Self::BlackHole,
             Self::LoseAnswers,
-            Self::HoldLink,
             Self::StopServer,
             Self::RestartServer,
             Self::WipeServer,
-            Self::FlushAll,
-            Self::FlushAll,
             Self::ScriptFlush,
             Self::ClientKill,
-            Self::ClientPause,
         ];
+        faults.extend([Self::KillClient, Self::StopClient, Self::FlushAll].repeat(2));
         if usage == Use::Semaphore {
-            faults.extend([Self::Resize; 6]);
+            faults.extend([Self::Resize; 5]);
         }
         faults
     }

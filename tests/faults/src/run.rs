@@ -272,7 +272,7 @@ async fn play(
             } else {
                 1
             },
-            ttl: millis(TTL),
+            ttl: millis(usage.ttl()),
             longest: millis(LONGEST_TTL),
             wait: millis(WAIT),
             timeout: millis(TIMEOUT),
@@ -359,7 +359,7 @@ async fn ghosts(
             recorder.call(Kind::Acquire, name, None, None);
             // Not for reading: readers are let in beside others.
             let left = end.saturating_duration_since(Instant::now());
-            let acquiring = usage.acquire(&locker, name, false, (TTL, left));
+            let acquiring = usage.acquire(&locker, name, false, left);
             let last = match timeout(left + TTL, acquiring).await {
                 Ok(Ok(Some(lease))) => {
                     client::acquired(&mut recorder, &lease);

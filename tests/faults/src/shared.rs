@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use crate::checks::{Lease, Round, Verdict};
-use crate::client::TTL;
 use crate::fault::{Fault, Injected};
 use crate::usage::{CAPACITY, Use};
 
@@ -111,7 +110,7 @@ impl Round {
 
     /// I5: a lease that was acquired before the server forgot it ends at most its time to live later.
     fn forgotten_leases_end(&self, leases: &[Lease], verdict: &mut Verdict) {
-        let ttl = u64::try_from(TTL.as_nanos()).unwrap_or(u64::MAX);
+        let ttl = u64::try_from(self.usage.ttl().as_nanos()).unwrap_or(u64::MAX);
         for fault in self.forgets() {
             let before = leases.iter().filter(|lease| lease.back < fault.at);
             for lease in before.filter(|lease| lease.valid > fault.until + ttl) {

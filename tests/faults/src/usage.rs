@@ -9,7 +9,7 @@ use leasehold::{Error, Lease, Locker, Permit};
 use leasehold_tests::Random;
 use serde::{Deserialize, Serialize};
 
-use crate::client::WAIT;
+use crate::client::{TTL, WAIT};
 use crate::fleet::Language;
 
 /// The capacity of a semaphore that all clients give.
@@ -56,6 +56,11 @@ impl Use {
         }
     }
 
+    /// Returns the time to live of a lease. Where twenty wait, it is short: each dead holder delays all of them that long.
+    pub fn ttl(self) -> Duration {
+        if self == Self::Locks { TTL } else { TTL / 2 }
+    }
+
     /// Returns how long an acquisition waits. Short waits for a shared name show when it was admitted.
     pub fn wait(self, random: &mut Random) -> Duration {
         if self != Self::Locks && random.chance(60) {
@@ -70,19 +75,23 @@ impl Use {
         locker: &Locker,
         name: &str,
         reads: bool,
-        (ttl, wait): (Duration, Duration),
+        wait: Duration,
     ) -> Result<Option<Held>, Error> {
         let permit = match self {
             Self::Locks => {
-                let lease = locker.lock(name)?.ttl(ttl).acquire_within(wait).await?;
+                let lease = locker
+                    .lock(name)?
+                    .ttl(self.ttl())
+                    .acquire_within(wait)
+                    .await?;
                 return Ok(lease.map(Held::Lock));
             }
             Self::Semaphore => {
-                let semaphore = locker.semaphore(name, CAPACITY)?.ttl(ttl);
+                let semaphore = locker.semaphore(name, CAPACITY)?.ttl(self.ttl());
                 semaphore.acquire_within(wait).await?
             }
             Self::Readers => {
-                let both = locker.rw_lock(name)?.ttl(ttl);
+                let both = locker.rw_lock(name)?.ttl(self.ttl());
                 let part = if reads { both.read() } else { both.write() };
                 let permit = part.acquire_within(wait).await?;
                 return Ok(permit.map(|permit| Held::Permit(permit, reads)));

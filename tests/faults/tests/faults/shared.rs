@@ -4,7 +4,6 @@
 //! longer.
 
 use leasehold_faults::checks::Round;
-use leasehold_faults::client::TTL;
 use leasehold_faults::fault::{Fault, Injected};
 use leasehold_faults::history::{Entry, Event, Kind, Outcome};
 use leasehold_faults::topology::Topology;
@@ -15,7 +14,7 @@ use crate::options;
 
 const MILLI: u64 = 1_000_000;
 /// How long a round lasts by default, in seconds.
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 7;
 
 fn seconds() -> u64 {
     let asked = std::env::var("LEASEHOLD_FAULT_SECONDS").ok();
@@ -27,12 +26,21 @@ async fn summary(usage: Use, options: Options) -> Summary {
     run(&options).await.expect("the round can be played")
 }
 
+/// Checks that the round had the faults that matter most, and these.
+fn had(summary: &Summary, more: &[Fault]) {
+    let common = [Fault::KillClient, Fault::StopClient, Fault::FlushAll];
+    for kind in common.iter().chain(more) {
+        assert!(summary.faults.contains_key(kind), "no {}", kind.name());
+    }
+}
+
 /// Catches more holders than slots, a slot with two holders, a token of a slot that falls, and a late holder that the
 /// guard lets through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_processes_share_the_slots_of_a_semaphore() {
     let summary = summary(Use::Semaphore, options("faults-semaphore", seconds())).await;
     assert!(summary.is_ok(), "{summary}");
+    had(&summary, &[Fault::Resize]);
 }
 
 /// Catches a writer beside another holder, and a reader that knows an older writer than one before it.
@@ -40,6 +48,7 @@ async fn twenty_processes_share_the_slots_of_a_semaphore() {
 async fn twenty_processes_are_readers_and_writers() {
     let summary = summary(Use::Readers, options("faults-readers", seconds())).await;
     assert!(summary.is_ok(), "{summary}");
+    had(&summary, &[]);
 }
 
 /// Catches judges that find nothing: half of the clients have a semaphore of their own.
@@ -230,7 +239,7 @@ fn each_slot_has_one_holder_and_its_tokens_grow() {
 /// Catches an excuse after `FLUSHALL` for holders that the server knows, and one that lasts longer than a lease.
 #[test]
 fn flushall_excuses_only_the_holders_before_it() {
-    let ttl = u64::try_from(TTL.as_millis()).expect("a short time");
+    let ttl = u64::try_from(Use::Semaphore.ttl().as_millis()).expect("a short time");
     let flush = [fault(Fault::FlushAll, None, 30, 31)];
     let mut leases = full();
     leases.push(slot("a#0", 40, 40, 60));
