@@ -89,9 +89,9 @@ async fn a_semaphore_keeps_its_holders_while_its_slot_moves() {
     let lockers = [locker(&cluster).await, locker(&cluster).await];
     let (name, slot) = cluster.name_at(0).await;
     let first = lockers[0].semaphore(&name, 3).expect("valid");
+    let first = first.ttl(millis(1_500));
     // It is held all the time.
-    let held = first.clone().ttl(millis(1_500)).acquire().await;
-    let held = held.expect("a permit");
+    let held = first.acquire().await.expect("a permit");
     let others = Arc::new([const { (AtomicU32::new(0), std::sync::Mutex::new(0)) }; 3]);
     let is_over = Arc::new(AtomicBool::new(false));
     let mut callers = JoinSet::new();
@@ -165,7 +165,7 @@ async fn a_replica_takes_over_with_the_holders_of_a_semaphore() {
     let (one, other) = (locker(&cluster).await, locker(&cluster).await);
     let (name, _) = cluster.name_at(1).await;
     let gpus = one.semaphore(&name, 1).expect("valid").ttl(FAILOVER * 2);
-    assert_eq!(gpus.resize(2).await.expect("resized"), 1);
+    gpus.resize(2).await.expect("resized");
     let first = gpus.acquire().await.expect("a permit");
     let second = gpus.acquire().await.expect("a permit");
     let waits = wait_for_slot(&other, &name);
