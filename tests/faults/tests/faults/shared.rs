@@ -51,16 +51,32 @@ async fn twenty_processes_are_readers_and_writers() {
     had(&summary, &[]);
 }
 
+/// Lets half of the clients use another namespace, and checks that the judge finds these violations.
+async fn found_if_divided(usage: Use, kinds: &[&str]) {
+    let options = Options {
+        divided: true,
+        ..options(&format!("faults-{usage}-divided"), 3)
+    };
+    let summary = summary(usage, options).await;
+    for kind in kinds {
+        let mut violations = summary.violations.iter();
+        assert!(
+            violations.any(|text| text.contains(kind)),
+            "no {kind} {summary}"
+        );
+    }
+}
+
 /// Catches judges that find nothing: half of the clients have a semaphore of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_semaphores_for_the_same_slots_are_found() {
-    let options = Options {
-        divided: true,
-        ..options("faults-semaphore-divided", 4)
-    };
-    let summary = summary(Use::Semaphore, options).await;
-    let finds = |what: &str| summary.violations.iter().any(|text| text.contains(what));
-    assert!(finds("capacity: ") && finds("I1: "), "{summary}");
+    found_if_divided(Use::Semaphore, &["capacity: ", "I1: "]).await;
+}
+
+/// Catches judges that find nothing: half of the clients know other writers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_do_not_exclude_each_other_are_found() {
+    found_if_divided(Use::Readers, &["I1: ", "generation: "]).await;
 }
 
 fn empty(usage: Use) -> Round {
