@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold::Locker;
+use leasehold_tests::{Admin, Mode, Proxy, RedisServer, eventually};
 use tokio::time::sleep;
 
 use crate::shared::{NAME, waiting, within};
@@ -137,7 +138,12 @@ async fn a_canceled_writer_lets_the_readers_behind_it_in() {
 async fn a_crowd_of_dead_readers_does_not_keep_a_writer_out() {
     const READERS: u32 = 350;
     let server = RedisServer::start().await;
-    let (dead, locker) = (connect(&server).await, connect(&server).await);
+    let link = Proxy::start(server.port()).await;
+    let dead = Locker::connect(link.url()).await.expect("a server");
+    let locker = connect(&server).await;
+    // The set of holders lives as long as the last of them.
+    let others = locker.rw_lock(NAME).expect("valid");
+    let living = others.read().acquire().await.expect("a permit");
     let prices = dead.rw_lock(NAME).expect("valid").fixed();
     let prices = prices.ttl(millis(1_500));
     let readers = join_all((0..READERS).map(async |_| prices.read().acquire().await)).await;
@@ -145,14 +151,16 @@ async fn a_crowd_of_dead_readers_does_not_keep_a_writer_out() {
         .into_iter()
         .map(|reader| reader.expect("a permit"))
         .collect();
+    link.set_both(Mode::BlackHole);
     for reader in &readers {
         within(reader.lost()).await;
     }
     // The server's expiry is a little later than the deadline.
     sleep(millis(50)).await;
-    let writer = locker.rw_lock(NAME).expect("valid").write();
+    let writer = others.write();
+    living.release().await.expect("it is held");
     let began = Instant::now();
-    let permit = writer.acquire().await.expect("a permit");
+    let permit = within(writer.acquire()).await.expect("a permit");
     assert!(began.elapsed() < millis(500), "{:?}", began.elapsed());
     permit.release().await.expect("it is held");
     assert!(writer.try_acquire().await.expect("an answer").is_some());
