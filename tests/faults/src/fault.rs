@@ -125,9 +125,15 @@ impl Fault {
             Self::ScriptFlush,
             Self::ClientKill,
         ];
-        faults.extend([Self::KillClient, Self::StopClient, Self::FlushAll].repeat(3));
+        faults.extend(Self::first_of_shared(usage).repeat(3));
+        faults
+    }
+
+    /// Returns the faults that matter most for shared names, with which even a short round begins.
+    pub(crate) fn first_of_shared(usage: Use) -> Vec<Self> {
+        let mut faults = vec![Self::KillClient, Self::StopClient, Self::FlushAll];
         if usage == Use::Semaphore {
-            faults.extend([Self::Resize; 5]);
+            faults.extend([Self::Resize; 2]);
         }
         faults
     }

@@ -118,9 +118,12 @@ impl<'a> Nemesis<'a> {
     /// faults in order.
     pub async fn run(mut self, time: Duration) -> Vec<Injected> {
         let end = Instant::now() + time;
-        let kinds = match self.usage {
-            Use::Locks => Fault::of(self.servers.topology, self.clocks, self.seed),
-            shared => Fault::of_shared(shared),
+        let (mut first, kinds) = match self.usage {
+            Use::Locks => {
+                let kinds = Fault::of(self.servers.topology, self.clocks, self.seed);
+                (Vec::new(), kinds)
+            }
+            shared => (Fault::first_of_shared(shared), Fault::of_shared(shared)),
         };
         let mut next = Instant::now() + self.pause();
         while next < end {
@@ -130,7 +133,8 @@ impl<'a> Nemesis<'a> {
                 continue;
             }
             next = Instant::now() + self.pause();
-            if let Some(kind) = self.state.random.pick(&kinds) {
+            let kind = first.pop().or_else(|| self.state.random.pick(&kinds));
+            if let Some(kind) = kind {
                 self.inject(kind).await;
             }
         }

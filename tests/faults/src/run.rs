@@ -250,6 +250,10 @@ async fn play(
     let clocks = has_faketime() && !topology.fails_over() && usage == Use::Locks;
     let store = Store::start(options.guarded).await?;
     let mut servers = Servers::start(topology, languages.len(), clocks).await;
+    // Before the clients start, which keeps a small machine busy for longer than an attempt may take.
+    let locker = client::locker(&servers.direct(), NAMESPACE)
+        .await
+        .map_err(io::Error::other)?;
     let (mut clients, mut store_links) = (Vec::new(), Vec::new());
     let mut random = Random::new(seed);
     for (number, language) in languages.iter().copied().enumerate() {
@@ -281,9 +285,6 @@ async fn play(
         store_links.push(link);
         clients.push(Client::start(language, settings, programs.clone())?);
     }
-    let locker = client::locker(&servers.direct(), NAMESPACE)
-        .await
-        .map_err(io::Error::other)?;
     let nemesis = Nemesis::new(
         &mut servers,
         &mut clients,

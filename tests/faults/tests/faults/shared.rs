@@ -220,7 +220,9 @@ fn one_holder_too_many_is_refused() {
     // One that waited alone since before the capacity shrank was not admitted after the others.
     leases[3].call = 5;
     assert_eq!(of_slots(&leases, &back), (vec!["capacity".to_owned()], 0));
-    leases.iter_mut().for_each(|lease| lease.call = 5);
+    for lease in &mut leases {
+        lease.call = 5;
+    }
     assert_eq!(of_slots(&leases, &back), (vec![], 0));
 }
 
@@ -245,7 +247,9 @@ fn holders_of_a_shrunken_semaphore_only_drain() {
 #[test]
 fn each_slot_has_one_holder_and_its_tokens_grow() {
     let mut leases = full();
-    leases.iter_mut().for_each(|lease| lease.name = "a#0");
+    for lease in &mut leases {
+        lease.name = "a#0";
+    }
     assert_eq!(of_slots(&leases, &[]).0, ["I1"; 3]);
     let mut leases = full();
     leases.push(slot("a#1", 9, 60, 70));
