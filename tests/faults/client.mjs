@@ -10,7 +10,9 @@ const STORE_MS = 6_000;
 const ORPHAN_MS = 40_000;
 
 const settings = JSON.parse(process.argv[2]);
-const { urls, names, wait, ttl } = settings;
+const { urls, names, usage, wait, ttl } = settings;
+// As in usage.rs.
+const CAPACITY = 3;
 let over = false;
 process.stdin.on("data", () => {}).on("end", () => {
   over = true;
@@ -152,25 +154,48 @@ class Looks {
 }
 
 const between = (low, high) => low + Math.floor(Math.random() * (high - low + 1));
-const holdTime = () => (Math.random() < 0.12 ? between(300, 2_500) : between(5, 60));
+const LONG = usage === "locks" ? 0.12 : 0.05;
+const holdTime = () => (Math.random() < LONG ? between(300, 2_500) : between(5, 60));
+
+// Returns how to acquire a name once: for a semaphore, one slot; for readers and writers, three times of four for reading.
+function acquisition(locker, name) {
+  if (usage === "locks") {
+    return { of: locker.lock(name, { ttl }), timeout: wait };
+  }
+  const timeout = Math.random() < 0.6 ? between(0, 150) : wait;
+  if (usage === "semaphore") {
+    return { of: locker.semaphore(name, CAPACITY, { ttl }), timeout };
+  }
+  const both = locker.rwLock(name, { ttl });
+  const reads = Math.random() < 0.75;
+  return { of: reads ? both.read() : both.write(), timeout, reads };
+}
 
 async function turn(recorder, store, locker) {
-  const name = names[between(0, names.length - 1)];
-  recorder.call("acquire", name);
+  const asked = names[between(0, names.length - 1)];
+  recorder.call("acquire", asked);
+  const { of, timeout, reads } = acquisition(locker, asked);
   let lease;
   try {
-    lease = await locker.lock(name, { ttl }).acquire({ timeout: wait });
+    lease = await of.acquire({ timeout });
   } catch (error) {
-    recorder.back("acquire", name, error.code === "timeout" ? "none" : "failed", { text: error.message });
+    recorder.back("acquire", asked, error.code === "timeout" ? "none" : "failed", { text: error.message });
     return;
   }
-  const { token } = lease;
-  recorder.back("acquire", name, "ok", { token });
+  const { token, generation } = lease;
+  const name = lease.resource ?? lease.name;
+  recorder.back("acquire", name, "ok", { token, reads, generation });
+  // A reader has the last writer's token, if there was one.
+  const fence = reads ? generation : token;
   const looks = new Looks(recorder, lease, name);
-  await store.recorded(recorder, "read", name, token);
+  if (fence !== undefined) {
+    await store.recorded(recorder, "read", name, fence);
+  }
   await sleep(holdTime());
   looks.look();
-  await store.recorded(recorder, "write", name, token);
+  if (fence !== undefined) {
+    await store.recorded(recorder, reads ? "read" : "write", name, fence);
+  }
   looks.end();
   recorder.call("release", name, { token });
   try {
@@ -179,14 +204,15 @@ async function turn(recorder, store, locker) {
   } catch (error) {
     recorder.back("release", name, "failed", { text: error.message });
   }
-  if (Math.random() < 0.1) {
+  if (!reads && Math.random() < 0.1) {
     await sleep(between(0, 40));
     await store.recorded(recorder, "write", name, token);
   }
 }
 
 async function connect() {
-  const options = { commandTimeout: settings.timeout, patience: settings.patience, longestTtl: settings.longest };
+  const { namespace, timeout: commandTimeout, patience, longest: longestTtl } = settings;
+  const options = { namespace, commandTimeout, patience, longestTtl };
   while (!over) {
     try {
       return await (urls.length === 1 ? Locker.connect(urls[0], options) : Locker.quorum(urls, options));

@@ -32,6 +32,8 @@ mod runtimes;
 mod sentinel;
 mod several;
 mod shared;
+mod shared_cluster;
+mod shared_fenced;
 mod shared_peers;
 mod tenants;
 mod tls;

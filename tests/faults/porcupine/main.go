@@ -132,7 +132,12 @@ func read(path string) (map[string][]porcupine.Operation, error) {
 			clients[call.Client] = len(clients)
 		}
 		operation.ClientId = clients[call.Client]
-		operations[call.Name] = append(operations[call.Name], operation)
+		name := call.Name
+		if call.Kind == "acquire" {
+			// A caller learns its slot from the answer.
+			name = returns[key].Name
+		}
+		operations[name] = append(operations[name], operation)
 	}
 	for _, some := range operations {
 		sort.Slice(some, func(a, b int) bool { return some[a].Call < some[b].Call })

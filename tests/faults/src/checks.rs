@@ -6,6 +6,7 @@ use crate::fault::Injected;
 use crate::history::{Entry, Event, Kind, Outcome};
 use crate::store::Served;
 use crate::topology::Topology;
+use crate::usage::Use;
 
 /// How late a loss may be told beside the time in which the process did not run: timers are a few milliseconds late.
 const LATE: i64 = 60_000_000;
@@ -21,6 +22,10 @@ pub struct Lease {
     pub name: String,
     /// The token.
     pub token: u64,
+    /// True for a reader.
+    pub reads: bool,
+    /// The last writer's token, where there are readers and writers.
+    pub generation: Option<u64>,
     /// When the acquisition was called.
     pub call: u64,
     /// When it returned.
@@ -36,6 +41,8 @@ pub struct Lease {
 pub struct Round {
     /// The deployment.
     pub topology: Topology,
+    /// The use of the names.
+    pub usage: Use,
     /// The history, in order.
     pub entries: Vec<Entry>,
     /// The requests to the guarded store, in its order.
@@ -78,6 +85,8 @@ impl Round {
                         client: entry.client.clone(),
                         name: entry.name.clone(),
                         token,
+                        reads: entry.reads,
+                        generation: entry.generation,
                         call: calls.get(&key).copied().unwrap_or(entry.at),
                         back: entry.at,
                         valid: entry.at,
@@ -111,13 +120,14 @@ impl Round {
             tokens_grow(leases, &mut verdict);
             self.leases_exclude(leases, &mut verdict);
         }
+        self.shared_names(&mut verdict);
         self.losses_are_in_time(&mut verdict);
         self.nothing_is_reacquired(&mut verdict);
         self.fences_hold(&mut verdict);
         verdict
     }
 
-    /// I1: two leases never both say that they are valid.
+    /// I1: two leases never both say that they are valid, unless both are readers.
     fn leases_exclude(&self, leases: &[Lease], verdict: &mut Verdict) {
         let mut sorted: Vec<&Lease> = leases.iter().collect();
         sorted.sort_by_key(|lease| lease.back);
@@ -126,8 +136,8 @@ impl Round {
         for later in sorted {
             open.retain(|earlier| earlier.valid > later.back);
             for earlier in &open {
-                if later.valid <= later.back {
-                    // It never said that it was valid.
+                if later.valid <= later.back || (earlier.reads && later.reads) {
+                    // It never said that it was valid, or both are readers.
                 } else if self.is_excused(earlier, later) {
                     verdict.excused += 1;
                 } else {

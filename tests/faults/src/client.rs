@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold::{Error, Lease, Locker};
+use leasehold::{Error, Locker};
 use leasehold_tests::Random;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::history::{Event, Kind, Outcome, Recorder, now};
 use crate::store::{Answer, StoreClient};
+use crate::usage::{Held, Use};
 
-/// The time to live of the leases.
+/// The time to live of locks.
 pub const TTL: Duration = Duration::from_millis(1_500);
 /// The longest time to live on a quorum: a server that forgot does not vote for a little longer than this.
 pub const LONGEST_TTL: Duration = Duration::from_millis(2_500);
@@ -44,6 +45,10 @@ pub struct Settings {
     pub store: u16,
     /// The names of the locks.
     pub names: Vec<String>,
+    /// The use of the names.
+    pub usage: Use,
+    /// The namespace of the names.
+    pub namespace: String,
     /// The file of its history.
     pub history: PathBuf,
     /// The seed of its choices.
@@ -63,8 +68,9 @@ pub struct Settings {
 }
 
 /// Returns a locker as the clients have.
-pub async fn locker(urls: &[String]) -> Result<Locker, Error> {
+pub async fn locker(urls: &[String], namespace: &str) -> Result<Locker, Error> {
     let builder = Locker::builder()
+        .namespace(namespace)
         .command_timeout(TIMEOUT)
         .patience(PATIENCE)
         .longest_ttl(LONGEST_TTL);
@@ -87,7 +93,7 @@ pub async fn run(settings: Settings) -> io::Result<()> {
         std::process::exit(1);
     });
     let locker = loop {
-        match locker(&settings.urls).await {
+        match locker(&settings.urls, &settings.namespace).await {
             Ok(locker) => break locker,
             Err(_) if over.load(Ordering::Relaxed) => return Ok(()),
             Err(_) => sleep(LOOK * 10).await,
@@ -100,6 +106,7 @@ pub async fn run(settings: Settings) -> io::Result<()> {
             recorder: Recorder::open(&settings.history, client)?,
             store: StoreClient::new(settings.store),
             random: Random::new(settings.seed.wrapping_add(number)),
+            usage: settings.usage,
         };
         let (locker, names, over) = (locker.clone(), settings.names.clone(), over.clone());
         workers.push(tokio::spawn(worker.work(locker, names, over)));
@@ -111,9 +118,11 @@ pub async fn run(settings: Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns how long to hold a lease. One in eight is held for longer than an outage may last.
-pub fn hold_time(random: &mut Random) -> Duration {
-    Duration::from_millis(if random.chance(12) {
+/// Returns how long to hold a lease. Some are held for longer than an outage may last: one lock in eight, and fewer
+/// shared names, for which more clients wait.
+pub fn hold_time(usage: Use, random: &mut Random) -> Duration {
+    let long = if usage == Use::Locks { 12 } else { 5 };
+    Duration::from_millis(if random.chance(long) {
         random.between(300, 2_500)
     } else {
         random.between(5, 60)
@@ -124,6 +133,7 @@ struct Worker {
     recorder: Recorder,
     store: StoreClient,
     random: Random,
+    usage: Use,
 }
 
 impl Worker {
@@ -135,66 +145,83 @@ impl Worker {
         }
     }
 
-    /// Acquires a lock, writes under it, and releases it.
+    /// Acquires a name, writes under it unless it is a reader's, and releases it.
     async fn turn(&mut self, locker: &Locker, name: &str) {
-        let lock = locker.lock(name).expect("a valid name").ttl(TTL);
         self.recorder.call(Kind::Acquire, name, None, None);
-        let lease = match lock.acquire_within(WAIT).await {
+        let lease = match self.acquire(locker, name).await {
             Ok(Some(lease)) => lease,
             Ok(None) => {
                 return self
                     .recorder
                     .back(Kind::Acquire, name, Outcome::None, |_| ());
             }
-            Err(error) => {
-                let text = error.to_string();
-                return self
-                    .recorder
-                    .back(Kind::Acquire, name, Outcome::Failed, |entry| {
-                        entry.text = Some(text);
-                    });
-            }
+            Err(error) => return self.failed(Kind::Acquire, name, &error),
         };
-        let token = lease.token().get();
-        self.recorder
-            .back(Kind::Acquire, name, Outcome::Ok, |entry| {
-                entry.token = Some(token);
-            });
-        let hold = hold_time(&mut self.random);
-        let mut looks = Looks::new(&lease, name, token);
+        let (name, token) = (lease.resource(), lease.token().get());
+        acquired(&mut self.recorder, &lease);
+        let hold = hold_time(self.usage, &mut self.random);
+        let last = if lease.reads() {
+            Kind::Read
+        } else {
+            Kind::Write
+        };
+        let mut looks = Looks::new(&lease, &name, token);
         looks.look(&mut self.recorder);
         ask(&mut looks, &mut self.recorder, &mut self.store, Kind::Read).await;
         looks.during(&mut self.recorder, sleep(hold)).await;
-        ask(&mut looks, &mut self.recorder, &mut self.store, Kind::Write).await;
-        self.recorder.call(Kind::Release, name, Some(token), None);
+        ask(&mut looks, &mut self.recorder, &mut self.store, last).await;
+        let writes = last == Kind::Write;
+        self.recorder.call(Kind::Release, &name, Some(token), None);
         match lease.release().await {
-            Ok(()) => self.recorder.back(Kind::Release, name, Outcome::Ok, |_| ()),
-            Err(error) => {
-                let text = error.to_string();
-                self.recorder
-                    .back(Kind::Release, name, Outcome::Failed, |entry| {
-                        entry.text = Some(text);
-                    });
-            }
+            Ok(()) => self
+                .recorder
+                .back(Kind::Release, &name, Outcome::Ok, |_| ()),
+            Err(error) => self.failed(Kind::Release, &name, &error),
         }
         // A write that comes too late. The store may take it only until it has seen a later token.
-        if self.random.chance(10) {
+        if writes && self.random.chance(10) {
             sleep(Duration::from_millis(self.random.between(0, 40))).await;
             let value = self.recorder.value();
             self.recorder
-                .call(Kind::Write, name, Some(token), Some(value.clone()));
+                .call(Kind::Write, &name, Some(token), Some(value.clone()));
             let answer = self
                 .store
                 .ask(&format!("write {name} {token} {value}"))
                 .await;
-            answered(&mut self.recorder, Kind::Write, name, token, answer);
+            answered(&mut self.recorder, Kind::Write, &name, token, answer);
         }
     }
+
+    async fn acquire(&mut self, locker: &Locker, name: &str) -> Result<Option<Held>, Error> {
+        let wait = self.usage.wait(&mut self.random);
+        let reads = self.random.chance(75);
+        self.usage.acquire(locker, name, reads, wait).await
+    }
+
+    fn failed(&mut self, kind: Kind, name: &str, error: &Error) {
+        let text = error.to_string();
+        self.recorder.back(kind, name, Outcome::Failed, |entry| {
+            entry.text = Some(text);
+        });
+    }
+}
+
+/// Records that an acquisition returned this lease.
+pub(crate) fn acquired(recorder: &mut Recorder, lease: &Held) {
+    recorder.back(Kind::Acquire, &lease.resource(), Outcome::Ok, |entry| {
+        entry.token = Some(lease.token().get());
+        entry.reads = lease.reads();
+        entry.generation = lease.generation();
+    });
 }
 
 /// Asks the store under a lease, and looks at the lease meanwhile.
 async fn ask(looks: &mut Looks<'_>, recorder: &mut Recorder, store: &mut StoreClient, kind: Kind) {
-    let (name, token) = (looks.name, looks.token);
+    let name = looks.name;
+    // Without a writer there is nothing to read.
+    let Some(token) = looks.lease.fence() else {
+        return;
+    };
     let value = (kind == Kind::Write).then(|| recorder.value());
     let request = match &value {
         Some(value) => format!("write {name} {token} {value}"),
@@ -227,7 +254,7 @@ pub(crate) fn answered(
 
 /// The looks of a client at its lease.
 struct Looks<'a> {
-    lease: &'a Lease,
+    lease: &'a Held,
     name: &'a str,
     token: u64,
     /// The latest look, and the longest time between two looks since the lease was last valid.
@@ -241,7 +268,7 @@ struct Looks<'a> {
 }
 
 impl<'a> Looks<'a> {
-    fn new(lease: &'a Lease, name: &'a str, token: u64) -> Self {
+    fn new(lease: &'a Held, name: &'a str, token: u64) -> Self {
         Self {
             lease,
             name,

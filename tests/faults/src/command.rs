@@ -35,7 +35,7 @@ pub async fn repeat(settings: Settings, programs: Programs, present: Present) {
         let name = usize::try_from(random.below(settings.names.len() as u64)).unwrap_or(0);
         let name = &settings.names[name];
         recorder.call(Kind::Acquire, name, None, None);
-        let hold = hold_time(&mut random);
+        let hold = hold_time(settings.usage, &mut random);
         let child = start(&settings, &programs, name, recorder.op(), hold);
         *present.lock().unwrap_or_else(PoisonError::into_inner) = child.ok();
         let code = ended(&present).await.and_then(|status| status.code());

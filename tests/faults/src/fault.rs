@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::topology::Topology;
+use crate::usage::Use;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,6 +58,8 @@ pub enum Fault {
     FailOver,
     /// Moves the slot of a lock to another master.
     MoveSlot,
+    /// Changes the capacity of a semaphore.
+    Resize,
 }
 
 impl Fault {
@@ -111,6 +114,35 @@ impl Fault {
         faults
     }
 
+    /// Returns the faults of one server whose names are shared.
+    pub(crate) fn of_shared(usage: Use) -> Vec<Self> {
+        // While the server is away, nobody holds or waits: so that is rare.
+        let mut faults = vec![
+            Self::HoldStoreLink,
+            Self::CutLink,
+            Self::LoseAnswers,
+            Self::RestartServer,
+            Self::ScriptFlush,
+            Self::ClientKill,
+        ];
+        faults.extend(Self::first_of_shared(usage).repeat(3));
+        faults
+    }
+
+    /// Returns the faults that matter most for shared names, with which even a short round begins.
+    pub(crate) fn first_of_shared(usage: Use) -> Vec<Self> {
+        let mut faults = vec![Self::KillClient, Self::StopClient, Self::FlushAll];
+        if usage == Use::Semaphore {
+            faults.extend([Self::Resize; 2]);
+        }
+        faults
+    }
+
+    /// Returns true if a lone server forgets all names.
+    pub fn forgets(self) -> bool {
+        matches!(self, Self::FlushAll | Self::WipeServer)
+    }
+
     /// Returns true if leases may overlap after it: the server forgets one, or ends it early. The guard alone protects
     /// against that.
     pub fn ends_exclusion(self, topology: Topology) -> bool {
@@ -135,9 +167,12 @@ pub struct Injected {
     /// The lock, if it concerns only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The new capacity of a semaphore, if it changes that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
     /// When it began, by the clock of histories.
     pub at: u64,
-    /// When it ended.
+    /// When it ended. A change of the capacity without an answer may happen until the end of the round.
     pub until: u64,
 }
 

@@ -13,16 +13,6 @@ use tokio::time::{Instant, sleep};
 use crate::client::Settings;
 use crate::command::{self, Present};
 
-/// The languages of the clients, in the order of their numbers.
-pub const CLIENTS: [Language; 6] = [
-    Language::Rust,
-    Language::Node,
-    Language::Command,
-    Language::Rust,
-    Language::Node,
-    Language::Command,
-];
-
 /// The kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {

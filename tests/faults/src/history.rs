@@ -63,8 +63,14 @@ pub struct Entry {
     /// The operation of a call or return.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// The name of the lock, and of the register.
+    /// The name of the lock, and of the register; once a slot is held, its resource, such as `a#2`.
     pub name: String,
+    /// True for the acquisition of a reader.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads: bool,
+    /// The token of the last writer, as an acquisition for reading or writing told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
     /// The fencing token, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
@@ -121,6 +127,8 @@ impl Recorder {
             event,
             kind: None,
             name: name.to_owned(),
+            reads: false,
+            generation: None,
             token: None,
             value: None,
             outcome: None,

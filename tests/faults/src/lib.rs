@@ -4,7 +4,8 @@
 //! - [`nemesis`]: injects [`fault`]s, which follow from a seed
 //! - [`client`], [`command`] and `client.mjs`: the clients, which record a [`history`]
 //! - [`store`]: the guarded store that they write to
-//! - [`checks`] and [`porcupine`]: the judges
+//! - [`usage`]: the names as locks, as a semaphore, or for readers and writers
+//! - [`checks`], [`shared`] and [`porcupine`]: the judges
 //! - [`report`]: the page that shows a run
 
 pub mod checks;
@@ -17,7 +18,9 @@ pub mod nemesis;
 pub mod porcupine;
 pub mod report;
 mod run;
+pub mod shared;
 pub mod store;
 pub mod topology;
+pub mod usage;
 
 pub use run::{Options, Summary, run};

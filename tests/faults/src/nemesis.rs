@@ -13,6 +13,7 @@ use crate::fault::{Fault, Injected};
 use crate::fleet::Client;
 use crate::history::now;
 use crate::topology::{Servers, Topology};
+use crate::usage::{CAPACITY, Use};
 
 /// How long the nemesis waits for what it asks for.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -62,6 +63,7 @@ pub struct Nemesis<'a> {
     pub names: &'a [String],
     /// True if clocks can be set.
     pub clocks: bool,
+    usage: Use,
     seed: u64,
     state: State,
 }
@@ -87,7 +89,7 @@ impl<'a> Nemesis<'a> {
         store_links: &'a [Proxy],
         locker: Locker,
         names: &'a [String],
-        (clocks, seed): (bool, u64),
+        (usage, clocks, seed): (Use, bool, u64),
     ) -> Self {
         let (count, links) = (servers.count(), servers.count() * clients.len());
         let state = State {
@@ -106,15 +108,23 @@ impl<'a> Nemesis<'a> {
             locker,
             names,
             clocks,
+            usage,
             seed,
             state,
         }
     }
 
-    /// Injects faults for this long, and then ends all of them. Returns them in order.
+    /// Injects faults for this long, and then ends all of them and gives semaphores their first capacity. Returns the
+    /// faults in order.
     pub async fn run(mut self, time: Duration) -> Vec<Injected> {
         let end = Instant::now() + time;
-        let kinds = Fault::of(self.servers.topology, self.clocks, self.seed);
+        let (mut first, kinds) = match self.usage {
+            Use::Locks => {
+                let kinds = Fault::of(self.servers.topology, self.clocks, self.seed);
+                (Vec::new(), kinds)
+            }
+            shared => (Fault::first_of_shared(shared), Fault::of_shared(shared)),
+        };
         let mut next = Instant::now() + self.pause();
         while next < end {
             self.undo(|pending, now| pending.at <= now).await;
@@ -123,13 +133,19 @@ impl<'a> Nemesis<'a> {
                 continue;
             }
             next = Instant::now() + self.pause();
-            if let Some(kind) = self.state.random.pick(&kinds) {
+            let kind = first.pop().or_else(|| self.state.random.pick(&kinds));
+            if let Some(kind) = kind {
                 self.inject(kind).await;
             }
         }
         while !self.state.pending.is_empty() {
             self.undo(|_, _| true).await;
             sleep(Duration::from_millis(5)).await;
+        }
+        if self.usage == Use::Semaphore {
+            for name in self.names {
+                self.resize(name.clone(), CAPACITY).await;
+            }
         }
         self.state.injected
     }
@@ -149,6 +165,13 @@ impl<'a> Nemesis<'a> {
         let name = self.names[below(random, self.names.len())].clone();
         let millis = random.between(200, 2_500);
         let extra = random.number();
+        if kind == Fault::Resize {
+            if !self.state.server_is_bad.contains(&true) {
+                let capacity = 1 + u32::try_from(extra % u64::from(CAPACITY + 2)).unwrap_or(0);
+                self.resize(name, capacity).await;
+            }
+            return;
+        }
         let done = caught(
             kind,
             self.apply(kind, client, server, &name, (millis, extra)),
@@ -163,6 +186,7 @@ impl<'a> Nemesis<'a> {
             kind,
             target,
             name: of_name.then_some(name),
+            capacity: None,
             at: begin,
             until: now(),
         });
@@ -170,6 +194,23 @@ impl<'a> Nemesis<'a> {
         if !matches!(undo, Undo::Nothing) {
             self.state.pending.push(Pending { at, fault, undo });
         }
+    }
+
+    /// Changes the capacity of a semaphore. Without an answer it may happen at any later time.
+    async fn resize(&mut self, name: String, capacity: u32) {
+        let at = now();
+        let semaphore = self.locker.semaphore(&name, CAPACITY);
+        let semaphore = semaphore.expect("a valid name and capacity");
+        let answer = timeout(LIMIT, semaphore.resize(capacity)).await;
+        let is_done = matches!(answer, Ok(Ok(_)));
+        self.state.injected.push(Injected {
+            kind: Fault::Resize,
+            target: format!("semaphore {name}"),
+            name: Some(name),
+            capacity: Some(capacity),
+            at,
+            until: if is_done { now() } else { u64::MAX },
+        });
     }
 
     /// Begins a fault. Returns its target and its end, or `None` if it cannot be injected now.

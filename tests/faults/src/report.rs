@@ -78,7 +78,7 @@ impl Shown {
             kind: fault.kind.name(),
             target: fault.target.clone(),
             from: since(fault.at),
-            to: since(fault.until),
+            to: since(fault.until.min(end)),
         });
         let refused = round.entries.iter();
         let refused = refused

@@ -1,6 +1,6 @@
 //! Rounds of faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,19 @@ use tokio::time::{Instant, timeout};
 use crate::checks::{Round, Verdict};
 use crate::client::{self, LONGEST_TTL, PATIENCE, Settings, TIMEOUT, TTL, WAIT};
 use crate::fault::{self, Fault};
-use crate::fleet::{CLIENTS, Client, Language, Programs};
+use crate::fleet::{Client, Language, Programs};
 use crate::history::{self, Event, Kind, Outcome, Recorder};
 use crate::nemesis::Nemesis;
 use crate::porcupine::Porcupine;
 use crate::report::{self, Shown};
 use crate::store::{Store, StoreClient};
 use crate::topology::{Servers, Topology, has_faketime};
+use crate::usage::Use;
 
 /// The longest round. Each begins with new servers and an empty history, so the judges' work stays small.
 const ROUND: Duration = Duration::from_secs(60);
+/// The namespace of the names that are judged.
+const NAMESPACE: &str = "leasehold";
 /// How long a client may take to finish its turn once all faults are over.
 const TO_END: Duration = Duration::from_secs(30);
 /// How long after the end of all faults each name must be acquirable.
@@ -38,8 +41,12 @@ pub struct Options {
     pub seed: u64,
     /// The deployments, which take turns.
     pub topologies: Vec<Topology>,
+    /// The use of the names.
+    pub usage: Use,
     /// False if the store takes every write.
     pub guarded: bool,
+    /// True if clients in Node use a namespace of their own, so they do not contend with the others.
+    pub divided: bool,
     /// The folder of histories and report.
     pub folder: PathBuf,
     /// The program of this crate, which the clients run.
@@ -159,6 +166,12 @@ impl fmt::Display for Summary {
 
 /// Runs rounds of faults and judges each. The folder has the histories of each round, and a report of all.
 pub async fn run(options: &Options) -> io::Result<Summary> {
+    if options.usage != Use::Locks && options.topologies != [Topology::One] {
+        return Err(io::Error::other(format!(
+            "{} is only judged on one server: give `--topology one`",
+            options.usage
+        )));
+    }
     let programs = Programs::find(&options.program)?;
     let porcupine = Porcupine::build(&options.folder)?;
     if !has_faketime() {
@@ -184,7 +197,7 @@ pub async fn run(options: &Options) -> io::Result<Summary> {
             time.as_secs()
         );
         let folder = options.folder.join(format!("round-{number}"));
-        let played = play(topology, (seed, time), &folder, &programs, options.guarded).await?;
+        let played = play(topology, (seed, time), &folder, &programs, options).await?;
         let mut verdict = played.round.judge();
         verdict.violations.extend(played.violations);
         let judged = porcupine.judge(
@@ -225,30 +238,45 @@ async fn play(
     (seed, time): (u64, Duration),
     folder: &Path,
     programs: &Programs,
-    guarded: bool,
+    options: &Options,
 ) -> io::Result<Played> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
     }
     std::fs::create_dir_all(folder)?;
     let path = folder.join("history.jsonl");
-    let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
-    let clocks = has_faketime() && !topology.fails_over();
-    let store = Store::start(guarded).await?;
-    let mut servers = Servers::start(topology, CLIENTS.len(), clocks).await;
+    let usage = options.usage;
+    let (names, languages) = (usage.names(), usage.clients());
+    let clocks = has_faketime() && !topology.fails_over() && usage == Use::Locks;
+    let store = Store::start(options.guarded).await?;
+    let mut servers = Servers::start(topology, languages.len(), clocks).await;
+    // Before the clients start, which keeps a small machine busy for longer than an attempt may take.
+    let locker = client::locker(&servers.direct(), NAMESPACE)
+        .await
+        .map_err(io::Error::other)?;
     let (mut clients, mut store_links) = (Vec::new(), Vec::new());
     let mut random = Random::new(seed);
-    for (number, language) in CLIENTS.into_iter().enumerate() {
+    for (number, language) in languages.iter().copied().enumerate() {
         let link = Proxy::start(store.port()).await;
         let settings = Settings {
             client: format!("{}-{number}", language.name()),
             urls: servers.urls(number),
             store: link.port(),
             names: names.clone(),
+            usage,
+            namespace: if options.divided && language == Language::Node {
+                "divided".to_owned()
+            } else {
+                NAMESPACE.to_owned()
+            },
             history: path.canonicalize().unwrap_or_else(|_| path.clone()),
             seed: random.number() >> 12,
-            workers: if language == Language::Command { 1 } else { 2 },
-            ttl: millis(TTL),
+            workers: if usage == Use::Locks && language != Language::Command {
+                2
+            } else {
+                1
+            },
+            ttl: millis(usage.ttl()),
             longest: millis(LONGEST_TTL),
             wait: millis(WAIT),
             timeout: millis(TIMEOUT),
@@ -257,16 +285,13 @@ async fn play(
         store_links.push(link);
         clients.push(Client::start(language, settings, programs.clone())?);
     }
-    let locker = client::locker(&servers.direct())
-        .await
-        .map_err(io::Error::other)?;
     let nemesis = Nemesis::new(
         &mut servers,
         &mut clients,
         &store_links,
         locker,
         &names,
-        (clocks, seed),
+        (usage, clocks, seed),
     );
     let faults = nemesis.run(time).await;
     fault::write(&folder.join("faults.jsonl"), &faults)?;
@@ -280,14 +305,16 @@ async fn play(
         }
     }
     drop(clients);
-    violations.extend(ghosts(&servers, &names, &path, store.port()).await?);
+    violations.extend(ghosts(&servers, (usage, &names), &path, store.port()).await?);
     let round = Round {
         topology,
+        usage,
         entries: history::read(&path)?,
         served: store.served(),
         faults,
     };
-    for language in ["rust", "node", "command"] {
+    let languages: BTreeSet<_> = languages.iter().map(|language| language.name()).collect();
+    for language in languages {
         let is_acquired = |entry: &history::Entry| {
             entry.outcome == Some(Outcome::Ok)
                 && entry.kind == Some(Kind::Acquire)
@@ -300,10 +327,10 @@ async fn play(
     Ok(Played { round, violations })
 }
 
-/// I6: when all faults are over and all clients gone, a new client acquires each lock in time.
+/// I6: when all faults are over and all clients gone, a new client acquires each name in time, with all its slots.
 async fn ghosts(
     servers: &Servers,
-    names: &[String],
+    (usage, names): (Use, &[String]),
     history: &Path,
     store: u16,
 ) -> io::Result<Vec<String>> {
@@ -317,7 +344,7 @@ async fn ghosts(
     let mut store = StoreClient::new(store);
     let mut violations = Vec::new();
     let locker = loop {
-        match client::locker(&servers.direct()).await {
+        match client::locker(&servers.direct(), NAMESPACE).await {
             Ok(locker) => break locker,
             Err(error) if Instant::now() > end => {
                 return Ok(vec![format!(
@@ -328,36 +355,37 @@ async fn ghosts(
         }
     };
     for name in names {
-        let lock = locker.lock(name).map_err(io::Error::other)?.ttl(TTL);
-        let mut last = String::new();
-        let lease = loop {
-            let left = end.saturating_duration_since(Instant::now());
+        let mut held = Vec::new();
+        while held.len() < usage.holders() {
             recorder.call(Kind::Acquire, name, None, None);
-            match timeout(left + TTL, lock.acquire_within(left)).await {
-                Ok(Ok(Some(lease))) => break Some(lease),
-                Ok(Ok(None)) => "it is held".clone_into(&mut last),
-                Ok(Err(error)) => last = error.to_string(),
-                Err(_) => "no answer".clone_into(&mut last),
-            }
+            // Not for reading: readers are let in beside others.
+            let left = end.saturating_duration_since(Instant::now());
+            let acquiring = usage.acquire(&locker, name, false, left);
+            let last = match timeout(left + TTL, acquiring).await {
+                Ok(Ok(Some(lease))) => {
+                    client::acquired(&mut recorder, &lease);
+                    held.push(lease);
+                    continue;
+                }
+                Ok(Ok(None)) => "it is held".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
             recorder.back(Kind::Acquire, name, Outcome::None, |_| ());
             if Instant::now() > end {
-                break None;
+                violations.push(format!(
+                    "I6: {name} is not acquirable within {limit:?}: {last}"
+                ));
+                break;
             }
-        };
-        let Some(lease) = lease else {
-            violations.push(format!(
-                "I6: {name} is not acquirable within {limit:?}: {last}"
-            ));
-            continue;
-        };
-        let token = lease.token().get();
-        recorder.back(Kind::Acquire, name, Outcome::Ok, |entry| {
-            entry.token = Some(token);
-        });
-        recorder.call(Kind::Read, name, Some(token), None);
-        let answer = store.ask(&format!("read {name} {token}")).await;
-        client::answered(&mut recorder, Kind::Read, name, token, answer);
-        drop(lease.release().await);
+        }
+        for lease in held {
+            let (name, token) = (lease.resource(), lease.token().get());
+            recorder.call(Kind::Read, &name, Some(token), None);
+            let answer = store.ask(&format!("read {name} {token}")).await;
+            client::answered(&mut recorder, Kind::Read, &name, token, answer);
+            drop(lease.release().await);
+        }
     }
     locker.shutdown().await;
     Ok(violations)

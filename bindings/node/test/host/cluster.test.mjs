@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { Locker } from "../../dist/index.js";
 import { startCluster, startSentinel } from "../support/redis.mjs";
-import { aborted, collect } from "../support/stores.mjs";
+import { aborted, collect, key } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
-import { awake, waitFor } from "../support/wait.mjs";
+import { awake, waitFor, within } from "../support/wait.mjs";
 
 const settings = { commandTimeout: 1_000, patience: 20_000 };
 
@@ -77,6 +77,60 @@ describe("a cluster", { concurrency: 2 }, () => {
         assert.equal(reason, "revoked");
       }
       await assert.rejects(one.locker.list("*").next(), { code: "unsupported", message: /cluster/ });
+    });
+
+    test(`${kind}: slots, units, readers and writers on every node, and of a slot that moves`, async (t) => {
+      // Catches: a key of a shared name in another slot; waiters that hear one node only; holders, a line,
+      // tokens or a generation that stay behind when the slot moves.
+      const [one, two] = [await make(), await make()];
+      t.after(async () => {
+        for (const { locker, end } of [one, two]) {
+          await locker.shutdown();
+          await end();
+        }
+      });
+      const waiting = (name) => waitFor(async () => (await one.locker.inspect(name)).waiting === 1);
+      const used = new Set();
+      for (let number = 0; used.size < 3; number += 1) {
+        const name = `${kind} shared ${number}`;
+        const slot = await cluster.servers[0].command("CLUSTER", "KEYSLOT", key(name));
+        const from = cluster.servers.findIndex((_, at) => slot < cluster.bounds[at + 1]);
+        if (used.has(from)) {
+          continue;
+        }
+        used.add(from);
+        const gpus = one.locker.semaphore(name, 2, { ttl: 20_000 });
+        const [first, second] = [await gpus.acquire(), await gpus.acquire()];
+        const next = two.locker.semaphore(name, 2).acquire();
+        await waiting(name);
+        await cluster.move(slot, from, (from + 1) % 3);
+        await first.renew();
+        assert.ok(first.valid && second.valid);
+        await second.release();
+        const third = await within(next, 10_000, "the slot");
+        assert.deepEqual([third.slot, third.resource], [1, `${name}#1`]);
+        assert.ok(third.token > second.token);
+        assert.equal(await gpus.tryAcquire(), undefined);
+        assert.equal(await gpus.resize(3), 2);
+        await Promise.all([first.release(), third.release()]);
+        await cluster.move(slot, (from + 1) % 3, from);
+        const back = await gpus.acquire();
+        assert.deepEqual([back.slot, back.capacity], [0, 3]);
+        assert.ok(back.token > first.token);
+        await back.release();
+      }
+      const rows = one.locker.quota(`${kind} rows`, 500);
+      const most = await rows.acquire({ weight: 400 });
+      assert.equal(await two.locker.quota(`${kind} rows`, 500).tryAcquire({ weight: 101 }), undefined);
+      await most.release();
+      const [prices, others] = [one, two].map(({ locker }) => locker.rwLock(`${kind} prices`));
+      const writer = await prices.write().acquire();
+      const reads = others.read().acquire();
+      await waiting(`${kind} prices`);
+      await writer.release();
+      const reader = await within(reads, 10_000, "the reader");
+      assert.equal(reader.generation, writer.token);
+      await reader.release();
     });
   }
 });

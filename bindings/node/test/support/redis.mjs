@@ -49,6 +49,26 @@ export async function startCluster({ config = [] } = {}) {
     servers,
     url: `redis-cluster://127.0.0.1:${servers[0].port}`,
     nodes: servers.map(({ port }) => ({ host: "127.0.0.1", port })),
+    /** The first slot of each node, and one more than the last slot. */
+    bounds,
+    /** Moves a slot with its keys from one node to another. */
+    async move(slot, from, to) {
+      const [source, target] = [servers[from], servers[to]];
+      const [sourceId, targetId] = [await source.command("CLUSTER", "MYID"), await target.command("CLUSTER", "MYID")];
+      await target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", sourceId);
+      await source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", targetId);
+      for (;;) {
+        const keys = await source.command("CLUSTER", "GETKEYSINSLOT", slot, 100);
+        if (keys.length === 0) {
+          break;
+        }
+        await source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", ...keys);
+      }
+      // The new owner comes first, so that no node reports the slot as unassigned.
+      for (const server of [target, source, servers[3 - from - to]]) {
+        await server.command("CLUSTER", "SETSLOT", slot, "NODE", targetId);
+      }
+    },
     stop: () => Promise.all(servers.map((server) => server.stop())),
   };
 }

@@ -101,7 +101,9 @@ impl MemoryServer {
             }
         }
         let soonest = self.holders(key).and_then(|holders| holders.until.first());
-        let expires = soonest.map_or(expiry(now, Duration::ZERO), |(until, _)| *until);
+        // One call may leave some that have expired: the next one removes more.
+        let now = expiry(now, Duration::ZERO);
+        let expires = soonest.map_or(now, |(until, _)| (*until).max(now));
         Ok(Reply::Busy { expires, place })
     }
 

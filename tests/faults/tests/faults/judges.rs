@@ -6,6 +6,7 @@ use leasehold_faults::history::{Entry, Event, Kind, Outcome};
 use leasehold_faults::porcupine::Porcupine;
 use leasehold_faults::store::Served;
 use leasehold_faults::topology::Topology;
+use leasehold_faults::usage::Use;
 
 use crate::folder_of;
 
@@ -17,6 +18,7 @@ const TURN: u64 = 100 * MILLI;
 fn good(leases: u64) -> Round {
     let mut round = Round {
         topology: Topology::One,
+        usage: Use::Locks,
         entries: Vec::new(),
         served: Vec::new(),
         faults: Vec::new(),
@@ -41,6 +43,8 @@ fn turn_of(round: &mut Round, turn: u64) {
                 event,
                 kind,
                 name: "a".to_owned(),
+                reads: false,
+                generation: None,
                 token: has_token.then_some(token),
                 value,
                 outcome: is_back.then_some(Outcome::Ok),
@@ -149,6 +153,7 @@ fn an_overlap_is_excused_only_by_a_fault_that_ends_exclusion() {
             kind,
             target: "server 1".to_owned(),
             name: name.map(str::to_owned),
+            capacity: None,
             at: 5 * TURN + 10 * MILLI,
             until: 5 * TURN + 11 * MILLI,
         });

@@ -1,26 +1,38 @@
 //! Both judges refuse broken histories, and real clients under faults keep every promise.
 
 mod judges;
+mod shared;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_faults::topology::Topology;
+use leasehold_faults::usage::Use;
 use leasehold_faults::{Options, Summary, run};
 
 const SEED: u64 = 1;
 
 async fn summary(topology: Topology, seconds: u64, guarded: bool) -> Summary {
-    let folder = format!("faults-{topology}-{guarded}");
     let options = Options {
-        time: Duration::from_secs(seconds),
-        seed: SEED,
         topologies: vec![topology],
         guarded,
-        folder: folder_of(&folder),
-        program: PathBuf::from(env!("CARGO_BIN_EXE_leasehold-faults")),
+        ..options(&format!("faults-{topology}-{guarded}"), seconds)
     };
     run(&options).await.expect("the round can be played")
+}
+
+/// Returns the options of a round with locks on one server.
+fn options(folder: &str, seconds: u64) -> Options {
+    Options {
+        time: Duration::from_secs(seconds),
+        seed: SEED,
+        topologies: vec![Topology::One],
+        usage: Use::Locks,
+        guarded: true,
+        divided: false,
+        folder: folder_of(folder),
+        program: PathBuf::from(env!("CARGO_BIN_EXE_leasehold-faults")),
+    }
 }
 
 fn folder_of(name: &str) -> PathBuf {

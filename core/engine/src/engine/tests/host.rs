@@ -101,15 +101,15 @@ impl Host {
         }))
     }
 
-    /// Lets another program read a name for readers and writers, and crash.
-    pub(super) fn stranger_reads(&mut self, lock: LockId, ttl: Duration) {
+    /// Lets one more program read a name for readers and writers, and crash.
+    pub(super) fn stranger_reads(&mut self, lock: LockId, number: u128, ttl: Duration) {
         let owner = Owner::sharing("stranger", Share::reader()).expect("a short label is valid");
         let acquire = Acquire {
             key: key(lock),
             claim: Claim {
                 owner,
                 ttl,
-                ..stranger(0)
+                ..stranger(number)
             },
             waits: false,
             reclaims: Reclaim::Never,

@@ -203,11 +203,27 @@ fn a_canceled_waiter_lets_the_next_one_in() {
 fn a_crashed_holder_frees_its_permit_and_a_live_one_does_not_keep_it() {
     let mut host = Host::new();
     let live = take(&mut host, ONE, Share::reader());
-    host.stranger_reads(LOCK, Duration::from_secs(2));
+    host.stranger_reads(LOCK, 0, Duration::from_secs(2));
     let writer = ask(&mut host, TWO, Share::writer(), Wait::Forever);
     host.release(live.lease);
     assert!(host.is_open(writer));
     host.advance(ms(2_200));
+    assert!(host.grant(writer).token > live.token);
+}
+
+/// Catches a writer that waits for a heartbeat per hundred dead readers although nobody holds the name. A living reader
+/// keeps the set of holders from expiring.
+#[test]
+fn a_crowd_of_dead_readers_does_not_keep_a_writer_out() {
+    let mut host = Host::new();
+    let live = take(&mut host, ONE, Share::reader());
+    for number in 0..350 {
+        host.stranger_reads(LOCK, number, Duration::from_secs(1));
+    }
+    host.advance(ms(1_100));
+    host.release(live.lease);
+    let writer = ask(&mut host, TWO, Share::writer(), Wait::Forever);
+    host.advance(ms(20));
     assert!(host.grant(writer).token > live.token);
 }
 

@@ -6,8 +6,9 @@
 -- text   as that of an acquisition. It neither reclaims nor proposes
 -- reply  admitted, token, expiry (ms), capacity, epoch of the capacity, token of the last writer (0 if there was none),
 --          the slots in one text
---        busy, the soonest expiry of a permit (ms), place in line (0 if it does not wait). If the line begins with more
---          dead waiters than one call skips: busy, with an expiry of now, and 0
+--        busy, the soonest expiry of a permit (ms), or now if one call cannot remove all that have expired; place in line
+--          (0 if it does not wait). If the line begins with more dead waiters than one call skips: busy, with an expiry
+--          of now, and 0
 --        full, the number of waiters
 --        excess, the capacity, which is less than the weight
 local function admit(k, op)
@@ -43,5 +44,5 @@ local function admit(k, op)
     end
   end
   local soonest = call('ZRANGEBYSCORE', KEYS[k + 2], 'LEAST_EXPIRY', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
-  return { 'busy', soonest or tostring(now_ms), tostring(place) }
+  return { 'busy', tostring(math.max(tonumber(soonest or 0), now_ms)), tostring(place) }
 end
