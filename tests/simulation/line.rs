@@ -151,11 +151,12 @@ impl Checks {
         if let Command::Vacate(Vacate(release)) = step.command {
             line.retain(|waiting| waiting.claim.lease != release.claim.lease);
         }
-        // One that can never fit leaves the line.
+        // The server sends one away that can never fit, once it is the first.
         let capacity = change.after.as_ref().map(|state| state.capacity);
         let never_fits = |waiting: &Waiting| {
             let weight = waiting.claim.owner.share().map(Share::weight);
-            weight > capacity && capacity.is_some()
+            let waits = change.line.contains(&waiting.claim.lease);
+            capacity.is_some() && weight > capacity && !waits
         };
         if line.iter().any(never_fits) {
             self.saw("a waiter that never fits left");

@@ -13,7 +13,7 @@ use crate::clock::{MILLI, Moment};
 use crate::host::{Sent, SharedSent};
 use crate::line::Step;
 use crate::sabotage::Sabotage;
-use crate::shared::{self, Change};
+use crate::shared;
 use crate::world::{Happening, Process, World};
 
 /// Requests on their way to a server.
@@ -347,10 +347,7 @@ impl World {
             self.checks.requested(key, token);
             self.checks.saw("asked to yield");
         }
-        let change = is_shared.then(|| Change {
-            before: state,
-            after: self.state_at(server, key),
-        });
+        let change = is_shared.then(|| self.change_of(server, key, state));
         let tenure = self.servers[server].store.tenure(time, key);
         let step = Step {
             server,

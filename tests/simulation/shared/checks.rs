@@ -24,6 +24,8 @@ pub(crate) struct Known {
     granted: BTreeMap<(LockKey, FencingToken), Granted>,
     /// The slots that holders were told.
     told: BTreeMap<(LockKey, FencingToken), Box<[u16]>>,
+    /// The permits that were valid at some host.
+    seen: BTreeSet<(LockKey, FencingToken)>,
     /// The last token of each slot.
     slots: BTreeMap<(LockKey, u16), FencingToken>,
     /// The token of each name's last writer.
@@ -280,8 +282,14 @@ impl World {
     /// Checks I1 for the permits of a shared name that are valid now by their own deadlines.
     ///
     /// A permit that is valid now was valid when a later one was granted. So each permit and the valid ones
-    /// before it take at most the capacity that was in force when it was granted.
+    /// before it take at most the capacity that was in force when it was granted. Only the beginning of a
+    /// permit can break this.
     pub(crate) fn check_permits(&mut self, host: usize, key: &LockKey, mut valid: Vec<Valid>) {
+        let seen = &mut self.checks.known.seen;
+        let mut own = valid.iter().filter(|permit| permit.host == host);
+        if !own.any(|permit| seen.insert((key.clone(), permit.token))) {
+            return;
+        }
         valid.sort_by_key(|permit| permit.token);
         for (place, new) in valid.iter().enumerate() {
             let granted = self.checks.known.granted.get(&(key.clone(), new.token));

@@ -8,6 +8,7 @@ use leasehold_engine::{FencingToken, MemoryServer};
 
 use crate::checks::Stored;
 use crate::drain::Offer;
+use crate::line::lease_of_claim;
 use crate::world::World;
 
 /// The widths of the fields of a stored record or permit, in characters.
@@ -39,6 +40,8 @@ pub(crate) struct Permit {
 pub(crate) struct Change {
     pub(crate) before: Option<State>,
     pub(crate) after: Option<State>,
+    /// The leases in line after the command.
+    pub(crate) line: Vec<LeaseId>,
 }
 
 impl Change {
@@ -131,6 +134,19 @@ impl World {
     pub(crate) fn state_at(&self, server: usize, key: &LockKey) -> Option<State> {
         self.plan.kind(key)?;
         State::read(&self.servers[server].store, self.time_of(server), key)
+    }
+
+    /// Returns what a command did to a shared name that had this state before it.
+    pub(crate) fn change_of(&self, server: usize, key: &LockKey, before: Option<State>) -> Change {
+        let store = &self.servers[server].store;
+        let line = store.line_value(self.time_of(server), key);
+        let line = line.map(|(members, _)| members).unwrap_or_default();
+        let lease = |(claim, ..): &(String, u64, ServerTime)| lease_of_claim(claim);
+        Change {
+            before,
+            after: self.state_at(server, key),
+            line: line.iter().filter_map(lease).collect(),
+        }
     }
 
     pub(crate) fn state_of(&self, key: &LockKey) -> Option<State> {

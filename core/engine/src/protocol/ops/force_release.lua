@@ -13,7 +13,10 @@ local function force_release(k, op)
   end
   local state = lock.read(key)
   if not state.is_held then
-    line.serve(k, state)
+    -- Of a name without data nobody knows whether it is a lock. Waiters for a part of it must keep their places.
+    if not state.is_new then
+      line.serve(k, state)
+    end
     return { 'gone' }
   end
   local client, lease, token = lock.client(state), lock.lease(state), sub(state.field, FIELD_TOKEN)
