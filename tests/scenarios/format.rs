@@ -69,6 +69,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent")]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct LockSpec {
     pub(crate) locker: String,

@@ -229,9 +229,8 @@ impl World {
         }
         let stored = self.stored(key);
         let waits = self.arrival(self.server_of(key), key, lease).is_some();
-        let parts = self.all_stored(self.server_of(key), key);
-        let mut held = parts.into_iter().flatten();
-        let gone = held.all(|(holder, _)| holder != lease) && !waits;
+        let held = self.all_stored(self.server_of(key), key);
+        let gone = held.iter().all(|(holder, _)| *holder != lease) && !waits;
         self.checks.ensure("I6", gone, || {
             format!("{lease} was given up, and is still there: {stored:?}, in line: {waits}")
         });

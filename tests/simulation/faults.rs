@@ -453,7 +453,7 @@ impl World {
         let stored = self.all_stored(server, key);
         self.trace(|_| format!("DEL {key:?}, which is {stored:?}"));
         for stored in stored {
-            self.checks.disturb(key, stored);
+            self.checks.disturb(key, Some(stored));
         }
         self.checks.forget_ticks(key);
         if self.plan.kind(key).is_some() && self.random.chance(30) {
@@ -474,7 +474,7 @@ impl World {
         for key in self.plan.keys() {
             if self.server_of(&key) == server {
                 for stored in self.all_stored(server, &key) {
-                    self.checks.disturb(&key, stored);
+                    self.checks.disturb(&key, Some(stored));
                 }
                 self.checks.forget_name(&key);
                 self.checks.forget_ticks(&key);

@@ -18,6 +18,8 @@
 //! 2. Tokens grow in the order in which leases begin (I2).
 //! 3. In calm runs no waiter is overtaken in line (I7).
 //!
+//! Names may also be shared: see [`shared`].
+//!
 //! A run follows from its seed alone, which a failure prints. `LEASEHOLD_SEED=123` runs that seed with a
 //! trace; `LEASEHOLD_SEEDS=100000` runs that many, faster with `--release`.
 

@@ -294,8 +294,8 @@ impl World {
                 }
                 Command::Admit(Admit(acquire)) => {
                     let key = &acquire.key;
-                    let mut held = self.all_stored(server, key).into_iter().flatten();
-                    held.any(|(lease, _)| lease == acquire.claim.lease)
+                    let held = self.all_stored(server, key);
+                    held.iter().any(|(lease, _)| *lease == acquire.claim.lease)
                 }
                 _ => true,
             };
@@ -335,7 +335,7 @@ impl World {
         let joined = new_place.is_some() && new_place != place;
         let acts = match (&op.command, &reply) {
             (_, Ok(Reply::Held(_) | Reply::Renewed { .. } | Reply::Wanted { .. })) => true,
-            (command, reply) if shared::acts(command, reply) => true,
+            (_, reply) if shared::acts(reply) => true,
             (Command::Acquire(acquire), _) => self.plan.is_quorum() && acquire.waits,
             _ => false,
         };

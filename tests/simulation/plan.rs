@@ -379,7 +379,7 @@ impl Plan {
         let (name, key) = (name.clone(), LockKey::new("sim", name));
         let key = key.expect("the namespace is short");
         let kind = self.kind(&key);
-        let part = kind.map(|kind| self.part(random, host, kind));
+        let part = kind.map(|kind| kind.part(random, host));
         let (owner, strict) = part.unwrap_or((owner, false));
         let options = Arc::new(LockOptions {
             ttl,

@@ -221,16 +221,9 @@ impl Book {
                     format!("host {host}: only {completed} is completed, and {event:?}")
                 });
             }
-            LeaseEvent::CapacityDiffers {
-                capacity, wanted, ..
-            } => {
+            LeaseEvent::CapacityDiffers { .. } => {
                 let share = lock.spec.owner.share().filter(|_| held.is_some());
-                let own = share.map(leasehold_engine::Share::capacity);
-                let differs = own == Some(*wanted) && capacity != wanted;
-                checks.saw("told of another capacity");
-                checks.ensure("calls", differs, || {
-                    format!("host {host}: {own:?} is asked for, and {event:?}")
-                });
+                checks.told_of_capacity(host, share, event);
             }
             other => checks.ensure("calls", false, || format!("host {host}: {other:?}")),
         }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Acquire, Admit, Command, LeaseId, LockKey, Op, Reclaim, Release, Reply, Vacate,
+    Acquire, Admit, ClientId, Command, LeaseId, LockKey, Op, Reclaim, Release, Reply, Vacate,
 };
-use leasehold_engine::{Share, Sharing};
+use leasehold_engine::{Owner, Share, Sharing};
 
 use super::plan::Kind;
 use super::state::weight_of_claim;
-use crate::drain::Whose;
+use crate::drain::{AT_ONCE, Offer, Whose};
 use crate::line::Step;
 use crate::world::{Happening, World};
 
@@ -35,8 +35,8 @@ impl World {
         let line = line.map(|(members, _)| members).unwrap_or_default();
         let asked = line.iter().filter_map(|(claim, ..)| weight_of_claim(claim));
         let most = shares.iter().map(|share| share.weight()).chain(asked).max();
-        let least = shares.iter().map(|share| share.capacity()).min();
-        let capacity = state.as_ref().map(|state| state.capacity).or(least);
+        let asked_for = shares.iter().map(|share| share.capacity()).min();
+        let capacity = state.as_ref().map(|state| state.capacity).or(asked_for);
         let fits = capacity
             .zip(most)
             .is_some_and(|(capacity, most)| used.saturating_add(most) <= capacity);
@@ -59,7 +59,7 @@ impl World {
             });
         }
         let server = self.server_of(key);
-        for offer in self.all_stored(server, key).into_iter().flatten() {
+        for offer in self.all_stored(server, key) {
             if matches!(self.whose(offer.0), Whose::Unaware(true)) {
                 self.part_offers.push((key.clone(), offer));
             }
@@ -89,7 +89,7 @@ impl World {
         if self.plan.kind(key).is_none() {
             return;
         }
-        for (lease, token) in self.all_stored(server, key).into_iter().flatten() {
+        for (lease, token) in self.all_stored(server, key) {
             let mut hosts = self.hosts.iter();
             let known = self.checks.is_orphan(lease)
                 || hosts.any(|host| host.book.unconfirmed.contains(&lease));
@@ -117,8 +117,8 @@ impl World {
             Sharing::Units => Share::units(capacity, capacity),
             Sharing::Access => Ok(Share::writer()),
         };
-        let owner = share.and_then(|share| leasehold_engine::Owner::sharing("all", share));
-        let mut claim = self.claim(0, leasehold_engine::protocol::ClientId(1));
+        let owner = share.and_then(|share| Owner::sharing("all", share));
+        let mut claim = self.claim(0, ClientId(1));
         claim.owner = owner.expect("a whole name is within the bounds");
         claim.counter = self.plan.counter;
         (claim.ttl, claim.window) = (Duration::from_secs(1), Duration::from_secs(1));
@@ -146,16 +146,16 @@ impl World {
         let _ = self.does(now, server, Op { command, not_after });
     }
 
-    fn watch_offer(&mut self, key: &LockKey, offer: crate::drain::Offer) {
+    fn watch_offer(&mut self, key: &LockKey, offer: Offer) {
         if self.hears_at_once() {
-            let at = self.now + crate::drain::AT_ONCE;
+            let at = self.now + AT_ONCE;
             self.schedule(at, Happening::TakenUp(key.clone(), offer));
         }
     }
 
-    fn watch_lost(&mut self, lost: crate::drain::Offer) {
+    fn watch_lost(&mut self, lost: Offer) {
         if self.hears_at_once() {
-            let (since, at) = (self.now, self.now + crate::drain::AT_ONCE);
+            let (since, at) = (self.now, self.now + AT_ONCE);
             self.schedule(at, Happening::TakenAway(lost, since));
         }
     }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold_engine::FencingToken;
 use leasehold_engine::engine::{Acquired, LockSpec};
 use leasehold_engine::protocol::{
-    Admit, Claim, Command, Extend, ForceRelease, LeaseId, LockKey, Reply, Resize, Vacate,
+    Admit, Claim, Command, Extend, ForceRelease, LeaseId, LockKey, Reply, Vacate,
 };
-use leasehold_engine::{Share, Sharing};
+use leasehold_engine::{Error, FencingToken, LeaseEvent, Share, Sharing};
 
 use super::state::{Change, Permit, State};
 use crate::checks::{Checks, Valid};
@@ -55,17 +54,15 @@ impl Checks {
         if let (Some(before), Some(after)) = (&change.before, &change.after) {
             self.check_others(step, before, after);
         }
-        let mut is_allowed = change.ended(step.time);
-        is_allowed.retain(|(lease, token)| !may_end(step.command, *lease, *token));
-        self.ensure(
-            if matches!(step.command, Command::Resize(_)) {
-                "resize"
-            } else {
-                "I1"
-            },
-            is_allowed.is_empty(),
-            || format!("{:?} ended {is_allowed:?}", step.command),
-        );
+        let mut foreign = change.ended(step.time);
+        foreign.retain(|(lease, token)| !may_end(step.command, *lease, *token));
+        let promise = match step.command {
+            Command::Resize(_) => "resize",
+            _ => "I1",
+        };
+        self.ensure(promise, foreign.is_empty(), || {
+            format!("{:?} ended {foreign:?}", step.command)
+        });
         if let Command::ForceRelease(_) = step.command {
             for ended in change.ended(step.time) {
                 self.disturb(key, Some(ended));
@@ -98,11 +95,11 @@ impl Checks {
             return;
         };
         let known = |lease| Some(change.before.as_ref()?.permits.get(lease)?.token);
-        let lost = last
+        let forgotten = last
             .living(step.time)
             .find(|(lease, permit)| known(lease) != Some(permit.token));
-        self.ensure("I1", lost.is_none(), || {
-            format!("the store forgot the permit {lost:?}")
+        self.ensure("I1", forgotten.is_none(), || {
+            format!("the store forgot the permit {forgotten:?}")
         });
         let capacity = change.before.as_ref().map(|state| state.capacity);
         if capacity.is_none() && !remembers {
@@ -269,6 +266,27 @@ impl Checks {
         self.known.told.insert((key, token), told.slots.clone());
     }
 
+    /// Checks that a holder is told of another capacity only if it asked for this one.
+    pub(crate) fn told_of_capacity(
+        &mut self,
+        host: usize,
+        share: Option<Share>,
+        event: &LeaseEvent,
+    ) {
+        let own = share.map(Share::capacity);
+        let LeaseEvent::CapacityDiffers {
+            capacity, wanted, ..
+        } = event
+        else {
+            return;
+        };
+        let differs = own == Some(*wanted) && capacity != wanted;
+        self.saw("told of another capacity");
+        self.ensure("calls", differs, || {
+            format!("host {host}: {own:?} is asked for, and {event:?}")
+        });
+    }
+
     /// True if a call for a part may be refused with this capacity in force at some time.
     pub(crate) fn may_refuse(&self, spec: &LockSpec) -> bool {
         let least = self.known.least.get(&spec.key);
@@ -352,10 +370,6 @@ pub(crate) fn claim_of(command: &Command) -> Option<&Claim> {
 }
 
 /// True if a command changed a shared name, so that it must not come late.
-pub(crate) fn acts(command: &Command, reply: &Result<Reply, leasehold_engine::Error>) -> bool {
-    matches!(
-        (command, reply),
-        (Command::Admit(_), Ok(Reply::Admitted(..)))
-            | (Command::Resize(Resize { .. }), Ok(Reply::Resized { .. }))
-    )
+pub(crate) fn acts(reply: &Result<Reply, Error>) -> bool {
+    matches!(reply, Ok(Reply::Admitted(..) | Reply::Resized { .. }))
 }

@@ -57,26 +57,6 @@ impl Plan {
         self.kinds.get(key).copied()
     }
 
-    /// Returns the owner of a handle of a shared name, and true if it insists on its capacity.
-    pub(crate) fn part(&self, random: &mut Random, host: usize, kind: Kind) -> (Owner, bool) {
-        let mut capacity = kind.capacity;
-        if random.chance(15) {
-            // A client of another version.
-            capacity = Kind::capacity(random, kind.sharing);
-        }
-        let most = capacity.min(if random.chance(30) { 5 } else { 1 });
-        let weight = u32::try_from(random.between(1, most.into())).unwrap_or(1);
-        let share = match kind.sharing {
-            Sharing::Slots => Share::slots(weight, capacity),
-            Sharing::Units => Share::units(weight, capacity),
-            Sharing::Access if random.chance(35) => Ok(Share::writer()),
-            Sharing::Access => Ok(Share::reader()),
-        };
-        let share = share.expect("a part within the bounds");
-        let owner = Owner::sharing(format!("host-{host}"), share);
-        (owner.expect("the label is short"), random.chance(5))
-    }
-
     /// True if the store keeps what it knows of a name to the end of the run.
     pub(crate) fn remembers(&self) -> bool {
         match self.counter {
@@ -87,6 +67,26 @@ impl Plan {
 }
 
 impl Kind {
+    /// Returns the owner of a handle, and true if it insists on its capacity.
+    pub(crate) fn part(self, random: &mut Random, host: usize) -> (Owner, bool) {
+        let mut capacity = self.capacity;
+        if random.chance(15) {
+            // A client of another version.
+            capacity = Self::capacity(random, self.sharing);
+        }
+        let most = capacity.min(if random.chance(30) { 5 } else { 1 });
+        let weight = u32::try_from(random.between(1, most.into())).unwrap_or(1);
+        let share = match self.sharing {
+            Sharing::Slots => Share::slots(weight, capacity),
+            Sharing::Units => Share::units(weight, capacity),
+            Sharing::Access if random.chance(35) => Ok(Share::writer()),
+            Sharing::Access => Ok(Share::reader()),
+        };
+        let share = share.expect("a part within the bounds");
+        let owner = Owner::sharing(format!("host-{host}"), share);
+        (owner.expect("the label is short"), random.chance(5))
+    }
+
     fn any(random: &mut Random, only: Option<Sharing>) -> Self {
         let all = [
             Sharing::Slots,

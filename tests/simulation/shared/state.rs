@@ -6,7 +6,6 @@ use leasehold_engine::protocol::{ClientId, LeaseId, LockKey};
 use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, MemoryServer};
 
-use crate::checks::Stored;
 use crate::drain::Offer;
 use crate::line::lease_of_claim;
 use crate::world::World;
@@ -163,13 +162,10 @@ impl World {
     }
 
     /// Returns all that holds a lock or a part of it, by the store.
-    pub(crate) fn all_stored(&self, server: usize, key: &LockKey) -> Vec<Stored> {
+    pub(crate) fn all_stored(&self, server: usize, key: &LockKey) -> Vec<Offer> {
         let (state, now) = (self.state_at(server, key), self.time_of(server));
         let living = state.iter().flat_map(|state| state.living(now));
-        let living = living.map(|(lease, permit)| Some((*lease, permit.token)));
-        living
-            .chain([self.stored_at(server, key)])
-            .filter(Option::is_some)
-            .collect()
+        let living = living.map(|(lease, permit)| (*lease, permit.token));
+        living.chain(self.stored_at(server, key)).collect()
     }
 }

@@ -14,7 +14,10 @@ local function force_release(k, op)
   local state = lock.read(key)
   if not state.is_held then
     -- Of a name without data nobody knows whether it is a lock. Waiters for a part of it must keep their places.
-    if not state.is_new then
+    if state.is_new then
+      -- Deletes nothing, but a replica refuses it.
+      call('HDEL', key, '')
+    else
       line.serve(k, state)
     end
     return { 'gone' }
