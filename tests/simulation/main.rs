@@ -226,7 +226,7 @@ fn leases_are_passed_on_once_by_servers_and_clusters() {
 #[test]
 fn shared_names_keep_their_promises_at_servers_and_clusters() {
     for plan in [Plan::sharing, Plan::sharing_cluster] {
-        sees(120, plan, &SEEN_WITH_PARTS);
+        sees(90, plan, &SEEN_WITH_PARTS);
     }
 }
 
