@@ -3,10 +3,11 @@
 use std::future::pending;
 use std::time::Duration;
 
-use leasehold::{Error, Lease, Lock, MemoryStore};
+use leasehold::{Error, FencingToken, MemoryStore};
 use tokio::time::timeout;
 
-use crate::format::{Act, Outcome, Range};
+use crate::format::{Act, Given, Outcome, Range};
+use crate::handles::{Handle, Held};
 use crate::world::{Unmet, World, expect};
 
 pub(crate) type Met = Result<(), Unmet>;
@@ -22,6 +23,9 @@ impl World {
             | Act::Pending { .. }
             | Act::Abort { .. } => self.ask(act).await,
             Act::Release { .. }
+            | Act::Resize { .. }
+            | Act::Downgrade { .. }
+            | Act::Permit { .. }
             | Act::Renew { .. }
             | Act::Pass { .. }
             | Act::Accept { .. }
@@ -46,7 +50,7 @@ impl World {
                 Ok(())
             }
             Act::BadLock(spec) => {
-                self.lock(spec)?.try_acquire().await?;
+                self.handle(spec)?.try_acquire().await?;
                 Ok(())
             }
             Act::Subscribed { count } => self.subscribed(*count).await,
@@ -97,7 +101,17 @@ impl World {
     /// Acts on leases.
     async fn have(&mut self, act: &Act) -> Met {
         match act {
-            Act::Release { lease } => self.release(lease).await,
+            Act::Release { lease, names } => self.release(lease, names.as_ref()).await,
+            Act::Resize {
+                lock,
+                capacity,
+                epoch,
+            } => {
+                let is = self.locks.get(lock)?.resize(*capacity).await?;
+                Ok(expect("the epoch", &is, epoch.as_ref().unwrap_or(&is))?)
+            }
+            Act::Downgrade { lease } => Ok(self.held(lease)?.permit()?.downgrade().await?),
+            Act::Permit { .. } => Ok(self.permit(act)?),
             Act::Renew { lease, ttl: None } => Ok(self.lease(lease)?.renew().await?),
             Act::Renew {
                 lease,
@@ -105,7 +119,9 @@ impl World {
             } => Ok(self.lease(lease)?.renew_for(millis(*ttl)).await?),
             Act::Pass { lease, r#as } => {
                 let taken = self.leases.get_mut(lease)?.take();
-                let taken = taken.ok_or_else(|| format!("the lease {lease:?} was released"))?;
+                let Some(Held::Lease(taken)) = taken else {
+                    return Err(format!("the lease {lease:?} was released, or is no lock's").into());
+                };
                 self.tickets.add(r#as, taken.pass().await?.to_string());
                 Ok(())
             }
@@ -123,10 +139,14 @@ impl World {
                 self.look(lease, *valid, *remaining)
             }
             Act::Held { lock, held } => {
-                let is_held = self.locks.get(lock)?.is_held();
+                let is_held = self.locks.get(lock)?.lock()?.is_held();
                 Ok(expect("whether it is held", &is_held, held)?)
             }
-            Act::Lost { lease, reason } => self.lost(lease, reason).await,
+            Act::Lost {
+                lease,
+                reason,
+                name,
+            } => self.lost(lease, reason, name.as_deref()).await,
             Act::Wanted { lease } => Ok(self.lease(lease)?.wanted().await?),
             Act::Run { lease, reason } => self.run(lease, reason.as_deref()).await,
             Act::Tokens { rising, equal, are } => {
@@ -145,7 +165,7 @@ impl World {
         }
     }
 
-    fn acquired(&mut self, lease: Option<Lease>, name: Option<&String>, result: Outcome) -> Met {
+    fn acquired(&mut self, lease: Option<Held>, name: Option<&String>, result: Outcome) -> Met {
         let outcome = lease.as_ref().map_or(Outcome::Busy, |_| Outcome::Held);
         expect("the lock", &outcome, &result)?;
         if let Some(lease) = lease {
@@ -179,10 +199,15 @@ impl World {
         }
     }
 
-    async fn release(&mut self, lease: &str) -> Met {
+    async fn release(&mut self, lease: &str, names: Option<&Vec<String>>) -> Met {
         let taken = self.leases.get_mut(lease)?.take();
         let taken = taken.ok_or_else(|| format!("the lease {lease:?} was released"))?;
-        Ok(taken.release().await?)
+        let released = taken.release().await?;
+        Ok(expect(
+            "what was released",
+            &released,
+            names.unwrap_or(&released),
+        )?)
     }
 
     async fn accept(&mut self, act: &Act) -> Met {
@@ -204,10 +229,10 @@ impl World {
         let ticket = text.parse()?;
         let lease = match (locker, lock) {
             (Some(locker), None) => self.lockers.get(locker)?.accept(&ticket).await?,
-            (None, Some(lock)) => self.locks.get(lock)?.accept(&ticket).await?,
+            (None, Some(lock)) => self.locks.get(lock)?.lock()?.accept(&ticket).await?,
             _ => return Err("a locker or a lock accepts".to_owned().into()),
         };
-        self.keep(r#as.as_ref(), lease);
+        self.keep(r#as.as_ref(), Held::Lease(lease));
         Ok(())
     }
 
@@ -216,27 +241,30 @@ impl World {
         if let Some(valid) = valid {
             expect(
                 "whether it is valid",
-                &lease.is_some_and(Lease::is_valid),
+                &lease.is_some_and(Held::is_valid),
                 &valid,
             )?;
         }
         if let Some(range) = remaining {
-            within("what remains", lease.map(Lease::remaining), range)?;
+            within("what remains", lease.map(Held::remaining), range)?;
         }
         Ok(())
     }
 
-    async fn lost(&self, lease: &str, reason: &str) -> Met {
-        let lease = self.lease(lease)?;
+    async fn lost(&self, lease: &str, reason: &str, name: Option<&str>) -> Met {
+        let lease = self.held(lease)?;
         let lost = timeout(self.limit, lease.lost()).await;
         let lost = lost.map_err(|_| "the lease was not lost".to_owned())?;
         expect("the reason", lost.reason.code(), reason)?;
+        if let Some(name) = name {
+            expect("the name", lost.name.as_str(), name)?;
+        }
         expect("whether it is valid", &lease.is_valid(), &false)?;
         Ok(expect("what remains", &lease.remaining(), &Duration::ZERO)?)
     }
 
     async fn run(&self, lease: &str, reason: Option<&str>) -> Met {
-        let lease = self.lease(lease)?;
+        let lease = self.held(lease)?;
         let Some(reason) = reason else {
             let done = lease.run(async { 6 * 7 }).await;
             return Ok(expect("the work", &done, &Ok(42))?);
@@ -245,6 +273,42 @@ impl World {
         let stopped = stopped.map_err(|_| "the work was not stopped".to_owned())?;
         let reasons = stopped.map_err(|lost| lost.reason.code());
         Ok(expect("the work", &reasons, &Err(reason))?)
+    }
+
+    fn permit(&self, act: &Act) -> Result<(), String> {
+        let Act::Permit {
+            lease,
+            slots,
+            resource,
+            capacity,
+            epoch,
+            generation,
+        } = act
+        else {
+            unreachable!("the act is about a permit");
+        };
+        let permit = self.held(lease)?.permit()?;
+        if let Some(slots) = slots {
+            expect("the slots", permit.slots(), slots.as_slice())?;
+            expect("the first slot", &permit.slot(), &slots.first().copied())?;
+        }
+        if let Some(resource) = resource {
+            expect("the resource", &*permit.resource(), resource.as_str())?;
+        }
+        let number = |what: &str, is: u32, wanted: &Option<u32>| {
+            expect(what, &is, wanted.as_ref().unwrap_or(&is))
+        };
+        number("the capacity", permit.capacity(), capacity)?;
+        number("the epoch", permit.epoch(), epoch)?;
+        let last = permit.generation().map(FencingToken::get);
+        match generation {
+            Given::LeftOut => Ok(()),
+            Given::Nothing => expect("the last writer's token", &last, &None),
+            Given::Is(lease) => {
+                let token = self.kept.token(lease)?;
+                expect("the last writer's token", &last, &Some(token))
+            }
+        }
     }
 
     fn ordered(
@@ -266,7 +330,7 @@ impl World {
     }
 }
 
-async fn acquire(lock: Lock, ms: Option<u64>) -> Result<Option<Lease>, Error> {
+async fn acquire(lock: Handle, ms: Option<u64>) -> Result<Option<Held>, Error> {
     match ms {
         Some(ms) => lock.acquire_within(millis(ms)).await,
         None => lock.acquire().await.map(Some),

@@ -51,11 +51,37 @@ pub(crate) struct LockerSpec {
     pub(crate) token_retention: Option<u64>,
 }
 
+/// What a handle is.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Kind {
+    #[default]
+    Lock,
+    /// A semaphore with this many slots.
+    Slots(u32),
+    /// A quota with this many units.
+    Units(u32),
+    Reader,
+    Writer,
+    /// Several names in the global order, or none before all are free.
+    All(Vec<String>),
+    AllAtOnce(Vec<String>),
+}
+
 #[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent")]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct LockSpec {
     pub(crate) locker: String,
-    pub(crate) name: String,
+    /// The name, unless there are several.
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) kind: Kind,
+    /// The weight of the permits.
+    pub(crate) weight: Option<u32>,
+    pub(crate) max_line: Option<u32>,
+    #[serde(default)]
+    pub(crate) strict: bool,
     pub(crate) ttl: Option<u64>,
     #[serde(default)]
     pub(crate) fixed: bool,
@@ -90,7 +116,9 @@ impl TryFrom<Map<String, Value>> for Step {
 
     fn try_from(mut step: Map<String, Value>) -> Result<Self, Self::Error> {
         // Acts that cannot fail do not have these fields, and refuse them.
-        const MAY_FAIL: [&str; 15] = [
+        const MAY_FAIL: [&str; 17] = [
+            "resize",
+            "downgrade",
             "tryAcquire",
             "acquireWithin",
             "acquire",
@@ -163,6 +191,24 @@ pub(crate) enum Act {
     },
     Release {
         lease: String,
+        names: Option<Vec<String>>,
+    },
+    Resize {
+        lock: String,
+        capacity: u32,
+        epoch: Option<u32>,
+    },
+    Downgrade {
+        lease: String,
+    },
+    Permit {
+        lease: String,
+        slots: Option<Vec<u16>>,
+        resource: Option<String>,
+        capacity: Option<u32>,
+        epoch: Option<u32>,
+        #[serde(default)]
+        generation: Given<String>,
     },
     Renew {
         lease: String,
@@ -193,6 +239,7 @@ pub(crate) enum Act {
     Lost {
         lease: String,
         reason: String,
+        name: Option<String>,
     },
     Run {
         lease: String,
@@ -217,6 +264,8 @@ pub(crate) enum Act {
         line: Option<Vec<String>>,
         #[serde(default)]
         wanted: Given<String>,
+        #[serde(default)]
+        shared: Given<SharedSpec>,
     },
     List {
         locker: String,
@@ -330,6 +379,15 @@ pub(crate) struct HolderSpec {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct SharedSpec {
+    pub(crate) capacity: Option<u32>,
+    pub(crate) used: Option<u32>,
+    /// The labels of the holders, in any order.
+    pub(crate) by: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct EventSpec {
     pub(crate) r#type: String,
     pub(crate) name: Option<String>,
@@ -338,6 +396,15 @@ pub(crate) struct EventSpec {
     pub(crate) position: Option<u32>,
     pub(crate) by: Option<String>,
     pub(crate) code: Option<String>,
+    pub(crate) capacity: Option<u32>,
+    pub(crate) wanted: Option<u32>,
+}
+
+impl LockSpec {
+    fn is_named(&self) -> bool {
+        let is_several = matches!(self.kind, Kind::All(_) | Kind::AllAtOnce(_));
+        self.name.is_some() != is_several
+    }
 }
 
 impl Scenario {
@@ -372,6 +439,9 @@ impl Scenario {
         let commands = |step: &Step| matches!(step.act, Act::Redis { .. });
         if scenario.steps.iter().any(commands) && !only(StoreKind::Redis) {
             return Err("an in-memory store takes no commands".into());
+        }
+        if let Some((name, _)) = scenario.locks.iter().find(|(_, lock)| !lock.is_named()) {
+            return Err(format!("{name:?} has a name or a list of names, not both"));
         }
         let cuts = |step: &Step| matches!(step.act, Act::CutOff { .. });
         let alone = |locker: &LockerSpec| locker.server.is_some();

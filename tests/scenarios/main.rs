@@ -2,6 +2,7 @@
 
 mod acts;
 mod format;
+mod handles;
 mod manage;
 mod redis;
 mod streams;

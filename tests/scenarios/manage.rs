@@ -4,12 +4,12 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use leasehold::{FencingToken, HolderInfo, Name};
+use leasehold::{FencingToken, HolderInfo, Name, SharedInfo};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::acts::{Met, within};
-use crate::format::{Act, Given, HolderSpec};
+use crate::format::{Act, Given, HolderSpec, SharedSpec};
 use crate::world::{World, expect};
 
 /// Checks that the numbers match; those that are not named do not matter.
@@ -22,6 +22,25 @@ fn has(stats: &Value, expected: &Value) -> Result<(), String> {
         let field = field.ok_or_else(|| format!("there is no {name:?} in {stats}"))?;
         has(field, expected).map_err(|mismatch| format!("{name}: {mismatch}"))
     })
+}
+
+fn is_shared(is: Option<&SharedInfo>, expected: &Given<SharedSpec>) -> Result<(), String> {
+    let (is, expected) = match (is, expected) {
+        (_, Given::LeftOut) | (None, Given::Nothing) => return Ok(()),
+        (Some(is), Given::Is(expected)) => (is, expected),
+        (Some(is), Given::Nothing) => return Err(format!("the name is shared: {is:?}")),
+        (None, Given::Is(_)) => return Err("the name is not shared".into()),
+    };
+    let capacity = expected.capacity.unwrap_or(is.capacity);
+    expect("the capacity", &is.capacity, &capacity)?;
+    expect("what is held", &is.used, &expected.used.unwrap_or(is.used))?;
+    let mut labels: Vec<_> = is.holders.iter().map(|permit| permit.by.clone()).collect();
+    labels.sort_unstable();
+    expect(
+        "the holders",
+        &labels,
+        expected.by.as_ref().unwrap_or(&labels),
+    )
 }
 
 impl World {
@@ -101,6 +120,7 @@ impl World {
             waiting,
             line,
             wanted,
+            shared,
         } = act
         else {
             unreachable!("the act is an inspection");
@@ -124,6 +144,7 @@ impl World {
                     Given::Nothing => expect("who wants it", &by, &None)?,
                     Given::Is(label) => expect("who wants it", &by, &Some(label))?,
                 }
+                is_shared(seen.shared.as_deref(), shared)?;
                 if let Some(waiting) = waiting {
                     expect("how many wait", &seen.waiting, waiting)?;
                 }

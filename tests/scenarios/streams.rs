@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use crate::acts::Met;
 use crate::format::{Act, EventSpec};
+use crate::handles::Held;
 use crate::world::{World, expect};
 
 impl World {
@@ -14,7 +15,7 @@ impl World {
         match act {
             Act::Events { lock, locker, r#as } => {
                 let reader = match (lock, locker) {
-                    (Some(lock), None) => self.locks.get(lock)?.events(),
+                    (Some(lock), None) => self.locks.get(lock)?.events()?,
                     (None, Some(locker)) => self.lockers.get(locker)?.events(),
                     _ => return Err("events need a lock or a locker".to_owned().into()),
                 };
@@ -27,7 +28,7 @@ impl World {
                 ends,
             } => Ok(self.told(events, expect, *ends).await?),
             Act::Hold { lock, r#as } => {
-                let tenures = self.locks.get(lock)?.hold();
+                let tenures = self.locks.get(lock)?.lock()?.hold();
                 self.tenures.add(r#as, tenures);
                 Ok(())
             }
@@ -40,7 +41,7 @@ impl World {
                 let next = next.map_err(|_| "there was no next lease".to_owned())?;
                 expect("whether it ends", &next.is_none(), ends)?;
                 if let Some(lease) = next.transpose()? {
-                    self.keep(r#as.as_ref(), lease);
+                    self.keep(r#as.as_ref(), Held::Lease(lease));
                 }
                 Ok(())
             }
@@ -97,6 +98,8 @@ impl World {
             ("/position", expected.position.map(Value::from)),
             ("/by", expected.by.as_deref().map(Value::from)),
             ("/error/code", expected.code.as_deref().map(Value::from)),
+            ("/capacity", expected.capacity.map(Value::from)),
+            ("/wanted", expected.wanted.map(Value::from)),
         ];
         for (field, value) in fields {
             if value.is_some() {

@@ -9,6 +9,7 @@ use leasehold_tests::{Admin, RedisServer, unique_name};
 use tokio::task::JoinHandle;
 
 use crate::format::{Failure, LockSpec, LockerSpec, Scenario, Step, StoreKind};
+use crate::handles::{Handle, Held};
 use crate::text::Kept;
 
 const MEMORY: &str = "memory://";
@@ -47,12 +48,12 @@ pub(crate) struct World {
     pub(crate) admin: Option<Admin>,
     pub(crate) limit: Duration,
     pub(crate) lockers: Named<Locker>,
-    pub(crate) locks: Named<Lock>,
+    pub(crate) locks: Named<Handle>,
     /// `None` for a released lease.
-    pub(crate) leases: Named<Option<Lease>>,
+    pub(crate) leases: Named<Option<Held>>,
     /// The texts of tickets.
     pub(crate) tickets: Named<String>,
-    pub(crate) calls: Named<JoinHandle<Result<Option<Lease>, Error>>>,
+    pub(crate) calls: Named<JoinHandle<Result<Option<Held>, Error>>>,
     pub(crate) requests: Named<JoinHandle<Result<bool, Error>>>,
     pub(crate) readers: Named<LeaseEvents>,
     pub(crate) tenures: Named<Tenures>,
@@ -118,7 +119,7 @@ impl World {
             self.lockers.add(name, locker);
         }
         for (name, spec) in locks {
-            let lock = self.lock(spec)?;
+            let lock = self.handle(spec)?;
             self.locks.add(name, lock);
         }
         Ok(())
@@ -183,7 +184,8 @@ impl World {
 
     /// Returns a lock of this specification. A bad option causes an error only at the acquisition.
     pub(crate) fn lock(&self, spec: &LockSpec) -> Result<Lock, Unmet> {
-        let mut lock = self.lockers.get(&spec.locker)?.lock(&spec.name)?;
+        let lock = self.lockers.get(&spec.locker)?;
+        let mut lock = lock.lock(spec.name.as_deref().unwrap_or_default())?;
         if let Some(ttl) = spec.ttl {
             lock = lock.ttl(Duration::from_millis(ttl));
         }
@@ -209,15 +211,20 @@ impl World {
     }
 
     /// Keeps a lease that a step acquired.
-    pub(crate) fn keep(&mut self, name: Option<&String>, lease: Lease) {
+    pub(crate) fn keep(&mut self, name: Option<&String>, lease: Held) {
         // A lease without a name is kept, too: it must be held to the end of the scenario.
         let name = name.map_or_else(|| unique_name("lease"), String::clone);
-        self.kept.tokens.insert(name.clone(), lease.token().get());
+        self.kept.tokens.extend(lease.tokens(&name));
         self.leases.add(&name, Some(lease));
     }
 
     /// Returns a lease that was not released.
     pub(crate) fn lease(&self, name: &str) -> Result<&Lease, String> {
+        self.held(name)?.lease()
+    }
+
+    /// Returns what was acquired and not released.
+    pub(crate) fn held(&self, name: &str) -> Result<&Held, String> {
         let lease = self.leases.get(name)?.as_ref();
         lease.ok_or_else(|| format!("the lease {name:?} was released"))
     }

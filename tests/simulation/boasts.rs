@@ -13,7 +13,7 @@ impl Plan {
     /// Returns an answer as this run's server reports it.
     pub(crate) fn told(&self, mut reply: Result<Reply, Error>) -> Result<Reply, Error> {
         match &mut reply {
-            Ok(Reply::Held(held)) => self.boast(&mut held.expires),
+            Ok(Reply::Held(held) | Reply::Admitted(held, _)) => self.boast(&mut held.expires),
             Ok(Reply::HandedOver { grant, .. }) => self.boast(&mut grant.expires),
             Ok(
                 Reply::Renewed { expires }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold_engine::engine::LockId;
 use leasehold_engine::protocol::{
-    Accept, Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
-    Release, Renew, Reply, Retire,
+    Accept, Acquire, Admit, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op,
+    Reclaim, Release, Renew, Reply, Retire,
 };
 use leasehold_engine::time::{ServerTime, Timestamp};
 use leasehold_engine::{Error, FencingToken, Passed};
@@ -18,6 +18,7 @@ use crate::network::lease_of;
 use crate::quorum::seized::Seized;
 use crate::quorum::votes::Lingering;
 use crate::sabotage::Sabotage;
+use crate::shared::Known;
 use crate::stats::{Stats, Violation};
 use crate::world::World;
 
@@ -88,6 +89,8 @@ pub(crate) struct Checks {
     pub(crate) ends: BTreeMap<LeaseId, Moment>,
     /// A quorum's leases that some server took away.
     pub(crate) seized: BTreeMap<HalfId, Seized>,
+    /// The permits of shared names.
+    pub(crate) known: Known,
 }
 
 impl Checks {
@@ -173,6 +176,18 @@ impl Checks {
             || self.stats.count("a server forgot") > 0
     }
 
+    /// True if the older lease was taken away before the newer one began.
+    pub(crate) fn was_disturbed(
+        &self,
+        key: &LockKey,
+        old: FencingToken,
+        new: FencingToken,
+    ) -> bool {
+        let since = self.granted(key, new).map_or(0, |granted| granted.at);
+        let disturbed = self.granted(key, old).and_then(|granted| granted.disturbed);
+        disturbed.is_some_and(|at| at <= since)
+    }
+
     /// Checks I1 for two leases that are both valid now by their own deadlines.
     pub(crate) fn both_valid(&mut self, key: &LockKey, one: Valid, other: Valid) {
         let (old, new) = if one.token < other.token {
@@ -180,11 +195,7 @@ impl Checks {
         } else {
             (other, one)
         };
-        let since = self.granted(key, new.token).map_or(0, |granted| granted.at);
-        let disturbed = self
-            .granted(key, old.token)
-            .and_then(|granted| granted.disturbed);
-        let allowed = disturbed.is_some_and(|at| at <= since);
+        let allowed = self.was_disturbed(key, old.token, new.token);
         self.saw("two leases at once after an operator's act");
         self.ensure("I1", allowed, || {
             format!("{old:?} and {new:?} both hold a valid lease on {key:?}")
@@ -195,7 +206,10 @@ impl Checks {
     }
 
     /// Checks a command that the server executed in time.
-    pub(crate) fn executed(&mut self, step: &Step) {
+    pub(crate) fn executed(&mut self, step: &Step, remembers: bool) {
+        if let Some(change) = step.change {
+            return self.executed_shared(step, change, remembers);
+        }
         let (before, after) = (step.before, step.after);
         if let Command::Acquire(acquire) = step.command
             && let Some(tick) = acquire.claim.owner.tick()
@@ -372,6 +386,10 @@ impl World {
                 self.check_holders(&key, leases);
                 continue;
             }
+            if self.plan.kind(&key).is_some() {
+                self.check_permits(host, &key, leases);
+                continue;
+            }
             leases.sort_by_key(|lease| lease.token);
             let newer = leases.iter().enumerate();
             let pairs =
@@ -431,6 +449,7 @@ impl World {
         if let Command::ForceRelease(_)
         | Command::AskYield(_)
         | Command::Inspect(_)
+        | Command::Resize(_)
         | Command::List(_) = command
         {
             // Slow members of a quorum are still asked after the others have answered.
@@ -447,7 +466,7 @@ impl World {
                 format!("host {host} passed {lease} on, and sends {command:?}")
             });
         }
-        let Command::Acquire(acquire) = command else {
+        let (Command::Acquire(acquire) | Command::Admit(Admit(acquire))) = command else {
             return;
         };
         if acquire.reclaims != Reclaim::Ask {

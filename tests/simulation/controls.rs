@@ -50,6 +50,19 @@ controls! {
 }
 
 controls! {
+    sharing,
+    a_store_that_counts_is_caught: StoreCounts breaks "I1",
+    a_slot_that_is_given_twice_is_caught: SlotsTwice breaks "I1",
+    readers_that_overtake_a_writer_are_caught: ReadersOvertake breaks "I7",
+    a_capacity_of_a_client_that_is_in_force_is_caught: ClientsCapacity breaks "capacity",
+    a_shrink_that_ends_permits_is_caught: ShrinksRevoke breaks "resize",
+    a_renewal_by_its_process_is_caught: RenewsByProcess breaks "I5",
+    readers_that_do_not_know_the_last_writer_are_caught: GenerationsForgotten breaks "generation",
+    permits_that_are_not_given_back_are_caught: ReleasesForgotten breaks "I6",
+    a_loss_that_is_told_late_is_caught: TicksWithheld breaks "I4",
+}
+
+controls! {
     aged,
     a_lease_that_outlives_its_longest_time_is_caught: AgesForgotten breaks "age",
     a_name_that_is_free_at_once_is_caught: NamesNotKept breaks "age",

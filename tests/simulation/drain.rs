@@ -47,7 +47,7 @@ pub(crate) struct Idle {
 }
 
 /// The holder of a lock in the store.
-enum Whose {
+pub(crate) enum Whose {
     /// The program holds the lock, or has given it up and its release is not confirmed.
     User,
     /// The lock was handed to a lease that does not know yet. True if that lease still wants it.
@@ -120,7 +120,11 @@ impl World {
         }
         for key in self.plan.keys() {
             self.audit_idle(&key);
-            self.audit_offer(&key);
+            if self.plan.kind(&key).is_some() {
+                self.audit_parts(&key);
+            } else {
+                self.audit_offer(&key);
+            }
         }
     }
 
@@ -129,6 +133,12 @@ impl World {
         let used = match granted.map(|lease| self.whose(lease)) {
             Some(Whose::User | Whose::Dead) => true,
             Some(Whose::Unaware(_)) | None => false,
+        };
+        let (used, granted) = if self.plan.kind(key).is_some() {
+            let (is_idle, last) = self.is_part_idle(key);
+            (!is_idle, last)
+        } else {
+            (used, granted)
         };
         let waiting = self.hosts.iter().flat_map(|host| host.book.waiting());
         let wanted = waiting.filter(|(_, spec)| spec.key == *key);
@@ -177,7 +187,7 @@ impl World {
         matches!(self.whose(lease), Whose::Unaware(true))
     }
 
-    fn whose(&self, lease: LeaseId) -> Whose {
+    pub(crate) fn whose(&self, lease: LeaseId) -> Whose {
         let books = self.hosts.iter().map(|host| &host.book);
         let mut found = books.filter_map(|book| Some((book, book.attempts.get(&lease)?.lock)));
         let Some((book, lock)) = found.next() else {
@@ -219,7 +229,8 @@ impl World {
         }
         let stored = self.stored(key);
         let waits = self.arrival(self.server_of(key), key, lease).is_some();
-        let gone = stored.is_none_or(|(holder, _)| holder != lease) && !waits;
+        let held = self.all_stored(self.server_of(key), key);
+        let gone = held.iter().all(|(holder, _)| *holder != lease) && !waits;
         self.checks.ensure("I6", gone, || {
             format!("{lease} was given up, and is still there: {stored:?}, in line: {waits}")
         });
@@ -241,11 +252,16 @@ impl World {
     pub(crate) fn watch_handover(&mut self, step: &Step) {
         let handed = |(lease, _): &Offer| step.asker() != Some(*lease);
         let (offer, key) = (step.granted().filter(handed), step.command.key());
-        let hears = self.plan.is_prompt() && self.plan.pushes != Pushes::Lost;
+        let hears = self.hears_at_once();
         if let (Some(offer), Some(key), true) = (offer, key, hears) {
             let key = key.clone();
             self.schedule(self.now + AT_ONCE, Happening::TakenUp(key, offer));
         }
+    }
+
+    /// True if no push is lost and nothing delays one.
+    pub(crate) fn hears_at_once(&self) -> bool {
+        self.plan.is_prompt() && self.plan.pushes != Pushes::Lost
     }
 
     /// Checks that no heartbeat is needed to learn of a grant where no push is lost. Either the push comes
@@ -253,7 +269,7 @@ impl World {
     /// shows here.
     pub(crate) fn check_taken_up(&mut self, key: &LockKey, offer: Offer) {
         let (lease, token) = offer;
-        if self.stored(key) != Some(offer) || !self.is_wanted(lease) {
+        if !self.has(key, offer) || !self.is_wanted(lease) {
             return self.checks.saw("knew at once");
         }
         let mut hosts = self.hosts.iter();

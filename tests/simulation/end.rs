@@ -49,6 +49,7 @@ impl World {
             self.checks.ensure("I6", waits.is_empty(), || {
                 format!("server {server}: {waits:?} outlive their time in line")
             });
+            self.check_whole(server, &key);
         }
     }
 
@@ -130,6 +131,7 @@ impl World {
             self.checks.ensure("I6", known, || {
                 format!("the line at server {server} has {waits:?} without any waiting call")
             });
+            self.check_no_ghost_permits(server, &key);
             let stored = self.stored_at(server, &key);
             let Some((lease, _)) = stored.filter(|_| !self.is_kept(server, &key)) else {
                 continue;

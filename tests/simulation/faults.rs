@@ -449,12 +449,22 @@ impl World {
     fn delete(&mut self) {
         let keys = self.plan.keys();
         let which = usize::from(self.random.chance(50)).min(keys.len() - 1);
-        let stored = self.stored(&keys[which]);
-        self.trace(|_| format!("DEL {:?}, which is {stored:?}", keys[which]));
-        self.checks.disturb(&keys[which], stored);
-        self.checks.forget_ticks(&keys[which]);
-        let server = self.server_of(&keys[which]);
-        self.servers[server].store.delete(&keys[which]);
+        let (key, server) = (&keys[which], self.server_of(&keys[which]));
+        let stored = self.all_stored(server, key);
+        self.trace(|_| format!("DEL {key:?}, which is {stored:?}"));
+        for stored in stored {
+            self.checks.disturb(key, Some(stored));
+        }
+        self.checks.forget_ticks(key);
+        if self.plan.kind(key).is_some() && self.random.chance(30) {
+            self.servers[server].store.delete_holders(key);
+            let state = self.state_of(key);
+            self.checks.knows(key, state);
+            self.checks.saw("holders were deleted");
+        } else {
+            self.servers[server].store.delete(key);
+            self.checks.forget_name(key);
+        }
         self.changed(&keys[which]);
         self.checks.saw("deleted");
     }
@@ -463,8 +473,10 @@ impl World {
     fn flush(&mut self, server: usize) {
         for key in self.plan.keys() {
             if self.server_of(&key) == server {
-                let stored = self.stored(&key);
-                self.checks.disturb(&key, stored);
+                for stored in self.all_stored(server, &key) {
+                    self.checks.disturb(&key, Some(stored));
+                }
+                self.checks.forget_name(&key);
                 self.checks.forget_ticks(&key);
                 self.checks.lines.forget(&key);
                 self.changed(&key);

@@ -10,11 +10,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_engine::protocol::{Claim, Command, LeaseId, LockKey, Release, Reply, Retire};
+use leasehold_engine::protocol::{
+    Admit, Claim, Command, LeaseId, LockKey, Release, Reply, Retire, Vacate,
+};
 use leasehold_engine::time::ServerTime;
-use leasehold_engine::{Error, FencingToken};
+use leasehold_engine::{Error, FencingToken, Share};
 
 use crate::checks::{Checks, Stored};
+use crate::shared::{self, Change, Permit};
 
 /// A command that the server executed in time, and its effect.
 #[derive(Copy, Clone, Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct Step<'a> {
     pub(crate) reply: &'a Result<Reply, Error>,
     /// True if the asking lease had a place in the server's line and still has it.
     pub(crate) kept_place: bool,
+    /// What it did to a shared name.
+    pub(crate) change: Option<&'a Change>,
 }
 
 impl Step<'_> {
@@ -45,7 +50,7 @@ impl Step<'_> {
             Command::Acquire(acquire) => Some(acquire.claim.lease),
             Command::Accept(accept) => Some(accept.claim.lease),
             Command::Release(Release { claim, .. }) => Some(claim.lease),
-            _ => None,
+            command => shared::claim_of(command).map(|claim| claim.lease),
         }
     }
 
@@ -125,15 +130,62 @@ impl Checks {
             }
             if step.asker() != Some(lease) {
                 let waiting = place.and_then(|place| line.get(place));
-                self.check_handover(step, lease, waiting);
+                self.check_handover(step, (lease, step.expires), waiting);
             }
             line.retain(|waiting| waiting.claim.lease != lease);
         }
-        if let (Command::Acquire(acquire), Ok(Reply::Busy { place, .. })) =
-            (step.command, step.reply)
+        self.follow_waiter(&mut line, step);
+        self.lines.0.insert(key.clone(), line);
+    }
+
+    /// Follows the line of a shared name, and checks each permit that the command granted.
+    pub(crate) fn follow_shared_line(&mut self, step: &Step, admitted: &[(LeaseId, Permit)]) {
+        let (Some(key), Some(change)) = (step.command.key(), step.change) else {
+            return;
+        };
+        let now = step.time.millis();
+        let mut line = self.lines.0.remove(key).unwrap_or_default();
+        for waiting in &mut line {
+            waiting.steady &= waiting.live_until >= now;
+        }
+        if let Command::Vacate(Vacate(release)) = step.command {
+            line.retain(|waiting| waiting.claim.lease != release.claim.lease);
+        }
+        // The server sends one away that can never fit, once it is the first.
+        let capacity = change.after.as_ref().map(|state| state.capacity);
+        let never_fits = |waiting: &Waiting| {
+            let weight = waiting.claim.owner.share().map(Share::weight);
+            let waits = change.line.contains(&waiting.claim.lease);
+            capacity.is_some() && weight > capacity && !waits
+        };
+        if line.iter().any(never_fits) {
+            self.saw("a waiter that never fits left");
+        }
+        line.retain(|waiting| !never_fits(waiting));
+        for (lease, permit) in admitted {
+            let place = line
+                .iter()
+                .position(|waiting| waiting.claim.lease == *lease);
+            self.check_order(&line, *lease, place);
+            if step.asker() != Some(*lease) {
+                let waiting = place.and_then(|place| line.get(place));
+                self.check_handover(step, (*lease, Some(permit.until)), waiting);
+                self.saw("a part was handed over");
+            }
+            line.retain(|waiting| waiting.claim.lease != *lease);
+        }
+        self.follow_waiter(&mut line, step);
+        self.lines.0.insert(key.clone(), line);
+    }
+
+    fn follow_waiter(&mut self, line: &mut Vec<Waiting>, step: &Step) {
+        if let (
+            Command::Acquire(acquire) | Command::Admit(Admit(acquire)),
+            Ok(Reply::Busy { place, .. }),
+        ) = (step.command, step.reply)
             && acquire.waits
         {
-            let own = self.take_place(&mut line, step, &acquire.claim);
+            let own = self.take_place(line, step, &acquire.claim);
             let place = place.and_then(|place| usize::try_from(place.get()).ok());
             let ahead = line[..own].iter().filter(|waiting| waiting.steady).count();
             let fits = place.is_some_and(|place| place > ahead);
@@ -144,7 +196,6 @@ impl Checks {
                 )
             });
         }
-        self.lines.0.insert(key.clone(), line);
     }
 
     /// Returns the asker's place in the line, counted from 0.
@@ -210,7 +261,12 @@ impl Checks {
     /// Checks a lock that was handed to a lease that did not ask just now. The lease must be a live waiter.
     /// If it is dead after all, it delays the others for its window, or for half of it if no client listens
     /// for it. A lease of the releasing client has its whole time to live, as the reply tells that client.
-    fn check_handover(&mut self, step: &Step, lease: LeaseId, waiting: Option<&Waiting>) {
+    fn check_handover(
+        &mut self,
+        step: &Step,
+        (lease, expires): (LeaseId, Option<ServerTime>),
+        waiting: Option<&Waiting>,
+    ) {
         let now = step.time.millis();
         let alive = waiting.is_some_and(|waiting| waiting.live_until >= now);
         self.ensure("I7", alive, || {
@@ -227,7 +283,7 @@ impl Checks {
             _ if heard => window,
             _ => window / 2,
         };
-        let expires = step.expires.map_or(0, ServerTime::millis);
+        let expires = expires.map_or(0, ServerTime::millis);
         let kept = u128::from(expires.saturating_sub(now)) <= most.as_millis();
         self.ensure("I7", kept, || {
             format!("{lease} delays the others from {now} to {expires}, longer than {most:?}")

@@ -18,6 +18,8 @@
 //! 2. Tokens grow in the order in which leases begin (I2).
 //! 3. In calm runs no waiter is overtaken in line (I7).
 //!
+//! Names may also be shared: see [`shared`].
+//!
 //! A run follows from its seed alone, which a failure prints. `LEASEHOLD_SEED=123` runs that seed with a
 //! trace; `LEASEHOLD_SEEDS=100000` runs that many, faster with `--release`.
 
@@ -44,6 +46,7 @@ mod readers;
 mod sabotage;
 mod seeds;
 mod servers;
+mod shared;
 mod slewing;
 mod stats;
 mod taken;
@@ -141,6 +144,27 @@ const SEEN_WITH_PASSES: [&str; 5] = [
     "lost: overheld",
 ];
 
+/// Events that must happen in some run of shared names.
+const SEEN_WITH_PARTS: [&str; 17] = [
+    "granted a part",
+    "several permits were valid",
+    "a writer was admitted",
+    "a writer became a reader",
+    "told of the last writer",
+    "told of no writer",
+    "resized",
+    "shrank below what is held",
+    "told of another capacity",
+    "refused for the capacity",
+    "a permit was ended by force",
+    "a part was handed over",
+    "a waiter that never fits left",
+    "the dead were passed over",
+    "knew at once",
+    "all of a name was taken in the end",
+    "lost: expired",
+];
+
 /// Events that must happen in some run of a quorum.
 const SEEN_AT_QUORUMS: [&str; 25] = [
     "granted by all",
@@ -200,6 +224,13 @@ fn leases_are_passed_on_once_by_servers_and_clusters() {
 }
 
 #[test]
+fn shared_names_keep_their_promises_at_servers_and_clusters() {
+    for plan in [Plan::sharing, Plan::sharing_cluster] {
+        sees(90, plan, &SEEN_WITH_PARTS);
+    }
+}
+
+#[test]
 fn ages_are_kept_by_quorums() {
     let seen = ["lost: overheld", "served in order after a name was kept"];
     sees(200, Plan::aged_quorum, &seen);
@@ -231,7 +262,7 @@ fn sees(most: u64, plan: fn(&mut Random, Sabotage) -> Plan, seen: &[&str]) {
 #[test]
 fn a_run_follows_from_its_seed() {
     for seed in 0..5 {
-        for plan in [Plan::single, Plan::cluster, Plan::quorum] {
+        for plan in [Plan::single, Plan::cluster, Plan::quorum, Plan::sharing] {
             let run = || World::run(plan, seed, Sabotage::None, false);
             assert_eq!(run(), run(), "seed {seed}");
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use leasehold_engine::engine::{Input, RequestId, ServerId};
-use leasehold_engine::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Reply, Retire};
+use leasehold_engine::protocol::{
+    Admit, BatchReply, Command, Extend, LeaseId, Op, Renew, Reply, Retire,
+};
 use leasehold_engine::time::{ServerTime, Timestamp};
 use leasehold_engine::{Error, ErrorKind};
 
@@ -11,6 +13,7 @@ use crate::clock::{MILLI, Moment};
 use crate::host::{Sent, SharedSent};
 use crate::line::Step;
 use crate::sabotage::Sabotage;
+use crate::shared;
 use crate::world::{Happening, Process, World};
 
 /// Requests on their way to a server.
@@ -23,7 +26,9 @@ impl World {
     ) {
         let book = &self.hosts[host].book;
         let bound = |op: &Op| match &op.command {
-            Command::Acquire(acquire) if !self.plan.is_quorum() => {
+            Command::Acquire(acquire) | Command::Admit(Admit(acquire))
+                if !self.plan.is_quorum() =>
+            {
                 let attempt = book.attempts.get(&acquire.claim.lease);
                 attempt.map_or(give_up, |attempt| give_up.min(attempt.wanted))
             }
@@ -287,6 +292,11 @@ impl World {
                     let holder = self.stored(&acquire.key).map(|(lease, _)| lease);
                     holder.is_some_and(|holder| holder == acquire.claim.lease || !acquire.waits)
                 }
+                Command::Admit(Admit(acquire)) => {
+                    let key = &acquire.key;
+                    let held = self.all_stored(server, key);
+                    held.iter().any(|(lease, _)| *lease == acquire.claim.lease)
+                }
                 _ => true,
             };
             let key = op.command.key();
@@ -310,6 +320,8 @@ impl World {
         let (before, asker) = (self.stored_at(server, key), asker(&op.command));
         let place = asker.and_then(|lease| self.arrival(server, key, lease));
         let former = self.former(server, key);
+        let is_shared = self.plan.kind(key).is_some();
+        let state = self.state_at(server, key);
         let reply = self.sabotaged(time, (host, server), op);
         if reply == Ok(Reply::Late) {
             if op.not_after > ServerTime::from_micros(0) {
@@ -323,6 +335,7 @@ impl World {
         let joined = new_place.is_some() && new_place != place;
         let acts = match (&op.command, &reply) {
             (_, Ok(Reply::Held(_) | Reply::Renewed { .. } | Reply::Wanted { .. })) => true,
+            (_, reply) if shared::acts(reply) => true,
             (Command::Acquire(acquire), _) => self.plan.is_quorum() && acquire.waits,
             _ => false,
         };
@@ -334,6 +347,7 @@ impl World {
             self.checks.requested(key, token);
             self.checks.saw("asked to yield");
         }
+        let change = is_shared.then(|| self.change_of(server, key, state));
         let tenure = self.servers[server].store.tenure(time, key);
         let step = Step {
             server,
@@ -344,19 +358,22 @@ impl World {
             expires: tenure.map(|tenure| tenure.expires),
             reply: &reply,
             kept_place: place.is_some() && place == new_place,
+            change: change.as_ref(),
         };
         self.forget_kept(&step);
         self.checks.stays_taken(&step);
         if let Some(former) = former {
             self.follow_vote(host, &step, former);
         } else {
-            self.checks.executed(&step);
+            let remembers = self.plan.remembers();
+            self.checks.executed(&step, remembers);
             self.follow_kept(host, &step);
             self.check_renewed(host, &step);
         }
         self.dispatch_pushes(&step);
         self.watch_handover(&step);
         self.watch_holder(&step);
+        self.watch_parts(&step);
         reply
     }
 
@@ -446,9 +463,14 @@ impl World {
         // While the server would still act, the host has not given the command up.
         let time = self.time_of(sent.server);
         let refused = |(op, reply): (&Op, &Result<Reply, Error>)| match (&op.command, reply) {
-            (Command::Renew(Renew { lease, .. }), Ok(Reply::Gone | Reply::Taken)) => {
-                (time < op.not_after).then_some(*lease)
-            }
+            (
+                Command::Renew(Renew { lease, .. })
+                | Command::Extend(Extend {
+                    renew: Renew { lease, .. },
+                    ..
+                }),
+                Ok(Reply::Gone | Reply::Taken),
+            ) => (time < op.not_after).then_some(*lease),
             _ => None,
         };
         sent.batch
@@ -463,6 +485,7 @@ impl World {
 pub(crate) fn lease_of(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Accept(accept) => Some(accept.claim.lease),
+        Command::Extend(extend) => Some(extend.renew.lease),
         Command::Renew(Renew { lease, .. }) | Command::Retire(Retire { lease, .. }) => Some(*lease),
         command => asker(command),
     }
@@ -472,8 +495,8 @@ pub(crate) fn lease_of(command: &Command) -> Option<LeaseId> {
 fn asker(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
-        Command::Release(Release { claim, .. }) => Some(claim.lease),
-        _ => None,
+        Command::Release(release) => Some(release.claim.lease),
+        command => shared::claim_of(command).map(|claim| claim.lease),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The plan of a run, drawn from its seed so that each seed stresses different parts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::faults::Faults;
 use crate::pushes::Subscription;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
+use crate::shared::Kind;
 
 /// The servers that make up the store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -74,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) ages: bool,
     /// True if programs pass leases on.
     pub(crate) passes: bool,
+    /// How each shared name is shared. Other names are locks.
+    pub(crate) kinds: BTreeMap<LockKey, Kind>,
     /// True if the waiters at the end are served before everything is given up.
     pub(crate) drains: bool,
     /// The shortest and longest delay of a slow push, in milliseconds.
@@ -89,6 +93,9 @@ pub(crate) struct Plan {
 
 /// The plans of each kind of store.
 impl Plan {
+    /// How long a store remembers tokens at most; longer than any run.
+    pub(crate) const LONG_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
     pub(crate) fn single(random: &mut Random, sabotage: Sabotage) -> Self {
         Self::of_servers(Topology::Single, random, sabotage)
     }
@@ -111,7 +118,7 @@ impl Plan {
         let retention = match random.below(3) {
             0 => Duration::from_millis(20),
             1 => Duration::from_secs(1),
-            _ => Duration::from_secs(7 * 24 * 60 * 60),
+            _ => Self::LONG_RETENTION,
         };
         // A deletion also removes the last token, as a loss of data does.
         let keeps_data = faults.flushes == 0 && faults.deletions == 0;
@@ -145,7 +152,7 @@ impl Plan {
             } else if jobs {
                 // The store must not forget a completed tick during the run.
                 Counter::ClockFloor {
-                    retention: Duration::from_secs(7 * 24 * 60 * 60),
+                    retention: Self::LONG_RETENTION,
                 }
             } else {
                 Counter::ClockFloor { retention }
@@ -176,6 +183,7 @@ impl Plan {
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             ages: false,
             passes: false,
+            kinds: BTreeMap::new(),
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)
                 * MILLI
@@ -215,7 +223,7 @@ impl Plan {
             longest,
             // A quorum has no dense tokens.
             counter: Counter::ClockFloor {
-                retention: Duration::from_secs(7 * 24 * 60 * 60),
+                retention: Self::LONG_RETENTION,
             },
             fixed: 15,
             reentrant: 20,
@@ -235,6 +243,7 @@ impl Plan {
             changes: 0,
             ages: false,
             passes: false,
+            kinds: BTreeMap::new(),
             drains: true,
             slow_push: (100, 5_000),
             chaos: random.between(2_000, 5_000) * MILLI * slow,
@@ -367,10 +376,15 @@ impl Plan {
             missed: tick - 1,
             again: false,
         });
+        let (name, key) = (name.clone(), LockKey::new("sim", name));
+        let key = key.expect("the namespace is short");
+        let kind = self.kind(&key);
+        let part = kind.map(|kind| kind.part(random, host));
+        let (owner, strict) = part.unwrap_or((owner, false));
         let options = Arc::new(LockOptions {
             ttl,
             fixed: random.chance(self.fixed),
-            reentrant: random.chance(self.reentrant),
+            reentrant: random.chance(self.reentrant) && kind.is_none(),
             owner,
             counter: self.counter,
             durability: None,
@@ -378,10 +392,8 @@ impl Plan {
             at_least,
             backlog,
             max_line: None,
-            strict: false,
+            strict,
         });
-        let (name, key) = (name.clone(), LockKey::new("sim", name));
-        let key = key.expect("the namespace is short");
         Arc::new(LockSpec { name, key, options })
     }
 

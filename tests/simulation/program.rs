@@ -23,6 +23,9 @@ impl World {
         if self.plan.passes && self.random.chance(30) {
             return self.pass_or_accept(host);
         }
+        if !self.plan.kinds.is_empty() && self.random.chance(8) {
+            return self.act_on_part(host);
+        }
         match self.random.below(206) {
             0..80 => self.acquire(host),
             80..100 => self.cancel(host),
@@ -238,6 +241,10 @@ impl World {
 
     fn request_yield(&mut self, host: usize) {
         let spec = self.plan.spec(&mut self.random, host, self.now);
+        if self.plan.kind(&spec.key).is_some() {
+            // Holders of parts cannot be asked.
+            return;
+        }
         let call = self.new_call(host, Call::Query);
         let input = Input::RequestYield {
             call,

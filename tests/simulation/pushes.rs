@@ -229,6 +229,20 @@ impl World {
             let grant = Grant { token, expires };
             tell(lease, News::Granted { grant, time });
         }
+        if let Some(change) = step.change {
+            for (lease, permit) in change.admitted() {
+                if step.asker() != Some(lease) {
+                    let (token, expires) = (permit.token, permit.until);
+                    let grant = Grant { token, expires };
+                    tell(lease, News::Granted { grant, time });
+                }
+            }
+            if let Command::ForceRelease(_) = step.command {
+                for (lease, token) in change.ended(time) {
+                    tell(lease, News::Revoked { token });
+                }
+            }
+        }
         if let Some((lease, token)) = step.before {
             if let Command::ForceRelease(ForceRelease { token: meant, .. }) = step.command {
                 if *meant == token {

@@ -84,6 +84,20 @@ pub(crate) enum Sabotage {
     SendersGoOn,
     /// A ticket does not tell when its lease reaches its age.
     TicketsAgeless,
+    /// A release of a permit that is gone counts as one of another permit.
+    StoreCounts,
+    /// Two holders are told the same slot.
+    SlotsTwice,
+    /// Readers take a name although a writer waits for it.
+    ReadersOvertake,
+    /// Each client sets the capacity that it asks for.
+    ClientsCapacity,
+    /// A shrink ends the permits that do not fit any more.
+    ShrinksRevoke,
+    /// A renewal extends all permits of its process.
+    RenewsByProcess,
+    /// Readers are not told of the last writer.
+    GenerationsForgotten,
 }
 
 impl Sabotage {
@@ -175,6 +189,9 @@ impl World {
         {
             let claims = &mut self.servers[server].claims;
             claims.insert(claim.lease, claim.clone());
+        }
+        if let Some(reply) = self.sabotaged_part(time, server, op) {
+            return reply;
         }
         let mut op = op.clone();
         match (self.plan.sabotage, &mut op.command) {
@@ -268,7 +285,7 @@ impl World {
     }
 
     /// Returns some claim of a host.
-    fn claim(&mut self, host: usize, client: ClientId) -> Claim {
+    pub(crate) fn claim(&mut self, host: usize, client: ClientId) -> Claim {
         let spec = self.plan.spec(&mut self.random, host, self.now);
         Claim {
             lease: LeaseId(0),

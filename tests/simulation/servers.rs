@@ -265,6 +265,8 @@ impl World {
                 .take_over(now, key, (&mut source, then));
             self.servers[from].store = source;
             self.checks.lines.shift(key, then.millis(), now.millis());
+            let state = self.state_at(to, key);
+            self.checks.knows(key, state);
         }
         self.moved.insert(slot, to);
         self.checks.saw("a slot moved");

@@ -8,7 +8,8 @@ use crate::random::mix;
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
-    /// The promise: `I1` to `I8`, or `liveness`, `calls`, `progress` or `route`.
+    /// The promise: `I1` to `I9`, `liveness`, `calls`, `progress`, `route`, `age`, `pass` or `yield`; of shared names
+    /// also `capacity`, `resize`, `slots` or `generation`.
     pub(crate) promise: &'static str,
     pub(crate) at: Moment,
     pub(crate) message: String,

@@ -9,7 +9,6 @@ use crate::book::Tenure;
 use crate::clock::{MILLI, Moment};
 use crate::drain::{AT_ONCE, Offer};
 use crate::line::Step;
-use crate::plan::Pushes;
 use crate::world::{Happening, World};
 
 /// How much earlier the server granted a lease than its holder was told.
@@ -59,8 +58,7 @@ impl World {
             Command::ForceRelease(_) => step.before != step.after,
             _ => step.is_reclaim() && step.granted().is_some(),
         };
-        let hears = self.plan.is_prompt() && self.plan.pushes != Pushes::Lost;
-        if let (Some(lost), true) = (step.before, taken && hears) {
+        if let (Some(lost), true) = (step.before, taken && self.hears_at_once()) {
             let (since, at) = (self.now, self.now + AT_ONCE);
             self.schedule(at, Happening::TakenAway(lost, since));
         }

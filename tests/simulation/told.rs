@@ -26,6 +26,9 @@ impl Book {
                 let lock = self.locks.get_mut(&lock);
                 let lock = lock.and_then(|lock| Some((&lock.spec, lock.held.as_mut()?)));
                 let told = (acquired.lease, acquired.token, acquired.deadline);
+                if let Some((spec, _)) = &lock {
+                    checks.told_of_part(spec, acquired);
+                }
                 lock.is_some_and(|(spec, held)| {
                     held.leases += 1;
                     held.began = held.began.min(acquired.began);
@@ -54,6 +57,7 @@ impl Book {
                 Answer::Inspect(Ok(_))
                 | Answer::ForceRelease(Ok(_))
                 | Answer::RequestYield(Ok(_))
+                | Answer::Resize(Ok(_))
                 | Answer::List(Ok(_)),
             )
             | (Call::Shutdown, Answer::Shutdown) => true,
@@ -72,10 +76,12 @@ impl Book {
                 Answer::Inspect(Err(error))
                 | Answer::ForceRelease(Err(error))
                 | Answer::RequestYield(Err(error))
+                | Answer::Resize(Err(error))
                 | Answer::List(Err(error)),
             ) => match error.kind() {
                 ErrorKind::Shutdown => self.shutdown,
                 ErrorKind::Overheld => matches!(call, Call::Renew { .. }),
+                ErrorKind::Config => self.may_refuse(checks, call),
                 _ => error.is_transient(),
             },
             _ => false,
@@ -91,6 +97,17 @@ impl Book {
         checks.ensure("calls", fits, || {
             format!("host {host}: {call:?} got {answer:?}")
         });
+    }
+
+    /// True if the store may refuse a call for the capacity of its name. A shared name has several holders, of
+    /// which a forced release must name one.
+    fn may_refuse(&self, checks: &mut Checks, call: Call) -> bool {
+        let Call::Acquire { lock, .. } = call else {
+            return call == Call::Query;
+        };
+        checks.saw("refused for the capacity");
+        let spec = self.locks.get(&lock).map(|lock| &lock.spec);
+        spec.is_some_and(|spec| checks.may_refuse(spec))
     }
 
     /// True if the tick that a lock claims is completed, or if the store has lost data since.
@@ -203,6 +220,10 @@ impl Book {
                 checks.ensure("I9", *tick <= completed || is_lost, || {
                     format!("host {host}: only {completed} is completed, and {event:?}")
                 });
+            }
+            LeaseEvent::CapacityDiffers { .. } => {
+                let share = lock.spec.owner.share().filter(|_| held.is_some());
+                checks.told_of_capacity(host, share, event);
             }
             other => checks.ensure("calls", false, || format!("host {host}: {other:?}")),
         }

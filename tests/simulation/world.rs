@@ -80,6 +80,8 @@ pub(crate) struct World {
     pub(crate) calm_since: Option<Moment>,
     pub(crate) idle: BTreeMap<LockKey, Idle>,
     pub(crate) offers: BTreeMap<LockKey, Offer>,
+    /// The parts that were handed over and are not taken up yet.
+    pub(crate) part_offers: Vec<(LockKey, Offer)>,
     /// The names that stay taken after a release.
     pub(crate) kept: BTreeMap<LockKey, Kept>,
     /// The number of commands that the servers executed.
@@ -122,6 +124,7 @@ impl World {
             last_id: 0,
             idle: BTreeMap::new(),
             offers: BTreeMap::new(),
+            part_offers: Vec::new(),
             kept: BTreeMap::new(),
             executed: 0,
             schedule: BTreeMap::new(),

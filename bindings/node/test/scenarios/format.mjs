@@ -28,6 +28,10 @@ export function read(scenario) {
   const cuts = scenario.steps.some((step) => step.do === "cutOff");
   const alone = Object.values(scenario.lockers).some(({ server }) => server !== undefined);
   assert.ok(!(cuts || alone) || only("quorum"), "only a quorum has several servers");
+  for (const [name, { name: one, kind }] of Object.entries(scenario.locks)) {
+    const several = kind?.all !== undefined || kind?.allAtOnce !== undefined;
+    assert.ok((one !== undefined) !== several, `${name} has a name or a list of names, not both`);
+  }
   return { ...scenario, stores, limit };
 }
 
@@ -73,9 +77,22 @@ const LOCKER = {
   "driftMargin?": count,
   "tokenRetention?": count,
 };
+/** What a handle is. */
+const kind = (value) => {
+  if (typeof value === "string") {
+    one("lock", "reader", "writer")(value);
+    return;
+  }
+  object({ "slots?": count, "units?": count, "all?": list(string), "allAtOnce?": list(string) })(value);
+  assert.equal(Object.keys(value).length, 1, "a handle is of one kind");
+};
 const LOCK = {
   locker: string,
-  name: string,
+  "name?": string,
+  "kind?": kind,
+  "weight?": count,
+  "maxLine?": count,
+  "strict?": boolean,
   "ttl?": count,
   "fixed?": boolean,
   "reentrant?": boolean,
@@ -99,6 +116,8 @@ const EVENT = {
   "position?": count,
   "by?": string,
   "code?": string,
+  "capacity?": count,
+  "wanted?": count,
 };
 
 /** The fields of each step. */
@@ -110,13 +129,23 @@ export const STEPS = {
   end: { call: string, ...OUTCOME },
   pending: { calls: list(string) },
   abort: { call: string },
-  release: { lease: string, ...FAILURE },
+  release: { lease: string, "names?": list(string), ...FAILURE },
+  resize: { lock: string, capacity: count, "epoch?": count, ...FAILURE },
+  downgrade: { lease: string, ...FAILURE },
+  permit: {
+    lease: string,
+    "slots?": list(count),
+    "resource?": string,
+    "capacity?": count,
+    "epoch?": count,
+    "generation?": nullable(string),
+  },
   renew: { lease: string, "ttl?": count, ...FAILURE },
   pass: { lease: string, as: string, ...FAILURE },
   accept: { "locker?": string, "lock?": string, "ticket?": string, "text?": string, "as?": string, ...FAILURE },
   lease: { lease: string, "valid?": boolean, "remaining?": range, "holdCount?": count },
   held: { lock: string, held: boolean },
-  lost: { lease: string, reason: string },
+  lost: { lease: string, reason: string, "name?": string },
   run: { lease: string, "reason?": string },
   tokens: { "rising?": list(string), "equal?": list(string), "are?": map(count) },
   inspect: {
@@ -127,6 +156,7 @@ export const STEPS = {
     "waiting?": count,
     "line?": list(string),
     "wanted?": nullable(string),
+    "shared?": nullable(object({ "capacity?": count, "used?": count, "by?": list(string) })),
     ...FAILURE,
   },
   list: { locker: string, pattern: string, "names?": list(string), ...FAILURE },

@@ -49,8 +49,30 @@ class World {
     this.#limit = limit;
   }
 
-  lock({ locker, name, ...options }) {
-    return this.lockers.get(locker).lock(name, options);
+  /** Returns a handle of any kind, as the steps use it. */
+  lock({ locker: by, name, kind = "lock", weight, ...options }) {
+    const locker = this.lockers.get(by);
+    if (kind === "lock") {
+      return locker.lock(name, options);
+    }
+    if (kind === "reader" || kind === "writer") {
+      const both = locker.rwLock(name, options);
+      const side = kind === "reader" ? both.read() : both.write();
+      const tryAcquire = () => side.tryAcquire();
+      return { acquire: (asked) => side.acquire(asked), tryAcquire, events: () => both.events() };
+    }
+    const { slots, units, all, allAtOnce } = kind;
+    if (all !== undefined || allAtOnce !== undefined) {
+      return all === undefined ? locker.allAtOnce(allAtOnce, options) : locker.all(all, options);
+    }
+    const semaphore =
+      slots === undefined ? locker.quota(name, units, options) : locker.semaphore(name, slots, options);
+    return {
+      acquire: (asked) => semaphore.acquire({ ...asked, weight }),
+      tryAcquire: () => semaphore.tryAcquire({ weight }),
+      events: () => semaphore.events(),
+      resize: (capacity) => semaphore.resize(capacity),
+    };
   }
 
   async step({ do: act, error: code, says = [], ...fields }) {
@@ -118,8 +140,31 @@ class World {
     assert.equal(answer, GIVEN_UP, `the call ${name} was answered before`);
   }
 
-  async release({ lease }) {
-    await this.leases.get(lease).release();
+  async release({ lease: name, names }) {
+    const lease = this.leases.get(name);
+    const released = (await lease.release()) ?? [lease.name];
+    assert.deepEqual(released, names ?? released, "what was released");
+  }
+
+  async resize({ lock, capacity, epoch }) {
+    const is = await this.locks.get(lock).resize(capacity);
+    assert.equal(is, epoch ?? is, "the epoch");
+  }
+
+  async downgrade({ lease }) {
+    await this.leases.get(lease).downgrade();
+  }
+
+  async permit({ lease: name, generation, ...expected }) {
+    const lease = this.leases.get(name);
+    for (const [field, value] of Object.entries(expected)) {
+      assert.deepEqual(lease[field], value, field);
+    }
+    assert.equal(lease.slot, lease.slots[0], "the first slot");
+    if (generation !== undefined) {
+      const token = generation === null ? undefined : this.kept.token(generation);
+      assert.equal(lease.generation, token, "the last writer's token");
+    }
   }
 
   async renew({ lease, ttl }) {
@@ -150,7 +195,7 @@ class World {
     }
   }
 
-  async lost({ lease: name, reason }) {
+  async lost({ lease: name, reason, name: lost }) {
     const lease = this.leases.get(name);
     const { signal } = lease;
     const aborted = new Promise((resolve) => {
@@ -161,6 +206,7 @@ class World {
     assert.ok(signal.reason instanceof LeaseLostError);
     const told = { reason: signal.reason.reason, valid: lease.valid, remaining: lease.remaining };
     assert.deepEqual(told, { reason, valid: false, remaining: 0 });
+    assert.equal(signal.reason.lock, lost ?? signal.reason.lock, "the name");
   }
 
   async run({ lease: name, reason }) {
@@ -242,8 +288,8 @@ class World {
     for (const expected of expect) {
       const event = await this.#nextEvent(events, expected.type);
       assert.ok(event, `no ${expected.type} came: it ended`);
-      const { type, name, token, reason, position, by, error } = event;
-      const told = { type, name, token, reason, position, by, code: error?.code };
+      const { error, ...fields } = event;
+      const told = { ...fields, code: error?.code };
       for (const [field, value] of Object.entries(expected)) {
         const wanted = field === "token" ? this.kept.token(value) : value;
         assert.equal(told[field], wanted, `${field} of ${JSON.stringify(event)}`);
@@ -332,7 +378,11 @@ class World {
   }
 
   #keep(as = Symbol("no name"), lease) {
-    this.kept.add(as, lease.token);
+    if (lease.tokens === undefined) {
+      this.kept.add(as, lease.token);
+    } else {
+      lease.tokens.forEach((token, name) => this.kept.add(`${String(as)} ${name}`, token));
+    }
     this.leases.add(as, lease);
   }
 
@@ -343,8 +393,9 @@ class World {
     });
   }
 
-  #isInspection(seen, { holder, lastToken, waiting, line, wanted }) {
+  #isInspection(seen, { holder, lastToken, waiting, line, wanted, shared }) {
     this.#isHolder(seen.holder, holder);
+    isShared(seen.shared, shared);
     if (lastToken !== undefined) {
       assert.equal(seen.lastToken, lastToken && this.kept.token(lastToken), "the last token");
     }
@@ -426,12 +477,27 @@ async function acquire(lock, options) {
   try {
     return await lock.acquire(options);
   } catch (error) {
-    const busy = error.code === "timeout" && error.message.includes("another holder kept it");
+    const busy = error.code === "timeout" && /(another holder|other holders) kept it/.test(error.message);
     if (busy) {
       return undefined;
     }
     throw error;
   }
+}
+
+/** Checks the state of a shared name: `null` if it is not shared. */
+function isShared(is, expected) {
+  if (expected === undefined) {
+    return;
+  }
+  if (expected === null || is === undefined) {
+    assert.equal(is ?? null, expected, "the shared name");
+    return;
+  }
+  const { capacity = is.capacity, used = is.used, by } = expected;
+  assert.deepEqual([is.capacity, is.used], [capacity, used], "the capacity and what is held");
+  const labels = is.holders.map((permit) => permit.by).sort();
+  assert.deepEqual(labels, by ?? labels, "the holders");
 }
 
 function expectWithin(what, is, [least, most]) {

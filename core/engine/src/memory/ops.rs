@@ -250,7 +250,10 @@ impl MemoryServer {
         if let Some((client, lease, token)) = holder {
             self.publish(client, lease, News::Revoked { token });
         }
-        self.serve(now, key, None);
+        // Of a name without data nobody knows whether it is a lock. Waiters for a part of it must keep their places.
+        if self.hash(now, key).is_some() {
+            self.serve(now, key, None);
+        }
         holder.map_or(Reply::Gone, |_| Reply::Released)
     }
 

@@ -1,14 +1,15 @@
-//! Floors, run through the encoded calls of the script. `tests/differential` compares everything else with
-//! the script.
+//! Floors and forced releases, run through the encoded calls of the script. `tests/differential` compares
+//! everything else with the script.
 
 use std::time::Duration;
 
 use super::MemoryServer;
 use crate::name::{Name, Owner};
 use crate::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, Grant, LeaseId, LockKey, Op, Reclaim, Release,
-    Renew, Reply, decode, encode,
+    Acquire, Admit, Claim, ClientId, Command, Counter, ForceRelease, Grant, LeaseId, LockKey, Op,
+    Reclaim, Release, Renew, Reply, decode, encode,
 };
+use crate::share::Share;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -68,6 +69,20 @@ impl Store {
             waits,
             reclaims,
         }))
+    }
+
+    /// Asks for the only slot of a semaphore, and waits in line for it.
+    fn admit(&mut self, lease: u128) -> Reply {
+        let (key, mut claim) = (self.key.clone(), self.claim(lease));
+        let share = Share::slots(1, 1).expect("a share within the bounds");
+        claim.owner = Owner::sharing("me", share).expect("a short label is valid");
+        let (waits, reclaims) = (true, Reclaim::Never);
+        self.run(Command::Admit(Admit(Acquire {
+            key,
+            claim,
+            waits,
+            reclaims,
+        })))
     }
 
     fn take(&mut self, lease: u128) -> FencingToken {
@@ -175,4 +190,23 @@ fn a_key_outlives_its_lease_though_the_token_was_ahead_of_the_clock() {
         .lock_value(store.now, &store.key)
         .expect("it is held");
     assert!(expires > Some(store.now + store.ttl), "{expires:?}");
+}
+
+/// Catches a forced release that takes a name without data for a lock, and sends the waiters for its parts away.
+#[test]
+fn a_forced_release_of_a_name_without_data_keeps_its_line() {
+    let mut store = Store::new(PLAIN);
+    let token = match store.admit(1) {
+        Reply::Admitted(Grant { token, .. }, _) => token,
+        reply => panic!("it is free: {reply:?}"),
+    };
+    assert!(matches!(store.admit(2), Reply::Busy { .. }));
+    store.server.delete(&store.key);
+    let key = store.key.clone();
+    let forced = store.run(Command::ForceRelease(ForceRelease { key, token }));
+    assert_eq!(forced, Reply::Gone);
+    let newcomer = store.admit(3);
+    assert!(matches!(newcomer, Reply::Busy { .. }), "{newcomer:?}");
+    let first = store.admit(2);
+    assert!(matches!(first, Reply::Admitted(..)), "{first:?}");
 }

@@ -54,7 +54,7 @@ pub(crate) trait Backend: Debug + Sized {
     fn time(&mut self, lease: &mut Self::Lease, phase: &mut Phase<Self>) -> Next<Self>;
 
     /// Ends the releases that an acquisition with this token confirms: the token proves that the store has
-    /// ended all earlier tenures of the handle.
+    /// ended all earlier tenures of the handle, unless the name is shared.
     fn confirm(
         &mut self,
         ended: (&mut Self::Releases, &mut Handles),

@@ -212,7 +212,7 @@ impl Releases {
     }
 
     /// Takes in that the handle acquired its lock again with this token, which proves that the earlier tenure
-    /// is over in the store.
+    /// is over in the store: the name is not shared.
     pub(super) fn confirm(
         &mut self,
         env: &mut Single,

@@ -274,3 +274,18 @@ fn a_downgrade_whose_reply_is_lost_is_repeated_and_done_once() {
         assert_eq!(host.outcome(second), &Answer::Acquire(Ok(None)));
     }
 }
+
+/// Catches a release that counts as confirmed because its handle got another permit: the first permit would block
+/// its slot until it expires.
+#[test]
+fn another_permit_of_the_handle_confirms_no_release() {
+    let mut host = Host::new();
+    let first = take(&mut host, ONE, slots(1, 2));
+    host.net = Net::LoseRequests;
+    host.release(first.lease);
+    host.net = Net::Up;
+    let second = take(&mut host, ONE, slots(1, 2));
+    assert_eq!(slots_of(&second), [1]);
+    host.advance(ms(3_000));
+    assert_eq!(slots_of(&take(&mut host, TWO, slots(1, 2))), [0]);
+}

@@ -13,7 +13,13 @@ local function force_release(k, op)
   end
   local state = lock.read(key)
   if not state.is_held then
-    line.serve(k, state)
+    -- Of a name without data nobody knows whether it is a lock. Waiters for a part of it must keep their places.
+    if state.is_new then
+      -- Deletes nothing, but a replica refuses it.
+      call('HDEL', key, '')
+    else
+      line.serve(k, state)
+    end
     return { 'gone' }
   end
   local client, lease, token = lock.client(state), lock.lease(state), sub(state.field, FIELD_TOKEN)
