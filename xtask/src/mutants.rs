@@ -26,8 +26,8 @@ pub(crate) struct Options {
     /// Run only this mutant, or all of this file of tests/mutants; may be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Write what noticed each mutant into the book's page.
-    #[arg(long, conflicts_with = "only")]
+    /// Write what noticed each mutant into the book's page. With `--only`, other mutants keep their rows.
+    #[arg(long)]
     book: bool,
 }
 
@@ -39,10 +39,18 @@ enum Outcome {
     NotCompiled,
 }
 
+/// A mutant that a suite ran on, as expected.
+struct Row<'a> {
+    mutant: &'a Mutant,
+    outcome: Outcome,
+    seconds: u64,
+}
+
 /// Runs the suite of each chosen mutant. Fails if a mutant survives without a reason, or is caught although a reason
 /// says that it survives.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let chosen = chosen(list::all()?, &options.only)?;
+    let all = list::all()?;
+    let chosen = chosen(&all, &options.only)?;
     if options.list {
         for mutant in &chosen {
             println!("{}: {}: {}", mutant.area, mutant.name, mutant.breaks);
@@ -64,36 +72,38 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         fs::write(&path, text)?;
         let seconds = began.elapsed().as_secs();
         let said = match (&outcome, &mutant.survives) {
-            (Outcome::Caught(by), None) => format!("caught by {by}"),
-            (Outcome::Survived, Some(reason)) => format!("survives: {reason}"),
-            (wrong, _) => {
-                let wrong = match wrong {
-                    Outcome::Caught(by) => {
-                        format!("caught by {by}, although the list says that it survives")
-                    }
-                    Outcome::Survived => "SURVIVED".to_owned(),
-                    Outcome::NotCompiled => "DOES NOT COMPILE".to_owned(),
-                };
-                faults.push(format!("{}: {wrong}", mutant.name));
-                wrong
-            }
+            (Outcome::Caught(by), None) => Ok(format!("caught by {by}")),
+            (Outcome::Survived, Some(reason)) => Ok(format!("survives: {reason}")),
+            (Outcome::Caught(by), Some(_)) => Err(format!(
+                "caught by {by}, although the list says that it survives"
+            )),
+            (Outcome::Survived, None) => Err("SURVIVED".to_owned()),
+            (Outcome::NotCompiled, _) => Err("DOES NOT COMPILE".to_owned()),
         };
-        println!("== mutants: {}: {said} ({seconds} s)", mutant.name);
-        rows.push((mutant, outcome));
+        let (Ok(text) | Err(text)) = &said;
+        println!("== mutants: {}: {text} ({seconds} s)", mutant.name);
+        match said {
+            Ok(_) => rows.push(Row {
+                mutant,
+                outcome,
+                seconds,
+            }),
+            Err(wrong) => faults.push(format!("{}: {wrong}", mutant.name)),
+        }
     }
     println!(
         "== mutants: {} tried, {} not as expected",
-        rows.len(),
+        chosen.len(),
         faults.len()
     );
-    ensure!(faults.is_empty(), "{}", faults.join("\n"));
     if options.book {
-        page::write(&rows)?;
+        page::write(&all, &rows)?;
     }
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())
 }
 
-fn chosen(all: Vec<Mutant>, only: &[String]) -> Result<Vec<Mutant>> {
+fn chosen<'a>(all: &'a [Mutant], only: &[String]) -> Result<Vec<&'a Mutant>> {
     let is = |mutant: &Mutant, name: &String| *name == mutant.name || *name == mutant.area;
     for name in only {
         if !all.iter().any(|mutant| is(mutant, name)) {
@@ -101,7 +111,7 @@ fn chosen(all: Vec<Mutant>, only: &[String]) -> Result<Vec<Mutant>> {
         }
     }
     let is_chosen = |mutant: &Mutant| only.is_empty() || only.iter().any(|name| is(mutant, name));
-    Ok(all.into_iter().filter(is_chosen).collect())
+    Ok(all.iter().filter(|mutant| is_chosen(mutant)).collect())
 }
 
 /// Makes a copy of the repository, as git knows it, in which files may be broken. Returns its folder.
@@ -133,7 +143,7 @@ fn tree() -> Result<PathBuf> {
 }
 
 /// Runs each suite on the unbroken copy, so that no failure of another cause counts as a catch.
-fn check_suites(mutants: &[Mutant]) -> Result<()> {
+fn check_suites(mutants: &[&Mutant]) -> Result<()> {
     let mut suites: Vec<_> = mutants.iter().map(|mutant| &mutant.suite).collect();
     suites.sort();
     suites.dedup();
