@@ -3,6 +3,7 @@
 mod list;
 mod page;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,8 +15,18 @@ use self::list::Mutant;
 use crate::npm;
 use crate::run::{Cmd, root, target};
 
-/// The longest time of a suite in seconds. A suite that hangs has noticed the mutant.
-const LIMIT: &str = "400";
+/// The longest time of a suite on the unbroken copy in seconds.
+const LIMIT: u64 = 400;
+
+/// The longest time of a suite on a mutant, in times of the suite on the unbroken copy, and at least that many
+/// seconds. A suite that hangs has noticed the mutant.
+const PATIENCE: (u64, u64) = (3, 60);
+
+/// Settings of cargo for the copy.
+const QUICK_BUILDS: &str = "
+[profile.dev.package.leasehold-engine]
+opt-level = 0
+";
 
 /// The options of `cargo xtask mutants`.
 #[derive(Args)]
@@ -61,14 +72,15 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     for mutant in &chosen {
         mutant.apply(&fs::read_to_string(tree.join(&mutant.file))?)?;
     }
-    check_suites(&chosen)?;
+    let usual = check_suites(&chosen)?;
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     for mutant in &chosen {
         let began = Instant::now();
         let path = tree.join(&mutant.file);
         let text = fs::read_to_string(&path)?;
         fs::write(&path, mutant.apply(&text)?)?;
-        let outcome = run(&mutant.suite);
+        let limit = (usual[&mutant.suite] * PATIENCE.0).max(PATIENCE.1);
+        let outcome = run(&mutant.suite, limit);
         fs::write(&path, text)?;
         let seconds = began.elapsed().as_secs();
         let said = match (&outcome, &mutant.survives) {
@@ -139,31 +151,41 @@ fn tree() -> Result<PathBuf> {
             Cmd::line("cp -a").args(paths).run()?;
         }
     }
+    // What a mutant changes builds in seconds, and its suite runs once.
+    let config = tree.join(".cargo/config.toml");
+    let settings = fs::read_to_string(&config)? + QUICK_BUILDS;
+    fs::write(config, settings)?;
     Ok(tree)
 }
 
-/// Runs each suite on the unbroken copy, so that no failure of another cause counts as a catch.
-fn check_suites(mutants: &[&Mutant]) -> Result<()> {
+/// Runs each suite on the unbroken copy, so that no failure of another cause counts as a catch. Returns the seconds
+/// that each takes.
+fn check_suites<'a>(mutants: &[&'a Mutant]) -> Result<BTreeMap<&'a String, u64>> {
     let mut suites: Vec<_> = mutants.iter().map(|mutant| &mutant.suite).collect();
     suites.sort();
     suites.dedup();
+    let mut usual = BTreeMap::new();
     for suite in suites {
         let began = Instant::now();
         ensure!(
-            matches!(run(suite), Outcome::Survived),
+            matches!(run(suite, LIMIT), Outcome::Survived),
             "a suite fails without a mutant: `{suite}`"
         );
         let seconds = began.elapsed().as_secs();
         println!("== mutants: `{suite}` passes without a mutant ({seconds} s)");
+        usual.insert(suite, seconds);
     }
-    Ok(())
+    Ok(usual)
 }
 
-fn run(suite: &str) -> Outcome {
+/// Runs a suite for at most so many seconds.
+fn run(suite: &str, limit: u64) -> Outcome {
     let build = target().join("mutants/build");
     let tree = target().join("mutants/tree");
-    let command = Cmd::line("timeout --kill-after=10").args([LIMIT, "sh", "-c", suite]);
+    let command =
+        Cmd::line("timeout --kill-after=10").args([&limit.to_string(), "sh", "-c", suite]);
     let command = command.with_env("CARGO_TARGET_DIR", &build.display().to_string());
+    let command = command.with_env("CARGO_INCREMENTAL", "1");
     let mut failed = None;
     let mut compiles = true;
     let ended = command
