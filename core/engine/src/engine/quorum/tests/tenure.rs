@@ -2,6 +2,7 @@
 
 use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
 use crate::engine::{Answer, Wait};
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 
 /// Catches a lease that ends with its first time to live, or whose renewals are reported once for each
@@ -179,4 +180,39 @@ fn a_shutdown_frees_all_locks() {
     world.grant(waits);
     let late = world.acquire(LOCK, Wait::Never);
     assert_eq!(world.error(late), crate::ErrorKind::Shutdown);
+}
+
+/// Catches a release that is reported although a majority did not confirm it.
+#[test]
+fn a_release_that_a_minority_confirms_fails() {
+    let mut world = quorum(1, 3);
+    let lease = world.hold(LOCK).lease;
+    world.set_all([1, 2], Net::LoseRequests);
+    let call = world.release(lease);
+    world.advance(TTL * 2);
+    assert!(!world.failure(call).is_not_held());
+    assert_eq!(world.story(0).last(), Some(&"lost"));
+}
+
+/// Catches a request to a server under the lease ID of an earlier one: the release of that may arrive very late, and
+/// would free what the server granted since.
+#[test]
+fn a_late_release_of_an_earlier_request_frees_nothing() {
+    let mut world = quorum(1, 3);
+    world.set(2, Net::Hold);
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(SOON);
+    world.grant(call);
+    world.fail_next(ErrorKind::Timeout);
+    let release = world.take();
+    assert_eq!(world.ops().last(), Some(&"release"));
+    world.reply(&release, Err(Error::no_answer()));
+    while world.left() != (3, 0) {
+        while !world.pending.is_empty() {
+            world.answer_next();
+        }
+        world.advance(SOON / 100);
+    }
+    world.execute(&release);
+    assert_eq!(world.left(), (3, 0));
 }
