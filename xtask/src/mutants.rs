@@ -18,8 +18,8 @@ use crate::run::{Cmd, root, target};
 /// The longest time of a suite on the unbroken copy in seconds.
 const LIMIT: u64 = 1_200;
 
-/// The longest time of a suite on a mutant, in times of the suite on the unbroken copy, and at least that many
-/// seconds. A suite that hangs has noticed the mutant.
+/// The longest time of a suite on a mutant, in times of the suite on the unbroken copy, and at least that
+/// many seconds. A suite that hangs has noticed the mutant.
 const PATIENCE: (u64, u64) = (3, 60);
 
 /// Settings of cargo for the copy.
@@ -158,8 +158,8 @@ fn tree() -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Runs each suite on the unbroken copy, so that no failure of another cause counts as a catch. Returns the seconds
-/// that each takes.
+/// Runs each suite on the unbroken copy, so that no failure of another cause counts as a catch. Returns the
+/// seconds that each takes.
 fn check_suites<'a>(mutants: &[&'a Mutant]) -> Result<BTreeMap<&'a String, u64>> {
     let mut suites: Vec<_> = mutants.iter().map(|mutant| &mutant.suite).collect();
     suites.sort();

@@ -311,8 +311,8 @@ describe("a thread", () => {
 
   test("renews no lease that the program has seen end", async (t) =>
     steady(t, async () => {
-      // Catches a lock that a thread holds for good, and nobody else. The thread takes in everything a second late, so
-      // the program's deadlines are a second before its own.
+      // Catches a lock that a thread holds for good, and nobody else. The thread takes in everything a second
+      // late, so the program's deadlines are a second before its own.
       const [ttl, late] = [3_000, 1_000];
       const block = `for (const end = performance.now() + milliseconds; performance.now() < end; );`;
       first.code = `{ const block = (milliseconds) => { ${block} };

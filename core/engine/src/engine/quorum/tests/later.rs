@@ -137,8 +137,8 @@ fn a_renewal_from_before_a_server_joined_proves_nothing() {
     assert_eq!(world.story(0).last(), Some(&"lost"));
 }
 
-/// Catches an owner that counts a grant from before a majority had answered, although the member's answer came after
-/// that: the member may have gone on to a later lease of the owner since.
+/// Catches an owner that counts a grant from before a majority had answered, although the member's answer
+/// came after that: the member may have gone on to a later lease of the owner since.
 #[test]
 fn an_owner_that_reclaims_confirms_a_grant_whose_answer_comes_last() {
     let mut world = quorum(2, 3);
@@ -158,8 +158,8 @@ fn an_owner_that_reclaims_confirms_a_grant_whose_answer_comes_last() {
     assert!(world.grant(call).token > other.token);
 }
 
-/// Catches an owner's lease that goes on after a later one because it counts a server that joined late: the owner's
-/// later lease may have taken that server over since.
+/// Catches an owner's lease that goes on after a later one because it counts a server that joined late: the
+/// owner's later lease may have taken that server over since.
 #[test]
 fn a_server_that_joins_an_owners_lease_late_proves_nothing_by_its_token() {
     let mut world = quorum(2, 3);

@@ -90,7 +90,8 @@ pub(super) fn hold_at(world: &mut Host, at: usize, ttl: Duration) {
     world.ask_at(at, command);
 }
 
-/// Catches a waiter that takes the lock by its turns at later servers, although another one is before it at the first.
+/// Catches a waiter that takes the lock by its turns at later servers, although another one is before it at
+/// the first.
 #[test]
 fn a_waiter_with_turns_at_later_servers_yields_to_the_one_at_the_first() {
     let is_yielded_to = |missed: usize| {

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::line::hold_at;
 use super::world::{
     Host, LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, fresh, key, key_of, ms, quorum, settings,
 };
 use crate::engine::quorum::Quorum;
 use crate::engine::{Answer, Settings, Wait};
-use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::Name;
@@ -514,27 +512,4 @@ fn no_lease_lives_longer_than_the_longest_time_to_live() {
     );
     settings.longest_ttl = LONGEST;
     assert!(Quorum::new(settings, 3).is_ok());
-}
-
-/// Catches a lease that stands on two servers that do not know each other, so neither would notice that the other
-/// forgot it.
-#[test]
-fn a_server_is_not_asked_while_one_that_does_not_know_it_has_the_lease() {
-    let mut world = quorum(1, 3);
-    hold_at(&mut world, 2, SOON);
-    let call = world.acquire(LOCK, Wait::Never);
-    world.advance(TTL / 4);
-    world.grant(call);
-    world.cut(1);
-    world.set(1, Net::Hold);
-    world.servers[1] = MemoryServer::new();
-    world.servers[1].begin_anew(u64::from(u32::MAX));
-    world.connect(1);
-    world.answer_next();
-    let (sent, mut reply) = world.take_reply();
-    reply.replies[0] = Err(Error::no_answer());
-    world.reply(&sent, Ok(reply));
-    world.advance(TTL / 3);
-    assert_eq!(world.left(), (1, 0), "only the first server has the lease");
-    assert!(!world.story(0).contains(&"lost"));
 }

@@ -1,9 +1,11 @@
 //! Holding a lock, and losing it.
 
+use super::line::hold_at;
 use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
 use crate::engine::{Answer, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
+use crate::memory::MemoryServer;
 
 /// Catches a lease that ends with its first time to live, or whose renewals are reported once for each
 /// server.
@@ -194,8 +196,8 @@ fn a_release_that_a_minority_confirms_fails() {
     assert_eq!(world.story(0).last(), Some(&"lost"));
 }
 
-/// Catches a request to a server under the lease ID of an earlier one: the release of that may arrive very late, and
-/// would free what the server granted since.
+/// Catches a request to a server under the lease ID of an earlier one: the release of that may arrive very
+/// late, and would free what the server granted since.
 #[test]
 fn a_late_release_of_an_earlier_request_frees_nothing() {
     let mut world = quorum(1, 3);
@@ -215,4 +217,27 @@ fn a_late_release_of_an_earlier_request_frees_nothing() {
     }
     world.execute(&release);
     assert_eq!(world.left(), (3, 0));
+}
+
+/// Catches a lease that stands on two servers that do not know each other, so neither would notice that the
+/// other forgot it.
+#[test]
+fn a_server_is_not_asked_while_one_that_does_not_know_it_has_the_lease() {
+    let mut world = quorum(1, 3);
+    hold_at(&mut world, 2, SOON);
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(TTL / 4);
+    world.grant(call);
+    world.cut(1);
+    world.set(1, Net::Hold);
+    world.servers[1] = MemoryServer::new();
+    world.servers[1].begin_anew(u64::from(u32::MAX));
+    world.connect(1);
+    world.answer_next();
+    let (sent, mut reply) = world.take_reply();
+    reply.replies[0] = Err(Error::no_answer());
+    world.reply(&sent, Ok(reply));
+    world.advance(TTL / 3);
+    assert_eq!(world.left(), (1, 0), "only the first server has the lease");
+    assert!(!world.story(0).contains(&"lost"));
 }
