@@ -54,6 +54,13 @@ impl Mutant {
             .collect();
         Ok(mutated.join("\n") + "\n")
     }
+
+    /// Returns a mutant that changes nothing.
+    #[cfg(test)]
+    pub(super) fn example(area: &str, name: &str, suite: &str) -> Self {
+        let block = format!("{name}\nbreaks: I1: much\nsuite: {suite}\nfile: x\n-b\n+b\n");
+        parse(area, &block).expect("it is valid")
+    }
 }
 
 /// Reads all mutants, in the order of their files' names.

@@ -124,6 +124,7 @@ async fn what_was_ignored_from_the_start_stays_so() {
     assert_eq!(program.code().await, Some(1), "the end of what it read");
 }
 
+/// Catches a command that is killed without being asked, because a stopped process does not get the question.
 #[tokio::test]
 async fn a_command_that_was_stopped_by_somebody_is_still_ended() {
     let server = RedisServer::start().await;
@@ -135,7 +136,7 @@ async fn a_command_that_was_stopped_by_somebody_is_still_ended() {
         "--",
         "sh",
         "-c",
-        "echo leader $$; kill -STOP $$; exit 5",
+        "trap 'echo asked; exit 9' TERM; echo leader $$; kill -STOP $$; exit 5",
     ];
     let mut program = Program::spawn(on(&server, args));
     let group = crate::program::ProcessGroup::of(&program.line("leader"));
@@ -143,6 +144,7 @@ async fn a_command_that_was_stopped_by_somebody_is_still_ended() {
         .await
         .int(&["DEL", &crate::program::key("a")])
         .await;
+    program.line("asked");
     assert_eq!(program.code().await, Some(79));
     eventually(LIMIT, "the end of the group", async || !group.is_alive()).await;
 }

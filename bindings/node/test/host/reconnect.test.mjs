@@ -206,6 +206,17 @@ describe("a connection of ours", { concurrency: 2 }, () => {
     assert.ok(proxy.joined > joined, "over another one");
   });
 
+  test("is replaced if it is half-open and only listens", async (t) => {
+    // Catches: a subscription that hears nothing more, and reports no error.
+    const { locker, server, proxy } = await connected(t);
+    await heard(server, () => locker.lock("x").using(() => {}));
+    const listeners = () => server.command("CLIENT", "LIST", "TYPE", "pubsub");
+    const id = /^id=\d+/.exec(await listeners())[0];
+    proxy.freeze();
+    const isAnother = async () => /id=\d+/.exec((await listeners()).replace(id, "")) !== null;
+    await waitFor(isAnother, 20_000, "another subscription");
+  });
+
   test("is replaced if its server was demoted", async (t) => {
     // Catches: a connection that is kept because it answers, although its name leads to another server now.
     const { locker, server, proxy } = await connected(t);

@@ -94,6 +94,36 @@ forEachStore((store) => {
     }
   });
 
+  test("an abort ends the wait in line while the lock is held", async () => {
+    // Catches: a waiter that stays in line until its turn, and delays those behind it.
+    const [name, stop] = [store.name(), new AbortController()];
+    const holder = await store.admin.lock(name).acquire();
+    const gone = assert.rejects((await store.locker()).lock(name).acquire({ signal: stop.signal }), { name: "AbortError" });
+    await store.inLine(name, 1);
+    stop.abort();
+    await gone;
+    await store.inLine(name, 0);
+    assert.ok(holder.valid);
+    await holder.release();
+  });
+
+  test("an abort while the answer is on its way leaves no lock", async () => {
+    // Catches: a lease that nobody got, and that a worker thread renews for good.
+    const locker = await store.locker();
+    await locker.inspect(store.name());
+    const [name, stop] = [store.name(), new AbortController()];
+    const got = locker.lock(name).acquire({ signal: stop.signal }).catch((error) => error);
+    await pause(0);
+    // The answer of a thread arrives meanwhile, and cannot be taken.
+    for (const end = performance.now() + 200; performance.now() < end; );
+    stop.abort("enough");
+    const lease = await got;
+    if (lease !== "enough") {
+      await lease.release();
+    }
+    await store.nothingLeft(name);
+  });
+
   test("a call that is made and canceled while a signal is aborted ends", async () => {
     // Catches: a call that waits forever, because it began while earlier calls were being ended.
     const locker = await store.locker();

@@ -301,6 +301,48 @@ describe("a thread", () => {
     await assert.rejects(twins, { code: "config", message: /list each server once/ });
   });
 
+  test("whose clock is ahead has deadlines by the program's clock", async (t) => {
+    // Catches a deadline by the thread's own clock.
+    first.code = "{ const { now } = performance; performance.now = () => now.call(performance) + 20_000; }";
+    const locker = await made(t).finally(() => (first.code = ""));
+    const lease = await locker.lock(newName(), { ttl: LONG_TTL }).acquire();
+    assert.ok(lease.remaining > LONG_TTL - SOON && lease.remaining <= LONG_TTL, `${lease.remaining} ms remain`);
+  });
+
+  test("renews no lease that the program has seen end", async (t) =>
+    steady(t, async () => {
+      // Catches a lock that a thread holds for good, and nobody else. The thread takes in everything a second
+      // late, so the program's deadlines are a second before its own.
+      const [ttl, late] = [3_000, 1_000];
+      const block = `for (const end = performance.now() + milliseconds; performance.now() < end; );`;
+      first.code = `{ const block = (milliseconds) => { ${block} };
+        const channel = new BroadcastChannel("block");
+        channel.onmessage = ({ data }) => (channel.postMessage(""), block(data));
+        channel.unref();
+        block(${late}); }`;
+      const channel = new BroadcastChannel("block");
+      t.after(() => channel.close());
+      const blocked = (milliseconds) => {
+        const answer = new Promise((resolve) => (channel.onmessage = resolve));
+        channel.postMessage(milliseconds);
+        return within(answer, SOON, "the thread's answer");
+      };
+      const locker = await made(t).finally(() => (first.code = ""));
+      const [name, other] = [newName(), await made(t, Locker.connect, server.url, { thread: false })];
+      try {
+        await blocked(late);
+        const lease = await locker.lock(name, { ttl }).acquire();
+        assert.ok(lease.remaining < ttl - late, `${lease.remaining} ms remain`);
+        await blocked(lease.remaining + late / 4);
+        assert.equal((await aborted(lease.signal)).reason, "expired");
+        assert.notEqual((await other.inspect(name)).holder, null, "the thread's lease goes on");
+        await waitFor(async () => (await other.inspect(name)).holder === null, 2 * ttl, "the release");
+      } finally {
+        // Another attempt needs another thread.
+        await locker.shutdown();
+      }
+    }));
+
   test("never lends a lost lease the validity of another", async (t) => {
     // Catches a slot of shared memory that is used again too early.
     const locker = await made(t);

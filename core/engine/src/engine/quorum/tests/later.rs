@@ -1,5 +1,6 @@
 //! Leases that are taken from holders without their notice: none goes on after a later lease.
 
+use super::line::hold_at;
 use super::world::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, ms, quorum};
 use crate::engine::{CallId, Wait};
 use crate::name::Owner;
@@ -29,6 +30,17 @@ fn reclaim(world: &mut Host, host: usize, wait: Wait) -> CallId {
     let owner = Owner::reclaimable("job").expect("a short label is valid");
     world.lockers[host].owner = owner;
     world.at(host).acquire(LOCK, wait)
+}
+
+/// Sets the clocks of these servers forward, and lets all lockers learn of it.
+fn set_ahead(world: &mut Host, servers: &[usize]) {
+    for &server in servers {
+        world.ahead[server] += 60_000_000;
+        for locker in 0..world.lockers.len() {
+            world.at(locker).cut(server);
+            world.at(locker).connect(server);
+        }
+    }
 }
 
 /// Catches a lease that goes on after a later one because it counts a server that joined late.
@@ -121,6 +133,92 @@ fn a_renewal_from_before_a_server_joined_proves_nothing() {
     world.advance(ms(300));
     assert_eq!(world.left(), (2, 0), "the holder has joined server 2");
     world.reply(&renewal, Ok(reply));
+    world.advance(TTL);
+    assert_eq!(world.story(0).last(), Some(&"lost"));
+}
+
+/// Catches an owner that counts a grant from before a majority had answered, although the member's answer
+/// came after that: the member may have gone on to a later lease of the owner since.
+#[test]
+fn an_owner_that_reclaims_confirms_a_grant_whose_answer_comes_last() {
+    let mut world = quorum(2, 3);
+    set_ahead(&mut world, &[2]);
+    world.set(2, Net::Hold);
+    let call = reclaim(&mut world, 0, Wait::Forever);
+    let (granted, reply) = world.take_reply();
+    world.set(2, Net::Up);
+    world.deafen(1);
+    world.deafen(2);
+    world.at(1).cut(0);
+    let other = reclaim(&mut world, 1, Wait::Never);
+    world.advance(ms(2));
+    let other = world.grant(other);
+    world.reply(&granted, Ok(reply));
+    world.advance(TTL);
+    assert!(world.grant(call).token > other.token);
+}
+
+/// Catches an owner's lease that goes on after a later one because it counts a server that joined late: the
+/// owner's later lease may have taken that server over since.
+#[test]
+fn a_server_that_joins_an_owners_lease_late_proves_nothing_by_its_token() {
+    let mut world = quorum(2, 3);
+    set_ahead(&mut world, &[0, 1]);
+    hold_at(&mut world, 2, TTL / 2);
+    let call = reclaim(&mut world, 0, Wait::Never);
+    world.advance(TTL / 2 + ms(100));
+    world.grant(call);
+    world.set(2, Net::Hold);
+    while world.pending.is_empty() {
+        world.advance(ms(10));
+    }
+    let (granted, reply) = world.take_reply();
+    world.set(2, Net::Up);
+    world.deafen(0);
+    world.deafen(2);
+    world.cut(0);
+    world.at(1).cut(1);
+    let other = reclaim(&mut world, 1, Wait::Never);
+    world.advance(ms(100));
+    world.grant(other);
+    world.reply(&granted, Ok(reply));
+    world.cut(2);
+    world.connect(0);
+    world.advance(SOON);
+    assert_eq!(world.story(0).last(), Some(&"lost"));
+}
+
+/// Catches a proof by the answers to a round that began before the late member gave the lease.
+#[test]
+fn a_round_from_before_a_server_joined_proves_nothing() {
+    let mut world = quorum(2, 5);
+    world.ttl = TTL / 5;
+    world.cut(3);
+    world.cut(4);
+    world.at(1).cut(3);
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(ms(400));
+    world.grant(call);
+    world.set_all([0, 1, 2, 4], Net::Hold);
+    world.connect(3);
+    world.connect(4);
+    world.advance(ms(700));
+    let asked = world.take();
+    let round: Vec<_> = (0..3).map(|_| world.take_reply()).collect();
+    world.set_all([0, 1, 2, 4], Net::Up);
+    for server in [0, 1] {
+        world.deafen(server);
+        world.servers[server].delete(&key(LOCK));
+    }
+    let later = world.at(1).acquire(LOCK, Wait::Never);
+    world.advance(ms(400));
+    let later = world.grant(later).lease;
+    world.at(1).release(later);
+    world.answer(&asked);
+    assert_eq!(world.left(), (3, 0), "the last server has joined");
+    for (sent, reply) in round {
+        world.reply(&sent, Ok(reply));
+    }
     world.advance(TTL);
     assert_eq!(world.story(0).last(), Some(&"lost"));
 }

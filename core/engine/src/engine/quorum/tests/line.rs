@@ -90,6 +90,48 @@ pub(super) fn hold_at(world: &mut Host, at: usize, ttl: Duration) {
     world.ask_at(at, command);
 }
 
+/// Catches a waiter that takes the lock by its turns at later servers, although another one is before it at
+/// the first.
+#[test]
+fn a_waiter_with_turns_at_later_servers_yields_to_the_one_at_the_first() {
+    let is_yielded_to = |missed: usize| {
+        let mut world = quorum(3, 3);
+        let first = world.hold(LOCK);
+        world.at(2).cut(missed);
+        let later = world.at(2).acquire(LOCK, Wait::Forever);
+        world.advance(SHORTLY);
+        let call = world.at(1).acquire(LOCK, Wait::Forever);
+        world.advance(SHORTLY);
+        world.at(2).connect(missed);
+        world.advance(SOON);
+        world.release(first.lease);
+        world.advance(SHORTLY);
+        let has_it = [call, later].map(|call| !world.is_open(call));
+        assert!(has_it[0] != has_it[1], "one of them has the lock");
+        has_it[0]
+    };
+    // `later` came first everywhere except at the server that it missed, which is the first one once.
+    assert_eq!((0..3).filter(|at| is_yielded_to(*at)).count(), 1);
+}
+
+/// Catches a waiter that keeps the lock of a server, which is no majority, from another that could get one.
+#[test]
+fn a_waiter_that_cannot_get_a_majority_keeps_nothing() {
+    for dead in 0..3 {
+        for missed in (0..3).filter(|missed| *missed != dead) {
+            let mut world = quorum(2, 3);
+            hold_at(&mut world, dead, TTL * 4);
+            world.cut(missed);
+            let short = world.acquire(LOCK, Wait::Forever);
+            world.advance(SHORTLY);
+            let call = world.at(1).acquire(LOCK, Wait::Forever);
+            world.advance(TTL);
+            assert!(world.is_open(short));
+            world.grant(call);
+        }
+    }
+}
+
 /// Catches an acquisition that waits for the answer of one particular server.
 #[test]
 fn a_server_that_does_not_answer_holds_up_nobody() {

@@ -1,8 +1,11 @@
 //! Holding a lock, and losing it.
 
+use super::line::hold_at;
 use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
 use crate::engine::{Answer, Wait};
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
+use crate::memory::MemoryServer;
 
 /// Catches a lease that ends with its first time to live, or whose renewals are reported once for each
 /// server.
@@ -179,4 +182,62 @@ fn a_shutdown_frees_all_locks() {
     world.grant(waits);
     let late = world.acquire(LOCK, Wait::Never);
     assert_eq!(world.error(late), crate::ErrorKind::Shutdown);
+}
+
+/// Catches a release that is reported although a majority did not confirm it.
+#[test]
+fn a_release_that_a_minority_confirms_fails() {
+    let mut world = quorum(1, 3);
+    let lease = world.hold(LOCK).lease;
+    world.set_all([1, 2], Net::LoseRequests);
+    let call = world.release(lease);
+    world.advance(TTL * 2);
+    assert!(!world.failure(call).is_not_held());
+    assert_eq!(world.story(0).last(), Some(&"lost"));
+}
+
+/// Catches a request to a server under the lease ID of an earlier one: the release of that may arrive very
+/// late, and would free what the server granted since.
+#[test]
+fn a_late_release_of_an_earlier_request_frees_nothing() {
+    let mut world = quorum(1, 3);
+    world.set(2, Net::Hold);
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(SOON);
+    world.grant(call);
+    world.fail_next(ErrorKind::Timeout);
+    let release = world.take();
+    assert_eq!(world.ops().last(), Some(&"release"));
+    world.reply(&release, Err(Error::no_answer()));
+    while world.left() != (3, 0) {
+        while !world.pending.is_empty() {
+            world.answer_next();
+        }
+        world.advance(SOON / 100);
+    }
+    world.execute(&release);
+    assert_eq!(world.left(), (3, 0));
+}
+
+/// Catches a lease that stands on two servers that do not know each other, so neither would notice that the
+/// other forgot it.
+#[test]
+fn a_server_is_not_asked_while_one_that_does_not_know_it_has_the_lease() {
+    let mut world = quorum(1, 3);
+    hold_at(&mut world, 2, SOON);
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(TTL / 4);
+    world.grant(call);
+    world.cut(1);
+    world.set(1, Net::Hold);
+    world.servers[1] = MemoryServer::new();
+    world.servers[1].begin_anew(u64::from(u32::MAX));
+    world.connect(1);
+    world.answer_next();
+    let (sent, mut reply) = world.take_reply();
+    reply.replies[0] = Err(Error::no_answer());
+    world.reply(&sent, Ok(reply));
+    world.advance(TTL / 3);
+    assert_eq!(world.left(), (1, 0), "only the first server has the lease");
+    assert!(!world.story(0).contains(&"lost"));
 }
