@@ -1,4 +1,5 @@
 import { config } from "../common/check.js";
+import { printable } from "../common/printable.js";
 import type { TlsFiles } from "./url.js";
 
 /** Options for Node's `tls.connect`. */
@@ -103,5 +104,5 @@ function usable<T>(make: () => T): T | undefined {
 }
 
 function at(path: string, what: string): string {
-  return `the ${what} file ${path}`;
+  return `the ${what} file ${printable(path)}`;
 }

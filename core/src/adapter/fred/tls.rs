@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::fred::types::config::{Config, Server, ServerConfig, TlsConnector, TlsHostMapping};
+use leasehold_engine::protocol::printable;
 use leasehold_engine::{Error, ErrorKind};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -355,7 +356,10 @@ fn no_pair(certificates: &Pem, key: &Pem, error: &rustls::Error) -> Error {
 
 fn shown(source: &Pem, what: &str) -> String {
     match source {
-        Pem::File(path) => format!("the {what} file {}", path.display()),
+        Pem::File(path) => {
+            let path = printable(&path.display().to_string());
+            format!("the {what} file {path}")
+        }
         Pem::Text(_) => format!("the {what} that was given"),
     }
 }
