@@ -91,12 +91,12 @@ impl World {
         };
         // Servers whose token is not greater than the lease's own did not back a later lease, unless its
         // owner reclaims from itself, or they forgot the later lease.
-        let (token, over) = (self.checks.token_of(key, lease), taken.over);
+        let (own, over) = (self.checks.token_of(key, lease), taken.over);
         let shows_that = |(server, holder): &(usize, Holder)| {
             let forgot = self.servers[*server]
                 .lost
                 .is_some_and(|at| over <= Some(at));
-            !forgot && !holder.owner.is_reclaimable() && token >= Some(holder.token)
+            !forgot && !holder.owner.is_reclaimable() && own >= Some(holder.token)
         };
         let have = self.holders_of(key, lease).filter(shows_that);
         let is_back = have.count() >= self.plan.majority();
