@@ -130,7 +130,7 @@ impl World {
     }
 }
 
-fn hash(value: &impl Debug) -> u64 {
+pub(crate) fn hash(value: &impl Debug) -> u64 {
     let mut text = Text::default();
     text.add(value);
     text.hasher.finish()

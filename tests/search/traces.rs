@@ -13,6 +13,7 @@ use leasehold_engine::protocol::{Command, LeaseId, Op, Reply};
 use crate::EMPTY;
 use crate::faults::Fault;
 use crate::program::Client;
+use crate::search::hash;
 use crate::world::{Action, Plan, Request, World, name, shown};
 
 /// The number of traces of the code, and of a world with a fault.
@@ -104,11 +105,9 @@ impl Walk {
 
     /// Does actions at random. Returns the trace as a TLA+ sequence.
     fn walk(&mut self, seed: u64) -> String {
-        let mut random = seed;
-        for _ in 0..ACTIONS {
+        for step in 0..ACTIONS {
             let actions = self.world.actions();
-            random = next(random);
-            let Some(at) = random.checked_rem(actions.len() as u64) else {
+            let Some(at) = hash(&(seed, step)).checked_rem(actions.len() as u64) else {
                 break;
             };
             self.act(actions[usize::try_from(at).expect("an index is small")]);
@@ -314,12 +313,4 @@ fn operation(command: &Command) -> (&'static str, LeaseId) {
 fn lease_of_claim(claim: &str) -> LeaseId {
     let lease = claim.get(27..59).and_then(|lease| lease.parse().ok());
     lease.expect("a claim has a lease")
-}
-
-/// The next of a sequence of random numbers, by the algorithm `SplitMix64`.
-fn next(number: u64) -> u64 {
-    let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
