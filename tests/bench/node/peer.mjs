@@ -21,17 +21,11 @@ const side = await (ports.length > 1 ? QUORUMS[name](ports) : SIDES[name](ports[
 const held = [];
 
 const WORKS = {
-  async pairs(callers, milliseconds) {
-    const begin = performance.now();
-    let count = 0;
-    await each(callers, async (caller) => {
-      while (performance.now() - begin < milliseconds) {
-        await side.pair(`pairs/${caller}`);
-        count += 1;
-      }
-    });
-    return { count, millis: performance.now() - begin };
-  },
+  pairs: (callers, milliseconds) => paired(callers, milliseconds, (caller) => side.pair(`pairs/${caller}`)),
+
+  semaphore: (callers, milliseconds) => paired(callers, milliseconds, side.shared?.semaphore),
+  readers: (callers, milliseconds) => paired(callers, milliseconds, side.shared?.readers),
+  several: (callers, milliseconds) => paired(callers, milliseconds, side.shared?.several),
 
   async handoff(tasks, milliseconds) {
     if (name === "bare SET NX") {
@@ -87,6 +81,22 @@ for await (const line of createInterface({ input: process.stdin })) {
   print(work === "open" ? await open(side, line.slice("open ".length)) : await WORKS[work](...numbers.map(Number)));
 }
 process.exit(0);
+
+/** Lets callers acquire and release for this time. */
+async function paired(callers, milliseconds, pair) {
+  if (pair === undefined) {
+    return { cannot: "it has no such thing" };
+  }
+  const begin = performance.now();
+  let count = 0;
+  await each(callers, async (caller) => {
+    while (performance.now() - begin < milliseconds) {
+      await pair(caller);
+      count += 1;
+    }
+  });
+  return { count, millis: performance.now() - begin };
+}
 
 function each(count, work) {
   return Promise.all(Array.from({ length: count }, (_, index) => work(index)));

@@ -1,11 +1,11 @@
 /**
  * The compared sides. Each makes `pair`s of an acquisition and a release, and contends for one name with `acquire`,
  * which resolves to the release. A side that `renews` keeps its locks by itself. A side that can `watch` calls back
- * when it learns that it lost a name.
+ * when it learns that it lost a name. `shared` has pairs of a semaphore, of readers, and of three names at once.
  */
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Mutex } from "redis-semaphore";
+import { MultiMutex, Mutex, Semaphore } from "redis-semaphore";
 import redlock from "redlock";
 import { Locker } from "../../../bindings/node/dist/index.js";
 
@@ -16,6 +16,11 @@ const COMPARE_AND_DELETE =
 
 // A CommonJS module in some of its builds.
 const Redlock = redlock.default ?? redlock;
+
+/** The slots of the semaphore that all callers share. */
+const SLOTS = 10;
+/** The names that a caller acquires at once. */
+const namesOf = (caller) => ["a", "b", "c"].map((name) => `several/${caller}/${name}`);
 
 /** The sides by name; each function takes the port of the server. */
 export const SIDES = {
@@ -30,12 +35,21 @@ export const SIDES = {
   "redlock 5 beta": (port) => redlockOf([port]),
   "redis-semaphore": async (port) => {
     const client = new Redis(port);
+    const options = { lockTimeout: TTL, acquireTimeout: 60_000 };
     const lock = async (name, onLockLost) => {
-      const mutex = new Mutex(client, name, { lockTimeout: TTL, acquireTimeout: 60_000, onLockLost });
+      const mutex = new Mutex(client, name, { ...options, onLockLost });
       await mutex.acquire();
       return () => mutex.release();
     };
-    return { ...side(client, (name) => lock(name)), renews: true, watch: lock };
+    const pair = async (mutex) => {
+      await mutex.acquire();
+      await mutex.release();
+    };
+    const shared = {
+      semaphore: () => pair(new Semaphore(client, "slots", SLOTS, options)),
+      several: (caller) => pair(new MultiMutex(client, namesOf(caller), options)),
+    };
+    return { ...side(client, (name) => lock(name)), renews: true, watch: lock, shared };
   },
   /** The usual handwritten lock. It cannot wait. */
   "bare SET NX": async (port) => {
@@ -88,7 +102,13 @@ async function leasehold(client, locker = Locker.from(client)) {
     const { signal } = await lock(name);
     signal.addEventListener("abort", onLost);
   };
-  return { ...side(client, acquire, () => locker.shutdown()), renews: true, watch };
+  const pair = async (kind) => (await kind.acquire()).release();
+  const shared = {
+    semaphore: () => pair(locker.semaphore("slots", SLOTS, { ttl: TTL })),
+    readers: () => pair(locker.rwLock("read", { ttl: TTL }).read()),
+    several: (caller) => pair(locker.all(namesOf(caller), { ttl: TTL })),
+  };
+  return { ...side(client, acquire, () => locker.shutdown()), renews: true, watch, shared };
 }
 
 function side(client, acquire, shutdown = async () => {}) {

@@ -15,6 +15,7 @@ mod pairs;
 mod peer;
 mod quorum;
 mod report;
+mod shared;
 mod sides;
 mod stats;
 mod svg;
@@ -48,7 +49,7 @@ struct Options {
     /// Rounds after one that warms up; not of `many`, `overload` and `report`. 11, or 5 of `latency`.
     #[arg(long, value_name = "N", value_parser = some())]
     rounds: Option<usize>,
-    /// `pairs`, `quorum`, `lockers`: only this many callers.
+    /// `pairs`, `quorum`, `lockers`, `shared`: only this many callers.
     #[arg(long, value_name = "N", value_parser = some())]
     callers: Option<usize>,
     /// `pairs`, `quorum`, `lockers`: nothing but the lock, for a profiler.
@@ -103,6 +104,9 @@ enum Benchmark {
     /// 100 lockers in one process: memory, connections, tasks; pairs by 16 lockers, beside one locker and 16
     /// clients without the lock.
     Lockers,
+    /// A semaphore of 10, readers of one name, and three names at once, by 64 callers, beside Redisson and
+    /// redis-semaphore.
+    Shared,
     /// Pairs at 3 and 5 servers, beside one of them, and beside redlock in Node and redsync in Go.
     Quorum,
     /// Pairs and handoffs by TLS and on a cluster, beside a plain server; the first lease in round trips.
@@ -173,6 +177,7 @@ async fn run(options: &Options) -> Result<()> {
         Benchmark::Many => many::run(options.leases).await,
         Benchmark::Overload => overload::run(&options.only).await,
         Benchmark::Lockers => lockers::run(options).await,
+        Benchmark::Shared => shared::run(options).await,
         Benchmark::Quorum => quorum::run(options).await,
         Benchmark::Topologies => topologies::run(options.rounds()).await,
         Benchmark::ClusterHandoff => cluster_handoff::run(options.rounds()).await,

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_precision_loss)]
 
 mod open;
+mod shared;
 mod side;
 
 use std::sync::Arc;
@@ -45,6 +46,16 @@ async fn serve(port: &str, side: &str) -> Result<()> {
         let words: Vec<&str> = line.split(' ').collect();
         let done = match words[..] {
             ["pairs", callers, millis] => pairs(&side, callers.parse()?, millis.parse()?).await?,
+            [
+                kind @ ("semaphore" | "readers" | "several"),
+                callers,
+                millis,
+            ] => match &*side {
+                Side::Leasehold(locker) => {
+                    shared::run(locker, kind, callers.parse()?, millis.parse()?).await?
+                }
+                _ => json!({ "cannot": "it has locks only" }),
+            },
             ["open", path] => open::open(&side, path.as_ref()).await?,
             ["handoff", tasks, millis] if side.waits() => {
                 handoff(&side, tasks.parse()?, millis.parse()?).await?

@@ -7,11 +7,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.IntConsumer;
+import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
@@ -20,6 +23,8 @@ public final class Peer {
     /** The time to live in milliseconds, which is also its watchdog's default. */
     private static final long TTL = 30_000;
     private static final int AT_ONCE = 64;
+    /** The slots of the semaphore that all callers share. */
+    private static final int SLOTS = 10;
 
     private final RedissonClient client;
     private final String side;
@@ -58,7 +63,28 @@ public final class Peer {
     private String work(String work, int[] numbers) throws Exception {
         switch (work) {
             case "pairs":
-                return pairs(numbers[0], numbers[1]);
+                return pairs(numbers[0], numbers[1], caller -> {
+                    RLock lock = lock("pairs/" + caller);
+                    lock.lock();
+                    lock.unlock();
+                });
+            case "semaphore":
+                RPermitExpirableSemaphore semaphore = client.getPermitExpirableSemaphore("slots");
+                semaphore.trySetPermits(SLOTS);
+                return pairs(numbers[0], numbers[1], caller -> semaphore.release(acquired(semaphore)));
+            case "readers":
+                return pairs(numbers[0], numbers[1], caller -> {
+                    RLock lock = client.getReadWriteLock("read").readLock();
+                    lock.lock();
+                    lock.unlock();
+                });
+            case "several":
+                return pairs(numbers[0], numbers[1], caller -> {
+                    RLock[] locks = Stream.of("a", "b", "c").map(name -> lock("several/" + caller + "/" + name)).toArray(RLock[]::new);
+                    RLock all = client.getMultiLock(locks);
+                    all.lock();
+                    all.unlock();
+                });
             case "handoff":
                 return handoff(numbers[0], numbers[1]);
             case "hold":
@@ -75,16 +101,21 @@ public final class Peer {
         }
     }
 
-    private String pairs(int callers, int millis) throws Exception {
+    private static String acquired(RPermitExpirableSemaphore semaphore) {
+        try {
+            return semaphore.acquire(TTL, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private String pairs(int callers, int millis, IntConsumer pair) throws Exception {
         AtomicLong count = new AtomicLong();
         long begin = System.nanoTime();
         long end = begin + millis * 1_000_000L;
         each(callers, caller -> {
-            String name = "pairs/" + caller;
             while (System.nanoTime() < end) {
-                RLock lock = lock(name);
-                lock.lock();
-                lock.unlock();
+                pair.accept(caller);
                 count.incrementAndGet();
             }
         });
