@@ -9,7 +9,9 @@ import { rustItems } from "./rust.mjs";
 const ROOT = new URL("../../../../", import.meta.url);
 const DOCS = readdirSync(new URL("docs/book/src/", ROOT), { recursive: true }).filter((file) => file.endsWith(".md"));
 const READMES = ["", "bindings/", "bindings/cli/", "bindings/node/", "examples/"];
-const PAGES = [...READMES.map((folder) => `${folder}README.md`), ...DOCS.map((file) => `docs/book/src/${file}`)];
+const PAGES = [...READMES.map((folder) => `${folder}README.md`), ...DOCS.map((file) => `docs/book/src/${file}`)]
+  // The names on this page are those of tests.
+  .filter((path) => path !== "docs/book/src/mutants.md");
 
 /** Names that are not Leasehold's, and their owners. */
 const OTHERS = new Map([
