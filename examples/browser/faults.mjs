@@ -10,13 +10,19 @@ const REST = 15_000;
 const SECOND = 1_000;
 
 /**
- * Runs the schedule. `signal` is aborted when the visitor takes over. Resolves to true if the schedule came to its end.
+ * Runs the schedule, which begins when the first client has the lock. `signal` is aborted when the visitor takes over.
+ * Resolves to true if the schedule came to its end.
  */
 export async function run(faults, peers, service, signal) {
+  const written = new Map();
+  while (peers[0].tenure !== "held") {
+    if (signal.aborted) return false;
+    work(peers[0], written);
+    await pause();
+  }
   const begin = performance.now();
   const steps = faults.flatMap(stepsOf).sort((a, b) => a.at - b.at);
   const end = Math.max(0, ...steps.map(({ at }) => at)) + REST;
-  const written = new Map();
   for (let now = 0; now < end; now = performance.now() - begin) {
     if (signal.aborted) return false;
     while (steps[0]?.at <= now) {
@@ -25,10 +31,12 @@ export async function run(faults, peers, service, signal) {
       else apply(peers.find(({ name }) => name === who), what, on);
     }
     for (const peer of peers) work(peer, written);
-    await new Promise((resolve) => setTimeout(resolve, STEP));
+    await pause();
   }
   return true;
 }
+
+const pause = () => new Promise((resolve) => setTimeout(resolve, STEP));
 
 function stepsOf({ who, what, from, until }) {
   const begins = { who, what, on: true, at: from * SECOND };
