@@ -5,7 +5,7 @@
  */
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { MultiMutex, Mutex, Semaphore } from "redis-semaphore";
+import { Mutex, Semaphore } from "redis-semaphore";
 import redlock from "redlock";
 import { Locker } from "../../../bindings/node/dist/index.js";
 
@@ -41,13 +41,12 @@ export const SIDES = {
       await mutex.acquire();
       return () => mutex.release();
     };
-    const pair = async (mutex) => {
-      await mutex.acquire();
-      await mutex.release();
-    };
     const shared = {
-      semaphore: () => pair(new Semaphore(client, "slots", SLOTS, options)),
-      several: (caller) => pair(new MultiMutex(client, namesOf(caller), options)),
+      semaphore: async () => {
+        const semaphore = new Semaphore(client, "slots", SLOTS, options);
+        await semaphore.acquire();
+        await semaphore.release();
+      },
     };
     return { ...side(client, (name) => lock(name)), renews: true, watch: lock, shared };
   },
