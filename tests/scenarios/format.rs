@@ -51,7 +51,7 @@ pub(crate) struct LockerSpec {
     pub(crate) token_retention: Option<u64>,
 }
 
-/// What a handle is.
+/// The kind of a handle.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Kind {

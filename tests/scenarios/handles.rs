@@ -41,7 +41,7 @@ pub(crate) enum Handle {
     Set(LockSet),
 }
 
-/// What a handle acquired.
+/// A lease or permit that a handle acquired.
 pub(crate) enum Held {
     Lease(Lease),
     Permit(Permit),

@@ -32,7 +32,7 @@ pub(crate) struct Step<'a> {
     pub(crate) reply: &'a Result<Reply, Error>,
     /// True if the asking lease had a place in the server's line and still has it.
     pub(crate) kept_place: bool,
-    /// What it did to a shared name.
+    /// The effect of an operation on a shared name.
     pub(crate) change: Option<&'a Change>,
 }
 

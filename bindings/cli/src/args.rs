@@ -67,7 +67,7 @@ Examples:
     Run(RunArgs),
     /// Run a command as the leader, whenever this process holds the lock
     ///
-    /// Of the processes on one name, one is the leader and runs COMMAND; with --slots, as many as there are slots.
+    /// One of the processes on a name is the leader and runs COMMAND; with --slots, as many as there are slots.
     /// The others wait in line. If the lease is lost, COMMAND is ended as by `leasehold run`, and this process waits
     /// in line again, even while the store cannot be reached. If COMMAND ends by itself, the next process gets its
     /// turn.

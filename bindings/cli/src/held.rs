@@ -1,4 +1,4 @@
-//! What a command runs under: a lease, a turn, a permit, or several locks.
+//! The lease, turn, permit or locks that a command runs under.
 
 use std::pin::pin;
 use std::time::Duration;

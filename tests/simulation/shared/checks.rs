@@ -14,7 +14,7 @@ use crate::line::Step;
 use crate::network::lease_of;
 use crate::world::World;
 
-/// What the checks know of shared names.
+/// The checks' own record of shared names.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// Writers whose programs want to read instead.

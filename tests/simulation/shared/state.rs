@@ -1,4 +1,4 @@
-//! What a server's store has of a shared name, read from its keys as Redis would have them.
+//! Reads the state of a shared name from the keys of a server's store, as Redis would have them.
 
 use std::collections::BTreeMap;
 

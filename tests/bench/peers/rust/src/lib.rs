@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use side::{Held, Side};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::runtime;
+use tokio::task::JoinHandle;
 
 /// The result of anything that can fail.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -102,6 +103,14 @@ async fn pairs(side: &Arc<Side>, callers: usize, millis: u64) -> Result<Value> {
             Result::Ok(count)
         })
     });
+    counted(begin, callers).await
+}
+
+/// Returns the pairs of all callers, and the time since they began.
+async fn counted(
+    begin: Instant,
+    callers: impl Iterator<Item = JoinHandle<Result<u64>>>,
+) -> Result<Value> {
     let mut count = 0;
     for caller in callers.collect::<Vec<_>>() {
         count += caller.await??;

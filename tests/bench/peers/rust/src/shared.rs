@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::Result;
+use crate::{Result, counted};
 
 /// The slots of the semaphore.
 const SLOTS: u32 = 10;
@@ -25,11 +25,7 @@ pub(crate) async fn run(locker: &Locker, kind: &str, callers: usize, millis: u64
             Result::Ok(count)
         })
     });
-    let mut count = 0;
-    for caller in callers.collect::<Vec<_>>() {
-        count += caller.await??;
-    }
-    Ok(json!({ "count": count, "millis": begin.elapsed().as_secs_f64() * 1e3 }))
+    counted(begin, callers).await
 }
 
 async fn pair(locker: &Locker, kind: &str, caller: usize) -> Result<()> {
