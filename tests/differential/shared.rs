@@ -22,7 +22,7 @@ const COUNTER: Counter = Counter::ClockFloor {
 };
 
 /// The outcomes that the generated sequences must reach, each at least once.
-const OUTCOMES: [&str; 23] = [
+const OUTCOMES: [&str; 24] = [
     "acquire refused: a quota, not for a lock or a job",
     "acquire refused: a semaphore, not for a lock or a job",
     "acquire refused: readers and writers, not for a lock or a job",
@@ -44,6 +44,7 @@ const OUTCOMES: [&str; 23] = [
     "resize refused: a semaphore, not for a quota",
     "resize resized",
     "vacate gone",
+    "vacate handed over",
     "vacate refused: readers and writers, not for a quota",
     "vacate released",
 ];

@@ -54,9 +54,9 @@ impl Step<'_> {
         }
     }
 
-    /// True if the reply, and no push, names the new holder.
-    pub(crate) fn hands_over(&self) -> bool {
-        matches!(self.reply, Ok(Reply::HandedOver { .. }))
+    /// True if the reply, and no push, tells of this holder.
+    pub(crate) fn tells_of(&self, holder: LeaseId) -> bool {
+        matches!(self.reply, Ok(Reply::HandedOver { lease, .. }) if *lease == holder)
     }
 
     pub(crate) fn is_reclaim(&self) -> bool {
@@ -123,14 +123,14 @@ impl Checks {
         if let (Command::Acquire(acquire), Ok(Reply::Completed)) = (step.command, step.reply) {
             line.retain(|waiting| waiting.claim.lease != acquire.claim.lease);
         }
-        if let Some((lease, _)) = step.granted() {
+        if let Some((lease, token)) = step.granted() {
             let place = line.iter().position(|waiting| waiting.claim.lease == lease);
             if !step.is_reclaim() {
                 self.check_order(&line, lease, place);
             }
             if step.asker() != Some(lease) {
                 let waiting = place.and_then(|place| line.get(place));
-                self.check_handover(step, (lease, step.expires), waiting);
+                self.check_handover(step, (lease, token, step.expires), waiting);
             }
             line.retain(|waiting| waiting.claim.lease != lease);
         }
@@ -169,7 +169,7 @@ impl Checks {
             self.check_order(&line, *lease, place);
             if step.asker() != Some(*lease) {
                 let waiting = place.and_then(|place| line.get(place));
-                self.check_handover(step, (*lease, Some(permit.until)), waiting);
+                self.check_handover(step, (*lease, permit.token, Some(permit.until)), waiting);
                 self.saw("a part was handed over");
             }
             line.retain(|waiting| waiting.claim.lease != *lease);
@@ -238,10 +238,17 @@ impl Checks {
         }
     }
 
-    /// Checks that a release names the next holder only to a client that owns that lease.
-    fn check_reply(&mut self, step: &Step, next: &Claim) {
-        let (Command::Release(release), Ok(Reply::HandedOver { lease, grant })) =
-            (step.command, step.reply)
+    /// Checks that a release names the next holder only to a client that owns that lease, and with its token and expiry.
+    fn check_reply(
+        &mut self,
+        step: &Step,
+        next: &Claim,
+        granted: (FencingToken, Option<ServerTime>),
+    ) {
+        let (
+            Command::Release(release) | Command::Vacate(Vacate(release)),
+            Ok(Reply::HandedOver { grant, .. }),
+        ) = (step.command, step.reply)
         else {
             return self.ensure("I7", false, || format!("{step:?} hands no lock over"));
         };
@@ -249,12 +256,9 @@ impl Checks {
         self.ensure("I7", asker == next.client, || {
             format!("{asker:?} was told of a lease of {:?}", next.client)
         });
-        let told = (Some((*lease, grant.token)), Some(grant.expires));
-        self.ensure("I2", told == (step.after, step.expires), || {
-            format!(
-                "{told:?} was told of {:?} until {:?}",
-                step.after, step.expires
-            )
+        let told = (grant.token, Some(grant.expires));
+        self.ensure("I2", told == granted, || {
+            format!("{told:?} was told of {granted:?}")
         });
     }
 
@@ -264,7 +268,7 @@ impl Checks {
     fn check_handover(
         &mut self,
         step: &Step,
-        (lease, expires): (LeaseId, Option<ServerTime>),
+        (lease, token, expires): (LeaseId, FencingToken, Option<ServerTime>),
         waiting: Option<&Waiting>,
     ) {
         let now = step.time.millis();
@@ -276,8 +280,8 @@ impl Checks {
         let heard = client.is_some_and(|client| self.listeners.contains(&(step.server, client)));
         let window = waiting.map_or(Duration::ZERO, |waiting| waiting.claim.window);
         let most = match waiting {
-            Some(waiting) if step.hands_over() => {
-                self.check_reply(step, &waiting.claim);
+            Some(waiting) if step.tells_of(lease) => {
+                self.check_reply(step, &waiting.claim, (token, expires));
                 waiting.claim.ttl
             }
             _ if heard => window,
@@ -288,7 +292,7 @@ impl Checks {
         self.ensure("I7", kept, || {
             format!("{lease} delays the others from {now} to {expires}, longer than {most:?}")
         });
-        self.saw(if step.hands_over() {
+        self.saw(if step.tells_of(lease) {
             "handed over in the reply"
         } else if heard {
             "handed over"

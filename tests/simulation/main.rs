@@ -145,7 +145,7 @@ const SEEN_WITH_PASSES: [&str; 5] = [
 ];
 
 /// Events that must happen in some run of shared names.
-const SEEN_WITH_PARTS: [&str; 17] = [
+const SEEN_WITH_PARTS: [&str; 19] = [
     "granted a part",
     "several permits were valid",
     "a writer was admitted",
@@ -158,6 +158,8 @@ const SEEN_WITH_PARTS: [&str; 17] = [
     "refused for the capacity",
     "a permit was ended by force",
     "a part was handed over",
+    "handed over",
+    "handed over in the reply",
     "a waiter that never fits left",
     "the dead were passed over",
     "knew at once",

@@ -224,14 +224,14 @@ impl World {
         };
         if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
             && step.asker() != Some(lease)
-            && !step.hands_over()
+            && !step.tells_of(lease)
         {
             let grant = Grant { token, expires };
             tell(lease, News::Granted { grant, time });
         }
         if let Some(change) = step.change {
             for (lease, permit) in change.admitted() {
-                if step.asker() != Some(lease) {
+                if step.asker() != Some(lease) && !step.tells_of(lease) {
                     let (token, expires) = (permit.token, permit.until);
                     let grant = Grant { token, expires };
                     tell(lease, News::Granted { grant, time });

@@ -216,7 +216,11 @@ impl MemoryServer {
     /// Frees the lock for the next waiter, which the asking client learns if it is its own.
     fn freed(&mut self, now: ServerTime, key: &LockKey, asker: ClientId) -> Reply {
         match self.serve(now, key, Some(asker)) {
-            Some((lease, grant)) => Reply::HandedOver { lease, grant },
+            Some((lease, grant)) => Reply::HandedOver {
+                lease,
+                grant,
+                admission: None,
+            },
             None => Reply::Released,
         }
     }

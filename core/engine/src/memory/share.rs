@@ -1,6 +1,7 @@
 //! The holders of shared names, with functions named like those of `protocol/lua/rest/share.lua` and operations
 //! named as in `protocol/ops`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::MemoryServer;
@@ -43,6 +44,16 @@ struct Permit {
     slots: Box<[u16]>,
 }
 
+/// Who asks while waiters are admitted.
+#[derive(Default)]
+struct Asker<'a> {
+    /// The claim of an acquisition: those behind it are not admitted.
+    own: Option<&'a Claim>,
+    /// The client of a release, which is told of the first permit that one of its own leases gets.
+    client: Option<ClientId>,
+    handed: Option<Reply>,
+}
+
 /// The value of the holders' key. Both lists are in order, as a sorted set is. They are no maps, of which each kind
 /// is several kilobytes of WebAssembly.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +82,8 @@ impl MemoryServer {
             }
             Some((token, _)) => {
                 let expires = self.extend_permit(now, key, claim.lease, kept);
-                return Ok(self.admitted(key, claim.lease, Grant { token, expires }));
+                let admission = self.admission(key, claim.lease);
+                return Ok(Reply::Admitted(Grant { token, expires }, admission));
             }
             None => {}
         }
@@ -80,7 +92,11 @@ impl MemoryServer {
             let capacity = state.capacity;
             return Ok(Reply::Excess { capacity });
         }
-        let is_next = match self.serve_shared(now, key, &mut state, Some(claim)) {
+        let mut asker = Asker {
+            own: Some(claim),
+            ..Asker::default()
+        };
+        let is_next = match self.serve_shared(now, key, &mut state, &mut asker) {
             First::Unknown => {
                 let (expires, place) = (expiry(now, Duration::ZERO), None);
                 return Ok(Reply::Busy { expires, place });
@@ -91,7 +107,7 @@ impl MemoryServer {
         if is_next && self.used(key) + share.weight() <= state.capacity {
             let grant = self.take_part(now, key, &mut state, (claim, claim.ttl))?;
             self.leave_line(key, claim);
-            return Ok(self.admitted(key, claim.lease, grant));
+            return Ok(Reply::Admitted(grant, self.admission(key, claim.lease)));
         }
         let mut place = None;
         if *waits {
@@ -132,11 +148,15 @@ impl MemoryServer {
         if !was_held {
             self.leave_line(key, claim);
         }
-        self.serve_shared(now, key, &mut state, None);
-        Ok(if was_held {
-            Reply::Released
-        } else {
-            Reply::Gone
+        let mut asker = Asker {
+            client: was_held.then_some(claim.client),
+            ..Asker::default()
+        };
+        self.serve_shared(now, key, &mut state, &mut asker);
+        Ok(match asker.handed {
+            Some(handed) => handed,
+            None if was_held => Reply::Released,
+            None => Reply::Gone,
         })
     }
 
@@ -155,7 +175,7 @@ impl MemoryServer {
             let (last, expires) =
                 hash.map_or((0, kept), |hash| (hash.last, longer(hash.expires, kept)));
             self.store(key, &state, (last, true, expires));
-            self.serve_shared(now, key, &mut state, None);
+            self.serve_shared(now, key, &mut state, &mut Asker::default());
         }
         let epoch = state.epoch;
         Ok(Reply::Resized { epoch })
@@ -222,7 +242,7 @@ impl MemoryServer {
         };
         self.publish(client, lease, News::Revoked { token });
         self.drop_permit(key, lease);
-        self.serve_shared(now, key, &mut state, None);
+        self.serve_shared(now, key, &mut state, &mut Asker::default());
         Some(Reply::Released)
     }
 }
@@ -403,24 +423,23 @@ impl MemoryServer {
             holders.used = holders.used.saturating_sub(freed);
         }
         if freed > 0 {
-            self.serve_shared(now, key, &mut state, None);
+            self.serve_shared(now, key, &mut state, &mut Asker::default());
         }
         Ok(())
     }
 
-    fn admitted(&self, key: &LockKey, lease: LeaseId, grant: Grant) -> Reply {
+    fn admission(&self, key: &LockKey, lease: LeaseId) -> Admission {
         let hash = self.names.get(key).and_then(|keys| keys.hash.as_ref());
         let state = hash
             .and_then(|hash| hash.share.as_ref())
             .map(|record| record.state);
         let slots = self.permit(key, lease).map(|permit| permit.slots.clone());
-        let admission = Admission {
+        Admission {
             capacity: state.map_or(0, |state| state.capacity),
             epoch: state.map_or(0, |state| state.epoch),
             generation: state.and_then(|state| state.generation),
             slots: slots.unwrap_or_default(),
-        };
-        Reply::Admitted(grant, admission)
+        }
     }
 
     /// Extends a permit to this time to live, unless it already lasts longer. Returns its expiry.
@@ -447,14 +466,14 @@ impl MemoryServer {
         until
     }
 
-    /// Admits waiters in order while the first of them fits, up to a limit and not past `own`. Returns the first
-    /// waiter that was not admitted.
+    /// Admits waiters in order while the first of them fits, up to a limit. Returns the first waiter that was not
+    /// admitted.
     fn serve_shared(
         &mut self,
         now: ServerTime,
         key: &LockKey,
         state: &mut State,
-        own: Option<&Claim>,
+        asker: &mut Asker<'_>,
     ) -> First {
         let mut first = First::Nobody;
         for _ in 0..MOST_ADMITTED {
@@ -464,29 +483,47 @@ impl MemoryServer {
             };
             let weight = claim.owner.share().map_or(1, Share::weight);
             let fits = self.used(key) + weight <= state.capacity;
-            let is_own = own.is_some_and(|own| own.is_same(claim));
+            let is_own = asker.own.is_some_and(|own| own.is_same(claim));
             if is_own || weight <= state.capacity && !fits {
                 return first;
             }
-            self.admit_waiter(now, key, state, (claim, fits));
+            if !fits {
+                self.send_away(key, claim);
+            } else if asker.client == Some(claim.client) && asker.handed.is_none() {
+                asker.handed = self.hand_over(now, key, state, claim);
+            } else {
+                self.admit_waiter(now, key, state, claim);
+            }
         }
         first
     }
 
-    fn admit_waiter(
+    /// Has a waiter whose weight is above the capacity ask again.
+    fn send_away(&mut self, key: &LockKey, claim: &Claim) {
+        self.leave_line(key, claim);
+        if let Ok(token) = FencingToken::new(1) {
+            self.publish(claim.client, claim.lease, News::Completed { token });
+        }
+    }
+
+    /// Admits a waiter of the client that asks. Returns the reply that tells that client.
+    fn hand_over(
         &mut self,
         now: ServerTime,
         key: &LockKey,
         state: &mut State,
-        (claim, fits): (&Claim, bool),
-    ) {
-        if !fits {
-            self.leave_line(key, claim);
-            if let Ok(token) = FencingToken::new(1) {
-                self.publish(claim.client, claim.lease, News::Completed { token });
-            }
-            return;
-        }
+        claim: &Claim,
+    ) -> Option<Reply> {
+        let grant = self.take_part(now, key, state, (claim, claim.ttl)).ok()?;
+        self.leave_line(key, claim);
+        Some(Reply::HandedOver {
+            lease: claim.lease,
+            grant,
+            admission: Some(Arc::new(self.admission(key, claim.lease))),
+        })
+    }
+
+    fn admit_waiter(&mut self, now: ServerTime, key: &LockKey, state: &mut State, claim: &Claim) {
         let window = claim.window.min(Claim::LONGEST_WINDOW);
         let Ok(grant) = self.take_part(now, key, state, (claim, window)) else {
             return;

@@ -137,7 +137,7 @@ fn a_floor_raises_the_next_token_but_not_the_current_one() {
         assert_eq!(store.last(), Some(floor), "the last token is never lowered");
         assert!(matches!(store.acquire(2), Reply::Busy { .. }));
         let handed = store.release(1);
-        let Reply::HandedOver { lease, grant } = handed else {
+        let Reply::HandedOver { lease, grant, .. } = handed else {
             panic!("{handed:?}");
         };
         assert_eq!(

@@ -1,6 +1,7 @@
 //! The store's replies to a batch.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::claim::LeaseId;
 use super::ops::{Admission, Entered, Inspected, YieldRequest};
@@ -86,13 +87,15 @@ pub enum Reply {
     Asked,
     /// Release, force-release: the lock was freed. Retire: the tenure has ended, and the name stays taken.
     Released,
-    /// Release: the lock was freed and handed to the next waiter, another lease of the same client. That
-    /// lease lasts for its full time to live, and gets no push.
+    /// Release, vacate: the lock or the part of a name was freed and handed to the next waiter, another lease of the
+    /// same client. That lease lasts for its full time to live, and gets no push.
     HandedOver {
         /// The lease that has the lock now.
         lease: LeaseId,
         /// The token and expiry of that lease.
         grant: Grant,
+        /// What that lease was told of a shared name.
+        admission: Option<Arc<Admission>>,
     },
     /// Enter: the server is still in the expected incarnation.
     Intact,

@@ -15,7 +15,7 @@ use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{
-    Accept, Acquire, Admission, Admit, Claim, Command, Durability, Grant, Reclaim, Reply,
+    Accept, Acquire, Admission, Admit, Claim, Command, Durability, Grant, LeaseId, Reclaim, Reply,
 };
 use crate::share::Share;
 use crate::ticket::Passed;
@@ -465,14 +465,35 @@ fn too_old() -> Error {
     Error::new(ErrorKind::Overheld, message)
 }
 
-/// The news that a waiter got the lock.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Granted {
-    pub(super) server: ServerId,
+/// The news that a waiter got the lock, or a part of a shared name.
+#[derive(Clone, Debug)]
+pub(super) struct HandedOver {
+    pub(super) lease: LeaseId,
     pub(super) grant: Grant,
+    /// The server's clock at that time.
     pub(super) time: ServerTime,
-    /// When the request left whose reply has the news; `None` for a push.
-    pub(super) asked: Option<Timestamp>,
+    /// What the holder of a part has to know. `None` in a push.
+    pub(super) admission: Option<Arc<Admission>>,
+}
+
+impl HandedOver {
+    /// Reads the reply to a release that the server executed at this time.
+    pub(super) fn read(reply: &Reply, time: ServerTime) -> Option<Self> {
+        let Reply::HandedOver {
+            lease,
+            grant,
+            admission,
+        } = reply
+        else {
+            return None;
+        };
+        Some(Self {
+            lease: *lease,
+            grant: *grant,
+            time,
+            admission: admission.clone(),
+        })
+    }
 }
 
 /// Grants.
@@ -480,20 +501,29 @@ impl Acquiring {
     /// Takes a lock that was handed to this waiter. The grant and the clocks give its deadline, so the waiter
     /// need not ask again. After a push it renews at once, because the store gave it only the time to take
     /// the lock up. If the lock needs copies, the waiter asks instead, since nothing has waited for the
-    /// copies yet. The holder of a part of a name asks for its slots.
-    pub(super) fn granted(&mut self, env: &mut Single, who: &Who, granted: Granted) -> Next {
-        let (
-            spec,
-            Granted {
-                server,
-                grant,
-                time,
-                asked,
-            },
-        ) = (&who.spec, granted);
+    /// copies yet. The holder of a part of a name asks for its slots, which no push tells. The request whose reply
+    /// has the news left at `asked`, which is `None` for a push.
+    pub(super) fn granted(
+        &mut self,
+        env: &mut Single,
+        who: &Who,
+        (server, asked): (ServerId, Option<Timestamp>),
+        handed: HandedOver,
+    ) -> Next {
+        let HandedOver {
+            grant,
+            time,
+            admission,
+            ..
+        } = handed;
+        let spec = &who.spec;
         // If the store later reported another holder, the granted tenure had ended by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
-        if spec.durability.is_some() || spec.owner.share().is_some() {
+        let is_known = match &admission {
+            Some(admission) => refused_capacity(spec, admission.capacity).is_none(),
+            None => spec.owner.share().is_none(),
+        };
+        if spec.durability.is_some() || !is_known {
             return self.ask_now(env, who);
         }
         let granted_at = asked.or_else(|| env.servers.not_before(&env.cx, server, time));
@@ -508,6 +538,7 @@ impl Acquiring {
         if tenure.is_over(spec, env.cx.now) {
             return self.ask_now(env, who);
         }
+        self.admission = admission;
         tenure.kept.unconfirmed = asked.is_none();
         tenure
             .kept

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::acquiring::Granted;
+use super::acquiring::HandedOver;
 use super::attempt::Outcome;
 use super::renewing::Renewing;
 use super::{Single, line};
@@ -12,8 +12,8 @@ use crate::engine::io::ServerId;
 use crate::engine::servers::Servers;
 use crate::error::Error;
 use crate::event::LossReason;
-use crate::protocol::{Grant, HalfId, LeaseId, LockKey, News, Push, Reply};
-use crate::time::{ServerTime, Timestamp};
+use crate::protocol::{HalfId, LeaseId, LockKey, News, Push, Reply};
+use crate::time::Timestamp;
 use crate::token::FencingToken;
 
 impl Contender<Single> {
@@ -68,8 +68,8 @@ impl Locks<Single> {
     pub(super) fn release_landed(&mut self, env: &mut Single, landed: (HalfId, Outcome)) {
         let (server, asked) = (landed.1.server, landed.1.left);
         let next = match &landed.1.result {
-            Ok((Reply::HandedOver { lease, grant }, time)) => Some((*lease, *grant, *time)),
-            _ => None,
+            Ok((reply, time)) => HandedOver::read(reply, *time),
+            Err(_) => None,
         };
         self.releases.landed(env, &mut self.handles, landed);
         if let Some(next) = next {
@@ -124,7 +124,13 @@ impl Locks<Single> {
         // A push that does not open comes from a stranger: anybody may publish.
         match push.open(lease) {
             Some(News::Granted { grant, time }) => {
-                self.handed_over(env, (server, None), (lease, grant, time));
+                let handed = HandedOver {
+                    lease,
+                    grant,
+                    time,
+                    admission: None,
+                };
+                self.handed_over(env, (server, None), handed);
             }
             Some(News::Revoked { token }) => {
                 self.taken_away(env, id, (token, LossReason::Revoked));
@@ -153,14 +159,9 @@ impl Locks<Single> {
         &mut self,
         env: &mut Single,
         (server, asked): (ServerId, Option<Timestamp>),
-        (lease, grant, time): (LeaseId, Grant, ServerTime),
+        handed: HandedOver,
     ) {
-        let granted = Granted {
-            server,
-            grant,
-            time,
-            asked,
-        };
+        let lease = handed.lease;
         let id = lease.half();
         if !self.contenders.contains_key(&id) {
             // The acquisition was canceled, and a late attempt of it got the lock.
@@ -168,7 +169,7 @@ impl Locks<Single> {
         }
         self.step(env, id, |contender, env| match &mut contender.phase {
             Phase::Acquiring(acquiring) if contender.lease.lease == lease => {
-                acquiring.granted(env, &contender.lease, granted)
+                acquiring.granted(env, &contender.lease, (server, asked), handed)
             }
             Phase::Acquiring(_) | Phase::Held(_) => Next::Stay,
         });

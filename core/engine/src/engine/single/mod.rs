@@ -26,11 +26,11 @@ use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{BatchReply, Reclaim, Reply};
+use crate::protocol::{BatchReply, Reclaim};
 use crate::ticket::Passed;
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
-use acquiring::Acquiring;
+use acquiring::{Acquiring, HandedOver};
 pub(super) use attempt::{Failure, Outcome};
 use entry::Entry;
 pub(super) use entry::EntryNews;
@@ -399,10 +399,11 @@ impl Front<Single> {
                 // No call waits for the remaining replies. A release among them may have handed the lock to a
                 // waiter, which has to know.
                 for reply in in_turn {
-                    if let Ok(Reply::HandedOver { lease, grant }) = reply {
+                    let handed = reply.ok().and_then(|reply| HandedOver::read(&reply, time));
+                    if let Some(handed) = handed {
                         let Self { env, locks, .. } = self;
                         // The time at which the release left is no longer known.
-                        locks.handed_over(env, (server, None), (lease, grant, time));
+                        locks.handed_over(env, (server, None), handed);
                     }
                 }
             }

@@ -66,9 +66,9 @@ fn permits_have_the_lowest_free_slots_and_growing_tokens() {
     assert_eq!(host.count("acquire") + host.count("release"), 0);
 }
 
-/// Catches a waiter that takes a pushed permit without learning its slots.
+/// Catches a release whose reply does not tell the next permit to its own client, which would ask for it.
 #[test]
-fn a_waiter_gets_the_permit_with_its_slots() {
+fn a_waiter_of_the_same_client_gets_the_permit_with_its_slots() {
     let mut host = Host::new();
     let first = take(&mut host, ONE, slots(1, 1));
     let waiting = ask(&mut host, TWO, slots(1, 1), Wait::Forever);
@@ -78,6 +78,9 @@ fn a_waiter_gets_the_permit_with_its_slots() {
     let second = host.grant(waiting);
     assert_eq!(slots_of(&second), [0]);
     assert!(second.token > first.token);
+    assert_eq!(host.count("admit"), 2);
+    host.advance(TTL * 3);
+    assert!(host.is_held(TWO));
 }
 
 #[test]
@@ -138,6 +141,7 @@ fn the_capacity_of_the_store_is_in_force_and_an_event_says_so() {
     assert!(first.token < second.token);
 }
 
+/// Catches a waiter that takes a pushed permit without learning its slots.
 #[test]
 fn a_resize_admits_waiters_and_sends_away_those_that_never_fit() {
     let mut host = Host::new();

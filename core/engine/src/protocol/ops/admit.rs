@@ -66,16 +66,7 @@ impl Operation for Admit {
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
         Ok(match status {
-            "admitted" => {
-                let grant = Grant::read(fields)?;
-                let admission = Admission {
-                    capacity: fields.count()?,
-                    epoch: fields.count()?,
-                    generation: FencingToken::new(fields.number()?).ok(),
-                    slots: slots(fields.text()?)?,
-                };
-                Reply::Admitted(grant, admission)
-            }
+            "admitted" => Reply::Admitted(Grant::read(fields)?, Admission::read(fields)?),
             "busy" => Reply::Busy {
                 expires: fields.millis()?,
                 place: NonZeroU32::new(fields.count()?),
@@ -92,6 +83,16 @@ impl Operation for Admit {
 }
 
 impl Admission {
+    /// Reads the next fields of a reply as the state of a shared name.
+    pub(super) fn read<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Self, Error> {
+        Ok(Self {
+            capacity: fields.count()?,
+            epoch: fields.count()?,
+            generation: FencingToken::new(fields.number()?).ok(),
+            slots: slots(fields.text()?)?,
+        })
+    }
+
     /// Returns the slots as they are stored.
     pub(crate) fn stored_slots(&self) -> String {
         stored_slots(&self.slots)

@@ -77,6 +77,7 @@ impl Operation for Release {
             "handed_over" => Reply::HandedOver {
                 lease: fields.text()?.parse().map_err(|_| unexpected())?,
                 grant: Grant::read(fields)?,
+                admission: None,
             },
             "completed" => Reply::Completed,
             "gone" => Reply::Gone,

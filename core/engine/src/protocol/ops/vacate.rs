@@ -1,11 +1,12 @@
 //! The `Vacate` operation.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Form, Lua, Operation, Release};
+use super::{Admission, Form, Lua, Operation, Release};
 use crate::error::Error;
 use crate::protocol::key::LockKey;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Grant, Reply};
 use crate::protocol::wire::{Fields, Writer, unexpected};
 
 /// Ends the permit of a lease at a shared name, or removes its claim from the line.
@@ -39,9 +40,18 @@ impl Operation for Vacate {
         self.0.text_size()
     }
 
-    fn reply<F: AsRef<[u8]>>(&self, status: &str, _: &mut Fields<'_, F>) -> Result<Reply, Error> {
+    fn reply<F: AsRef<[u8]>>(
+        &self,
+        status: &str,
+        fields: &mut Fields<'_, F>,
+    ) -> Result<Reply, Error> {
         Ok(match status {
             "released" => Reply::Released,
+            "handed_over" => Reply::HandedOver {
+                lease: fields.text()?.parse().map_err(|_| unexpected())?,
+                grant: Grant::read(fields)?,
+                admission: Some(Arc::new(Admission::read(fields)?)),
+            },
             "gone" => Reply::Gone,
             _ => return Err(unexpected()),
         })

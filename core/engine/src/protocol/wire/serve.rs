@@ -13,8 +13,9 @@ use crate::protocol::limits::{
 };
 use crate::protocol::ops::admit::stored_slots;
 use crate::protocol::ops::{
-    Accept, Acquire, Admit, AskYield, Command, Enter, Entered, Extend, ForceRelease, Inspect,
-    Inspected, List, Op, Reclaim, Release, Renew, Resize, Retire, Terms, Vacate, YieldRequest,
+    Accept, Acquire, Admission, Admit, AskYield, Command, Enter, Entered, Extend, ForceRelease,
+    Inspect, Inspected, List, Op, Reclaim, Release, Renew, Resize, Retire, Terms, Vacate,
+    YieldRequest,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
@@ -299,10 +300,7 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(&"admitted");
             push(token);
             push(&expires.millis());
-            push(&admission.capacity);
-            push(&admission.epoch);
-            push(&admission.generation.map_or(0, FencingToken::get));
-            push(&admission.stored_slots());
+            write_admission(admission, &mut push);
         }
         Reply::Excess { capacity } => {
             push(&"excess");
@@ -339,11 +337,18 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
         Reply::Gone => push(&"gone"),
         Reply::Taken => push(&"taken"),
         Reply::Released => push(&"released"),
-        Reply::HandedOver { lease, grant } => {
+        Reply::HandedOver {
+            lease,
+            grant,
+            admission,
+        } => {
             push(&"handed_over");
             push(lease);
             push(&grant.token);
             push(&grant.expires.millis());
+            if let Some(admission) = admission {
+                write_admission(admission, &mut push);
+            }
         }
         Reply::Entered(Entered {
             incarnation,
@@ -424,6 +429,13 @@ fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) 
     if let Some(request) = &inspected.wanted {
         write_request(request, push);
     }
+}
+
+fn write_admission(admission: &Admission, push: &mut impl FnMut(&dyn ToString)) {
+    push(&admission.capacity);
+    push(&admission.epoch);
+    push(&admission.generation.map_or(0, FencingToken::get));
+    push(&admission.stored_slots());
 }
 
 fn write_request(YieldRequest { until, by }: &YieldRequest, push: &mut impl FnMut(&dyn ToString)) {

@@ -226,8 +226,9 @@ end
 
 -- Admits waiters in order while the first of them fits, up to a limit and not past `own`, which is the member of the
 -- calling lease. Returns the first waiter that was not admitted, nil if nobody waits, and false if it cannot tell.
--- Each waiter gets a push and has the window to confirm its permit, as with `line.grant`. One whose weight is above
--- the capacity leaves the line, and its push makes it ask again.
+-- Each waiter gets a push and has the window to confirm its permit, as with `line.grant`. But the first one of the
+-- calling client, if `state.client` says which that is, gets its time to live, and the reply in `state.handed`. One whose
+-- weight is above the capacity leaves the line, and its push makes it ask again.
 function share.serve(k, state, own)
   local key, queue, first = KEYS[k], KEYS[k + 1], nil
   for _ = 1, MOST_ADMITTED do
@@ -240,6 +241,11 @@ function share.serve(k, state, own)
     if weight > state.capacity then
       line.leave(queue, first)
       publish(key, client, 'completed', lease, '1')
+    elseif client == state.client and not state.handed then
+      local handed = share.take(k, state, first, tonumber(sub(first, 1, CLAIM_WINDOW - 1)))
+      line.leave(queue, first)
+      handed[1] = lease
+      state.handed = { 'handed_over', unpack(handed) }
     else
       local promised, token = tostring(now_ms + math.floor(window / 2)), share.take(k, state, first, window)[2]
       line.leave(queue, first)
