@@ -107,7 +107,11 @@ async fn a_cluster_needs_two_more_rights_that_are_named() {
             cluster
                 .half_move_slot(slot, round - 1, round, &lock_key(&name))
                 .await;
-            let renewed = lease.renew().await;
+            // A check that was on its way before the key moved may answer the first call.
+            let renewed = match lease.renew().await {
+                Ok(_) => lease.renew().await,
+                Err(error) => Err(error),
+            };
             let (slot, to) = (slot.to_string(), &cluster.masters[round]);
             cluster.give_slot(&slot, to).await;
             lease.release().await?;
