@@ -158,7 +158,8 @@ async fn a_refused_part_of_a_request_is_asked_again_at_once() {
     futures::future::try_join_all(renewed)
         .await
         .expect("both are held");
-    // The first leaves alone, the others together, and the refused one of them once more.
-    assert_eq!(locker.stats().script_calls - before, 3);
+    // All leave together, or the first alone; and the refused one once more.
+    let calls = locker.stats().script_calls - before;
+    assert!((2..=3).contains(&calls), "{calls}");
     assert_eq!(locker.stats().renewal_failures, 0);
 }

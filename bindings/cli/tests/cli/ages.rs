@@ -34,7 +34,7 @@ async fn a_command_ends_with_the_longest_time_of_its_lease() {
 async fn the_next_leader_has_its_turn_after_the_longest_time() {
     let server = RedisServer::start().await;
     let hold = |who: &str| {
-        let script = format!("echo {who} leads; trap 'exit 0' TERM; while :; do sleep 0.05; done");
+        let script = format!("trap 'exit 0' TERM; echo {who} leads; while :; do sleep 0.05; done");
         let hold = [
             "hold",
             "a",

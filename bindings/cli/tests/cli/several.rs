@@ -6,8 +6,8 @@ use nix::sys::signal::Signal;
 use crate::program::{Program, is_held, key, on, output};
 
 /// Prints the environment of the command, and waits until its standard input is closed.
-const SCRIPT: &str = "echo env $LEASEHOLD_TOKENS, ${LEASEHOLD_TOKEN-none} ${LEASEHOLD_NAME-none}; \
-                      trap 'echo ended; exit 9' TERM; cat";
+const SCRIPT: &str = "trap 'echo ended; exit 9' TERM; \
+                      echo env $LEASEHOLD_TOKENS, ${LEASEHOLD_TOKEN-none} ${LEASEHOLD_NAME-none}; cat";
 
 fn hold(server: &RedisServer, names: &[&str]) -> (Program, Vec<u64>) {
     let (begin, end) = (["run", "--ttl", "3s"], ["--", "sh", "-c", SCRIPT]);
@@ -49,11 +49,11 @@ async fn all_names_are_held_while_the_command_runs() {
         let busy = output(on(&server, args));
         assert_eq!(busy.code, Some(75), "{busy:?}");
     }
-    let args = ["run", "c", "b", "--wait", "50ms", "--", "true"];
+    let args = ["run", "c", "b", "--wait", "2s", "--", "true"];
     let busy = output(on(&server, args));
     assert!(
         busy.stderr
-            .contains("c, b were not acquired within 50ms: somebody else holds one of them"),
+            .contains("c, b were not acquired within 2s: somebody else holds one of them"),
         "{busy:?}"
     );
     holder.close_stdin();
