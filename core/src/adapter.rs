@@ -10,6 +10,8 @@
 pub(crate) mod fred;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
+#[cfg(test)]
+mod reports;
 mod room;
 pub(crate) mod slots;
 
@@ -352,6 +354,7 @@ pub(crate) trait Sink: Send + Sync {
 }
 
 /// A report from an adapter about its server.
+#[derive(Debug)]
 pub(crate) enum Report<'a> {
     Up,
     Down(Error),
@@ -424,6 +427,13 @@ impl Hearing {
     /// [findings](crate::Locker::findings).
     pub fn hears_no_changes(&self, reason: &str) {
         self.0.take(Report::HearsNoChanges(reason));
+    }
+
+    /// Reports that messages and changes were missed: waiters ask again, and holders check their locks. Holders
+    /// of fixed leases only do so because any key may have changed.
+    pub(crate) fn missed(&self) {
+        self.subscribed();
+        self.changed(None);
     }
 
     /// Reports that another client may have changed this key, or any key if `key` is `None`.

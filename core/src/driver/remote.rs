@@ -273,11 +273,6 @@ impl Remote {
 
     /// Listens to pushes, in the background.
     pub(super) fn subscribe(self: &Arc<Self>, driver: &Arc<Driver>, sink: ServerSink) {
-        let sink = if self.is_clustered() {
-            sink.shared()
-        } else {
-            sink
-        };
         let hearing = Hearing(Arc::new(RemoteSink::new(self, driver, sink)));
         let (adapter, channel) = (self.adapter.clone(), driver.channel.clone());
         let listening = async move { adapter.listen(channel, hearing).await };

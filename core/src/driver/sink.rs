@@ -18,8 +18,6 @@ pub(crate) struct ServerSink {
     driver: Weak<Driver>,
     /// Set for a cluster node.
     node: Option<Arc<NodeLink>>,
-    /// True if the handle stands for all nodes of a cluster.
-    is_shared: bool,
 }
 
 /// The link state of a cluster node.
@@ -39,7 +37,7 @@ impl NodeLink {
         self.is_up.load(Ordering::Acquire)
     }
 
-    fn hear(&self, input: &Input) {
+    pub(super) fn hear(&self, input: &Input) {
         match input {
             Input::Connected { .. } => self.is_up.store(true, Ordering::Release),
             Input::Disconnected { .. } => {
@@ -57,15 +55,16 @@ impl ServerSink {
             server,
             driver: Arc::downgrade(driver),
             node: None,
-            is_shared: false,
         }
     }
 
-    /// Makes the handle stand for all nodes of a cluster, for a client that does not tell them apart.
-    pub(super) fn shared(self) -> Self {
+    /// Creates a handle whose locker is gone: it reports to nobody.
+    #[cfg(test)]
+    pub(super) fn without_locker() -> Self {
         Self {
-            is_shared: true,
-            ..self
+            server: ServerId::ONLY,
+            driver: Weak::new(),
+            node: None,
         }
     }
 
@@ -79,8 +78,7 @@ impl ServerSink {
 
     /// Returns the server that published a push, if known: cluster nodes forward pushes to one another.
     pub(super) fn source(&self) -> Option<ServerId> {
-        let is_one = self.node.is_none() && !self.is_shared;
-        is_one.then_some(self.server)
+        self.node.is_none().then_some(self.server)
     }
 
     /// Groups keys by what one command may name: at a cluster, the keys of one slot.
@@ -144,5 +142,21 @@ impl ServerSink {
     pub(super) fn unsubscribed(&self) {
         let server = self.server;
         self.feed(Input::Unsubscribed { server });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a push of one cluster node that is taken for one of the node that passed it on. A grant's push
+    /// states the time of the server that published it, and the engine would read it by the other's clock.
+    #[test]
+    fn a_cluster_node_is_not_the_source_of_its_pushes() {
+        let alone = ServerSink::without_locker();
+        assert_eq!(alone.source(), Some(ServerId::ONLY));
+        let node = Some(Arc::new(NodeLink::new(true, Arc::default())));
+        let of_node = ServerSink { node, ..alone };
+        assert_eq!(of_node.source(), None);
     }
 }

@@ -210,4 +210,56 @@ mod tests {
             "nothing of the server's is shown: {error}"
         );
     }
+
+    /// Returns all that a program may log of an error: its message and debug form, and those of its causes.
+    fn logged(error: &Error) -> String {
+        let first: &dyn std::error::Error = error;
+        let chain = std::iter::successors(Some(first), |error| error.source());
+        let texts = chain.map(|error| format!("{error}\n{error:?}\n{error:#?}\n"));
+        texts.collect()
+    }
+
+    /// Catches a password that the message hides, and a cause quotes.
+    #[test]
+    fn no_cause_quotes_a_password() {
+        let kinds = [
+            FredErrorKind::Config,
+            FredErrorKind::Auth,
+            FredErrorKind::Routing,
+            FredErrorKind::IO,
+            FredErrorKind::InvalidCommand,
+            FredErrorKind::InvalidArgument,
+            FredErrorKind::Url,
+            FredErrorKind::Protocol,
+            #[cfg(feature = "tls-rustls")]
+            FredErrorKind::Tls,
+            FredErrorKind::Canceled,
+            FredErrorKind::Unknown,
+            FredErrorKind::Timeout,
+            FredErrorKind::Cluster,
+            FredErrorKind::Parse,
+            FredErrorKind::Sentinel,
+            FredErrorKind::NotFound,
+            FredErrorKind::Backpressure,
+        ];
+        let mut with_cause = 0;
+        for kind in kinds {
+            for details in [
+                "ERR unknown command 'AUTH', with args beginning with: 's3cret'",
+                "NOPERM s3cret",
+                "Failed to send s3cret",
+                "the reply was s3cret",
+            ] {
+                let error = FredError::new(kind.clone(), details);
+                let shown = logged(&Secrets(vec!["s3cret".to_owned()]).convert(&error));
+                assert!(!shown.contains("s3cret"), "{kind:?}: {shown}");
+                // Without a password to hide, these errors have a cause that quotes the server.
+                let error = Secrets(Vec::new()).convert(&error);
+                let cause = std::error::Error::source(&error);
+                with_cause +=
+                    usize::from(cause.is_some_and(|cause| cause.to_string().contains("s3cret")));
+            }
+        }
+        assert!(with_cause > 8, "{with_cause}");
+    }
 }

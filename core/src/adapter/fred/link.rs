@@ -60,20 +60,30 @@ impl Fred {
             return false;
         };
         let leads_to = self.client.active_connections();
-        let is_there = |server: &Server| *server.host == named.0 && server.port == named.1;
         let mut left_for = self.left_for.lock().unwrap_or_else(PoisonError::into_inner);
-        if leads_to.iter().any(is_there) {
-            *left_for = None;
-            return false;
-        }
-        // If the connection was replaced for that primary and leads here again, this is another address of it.
-        left_for.replace(named.clone()) != Some(named)
+        is_to_be_left(&leads_to, named, &mut left_for)
     }
 
     pub(super) async fn reconnect(&self) {
         let again = self.client.force_reconnection();
         let _ = tokio::time::timeout(self.timeout, again).await;
     }
+}
+
+/// Returns true if connections to these servers must be replaced, because sentinels name another primary.
+/// `left_for` is the primary for which that was last done.
+fn is_to_be_left(
+    leads_to: &[Server],
+    named: (String, u16),
+    left_for: &mut Option<(String, u16)>,
+) -> bool {
+    let is_there = |server: &Server| *server.host == named.0 && server.port == named.1;
+    if leads_to.iter().any(is_there) {
+        *left_for = None;
+        return false;
+    }
+    // If the connection was replaced for that primary and leads here again, this is another address of it.
+    left_for.replace(named.clone()) != Some(named)
 }
 
 enum LinkChange {
@@ -233,4 +243,39 @@ fn is_vague(error: &Error) -> bool {
         error.kind(),
         Kind::Unavailable | Kind::Timeout | Kind::Store | Kind::Tls
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a connection that stays with a deposed primary, and one that is replaced again and again
+    /// because the sentinels know the primary by another address.
+    #[test]
+    fn a_connection_leaves_a_deposed_primary_once() {
+        let at = |host: &str| vec![Server::new(host, 6_379)];
+        let mut left_for = None;
+        let mut is_left = |leads_to: &str, named: &str| {
+            let named = (named.to_owned(), 6_379);
+            is_to_be_left(&at(leads_to), named, &mut left_for)
+        };
+        assert!(!is_left("one", "one"), "the primary");
+        assert!(is_left("one", "two"), "it is deposed");
+        assert!(
+            !is_left("one", "two"),
+            "it is another address of the new one"
+        );
+        assert!(is_left("one", "three"), "there is a later failover");
+        assert!(!is_left("three", "three"), "the primary");
+        assert!(
+            is_left("one", "three"),
+            "the connection led to it, so this is another server"
+        );
+        let mut left_for = None;
+        assert!(is_to_be_left(
+            &at("one"),
+            ("one".to_owned(), 6_380),
+            &mut left_for
+        ));
+    }
 }

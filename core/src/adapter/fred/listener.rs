@@ -197,6 +197,15 @@ impl<'a> Listener<'a> {
         Box::pin(self.subscribe())
             .await
             .map_err(|error| (false, error))?;
+        self.hear_on(&mut events, &mut reconnects).await
+    }
+
+    /// Listens on a connection that is subscribed.
+    async fn hear_on(
+        &self,
+        events: &mut Events,
+        reconnects: &mut Receiver<Server>,
+    ) -> Result<Stop, (bool, FredError)> {
         let (mut hears, mut asked) = (true, false);
         let mut check = Box::pin(Clock::Machine.sleep(CHECK));
         while self.hearing.0.is_open() {
@@ -234,7 +243,7 @@ impl<'a> Listener<'a> {
                     }
                     return Ok(Stop::Missed);
                 }
-                Change::Missed => self.hearing.subscribed(),
+                Change::Missed => self.hearing.missed(),
                 Change::Up => {
                     Box::pin(self.subscribe())
                         .await
@@ -373,4 +382,67 @@ fn refused() -> FredError {
         ErrorKind::Auth,
         "the server did not accept the subscription",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use ::fred::types::MessageKind;
+    use tokio::sync::broadcast;
+
+    use super::*;
+    use crate::adapter::reports::Reports;
+
+    /// Hears two messages that arrive before the first is read, with room for one. Returns why it stopped, and
+    /// what it reported until then.
+    async fn hear_too_late(room: Room) -> (Stop, Vec<String>) {
+        let client = || Builder::default_centralized().build().expect("valid");
+        let commands = Fred::of_program(client(), COMMAND_TIMEOUT);
+        let (hearing, reports) = Reports::hearing();
+        let listener = Listener {
+            client: client(),
+            room,
+            commands: &commands,
+            channel: "channel",
+            hearing: &hearing,
+        };
+        let (sender, messages) = broadcast::channel(1);
+        let mut events = Events {
+            messages,
+            ..Events::of(&listener)
+        };
+        let mut reconnects = listener.client.reconnect_rx();
+        for value in ["first", "second"] {
+            let (channel, value) = ("channel".into(), value.into());
+            let kind = MessageKind::Message;
+            let server = Server::new("localhost", 6_379);
+            let message = Message {
+                channel,
+                value,
+                kind,
+                server,
+            };
+            sender.send(message).expect("the listener exists");
+        }
+        // The listener stops once it has taken in both.
+        drop(sender);
+        let heard = listener.hear_on(&mut events, &mut reconnects).await;
+        (heard.expect("the connection is up"), reports.all())
+    }
+
+    /// Catches a listener that missed messages and changes and tells nobody, or only the waiters: a fixed lease
+    /// has no renewal that would notice.
+    #[tokio::test]
+    async fn whatever_was_missed_is_checked() {
+        let (stop, reports) = hear_too_late(Room::LARGEST).await;
+        assert!(matches!(stop, Stop::Over));
+        assert_eq!(reports, ["Subscribed", "Changed(None)", "Message(second)"]);
+    }
+
+    /// Catches messages that are dropped, though they arrived, because others were missed.
+    #[tokio::test]
+    async fn a_listener_that_needs_more_room_reports_what_it_has() {
+        let (stop, reports) = hear_too_late(Room::FIRST).await;
+        assert!(matches!(stop, Stop::Missed));
+        assert_eq!(reports, ["Message(second)"]);
+    }
 }

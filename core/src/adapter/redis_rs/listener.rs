@@ -174,11 +174,7 @@ impl<C: ConnectionLike> Listener<C> {
                 Ok(push) if push.kind == PushKind::Disconnection => return Ok(Stop::Over),
                 Ok(push) => take_in(&push, channel, hearing),
                 Err(RecvError::Lagged(_)) if !self.room.is_largest() => return Ok(Stop::Missed),
-                // Some pushes were missed, so every waiter asks again.
-                Err(RecvError::Lagged(_)) => {
-                    hearing.subscribed();
-                    hearing.changed(None);
-                }
+                Err(RecvError::Lagged(_)) => hearing.missed(),
                 Err(RecvError::Closed) => return Ok(Stop::Over),
             }
         }
@@ -260,4 +256,70 @@ fn master(stretch: &Value) -> Option<(String, u16)> {
         host.filter(|host| !host.is_empty())?,
         u16::try_from(*port).ok()?,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{Cmd, Pipeline, RedisFuture};
+
+    use super::*;
+    use crate::adapter::reports::Reports;
+
+    /// A connection that speaks RESP3 and agrees to everything.
+    struct Agreeable;
+
+    impl ConnectionLike for Agreeable {
+        fn req_packed_command<'a>(&'a mut self, _: &'a Cmd) -> RedisFuture<'a, Value> {
+            Box::pin(std::future::ready(Ok(Value::Map(Vec::new()))))
+        }
+
+        fn req_packed_commands<'a>(
+            &'a mut self,
+            _: &'a Pipeline,
+            _: usize,
+            count: usize,
+        ) -> RedisFuture<'a, Vec<Value>> {
+            Box::pin(std::future::ready(Ok(vec![Value::Okay; count])))
+        }
+
+        fn get_db(&self) -> i64 {
+            0
+        }
+    }
+
+    /// Hears three pushes that arrive before the first is read, with room for two. The last one is the end of
+    /// the connection. Returns why it stopped, and what it reported until then.
+    async fn hear_too_late(room: Room) -> (Stop, Vec<String>) {
+        let (sender, pushes) = broadcast::channel(2);
+        let (hearing, reports) = Reports::hearing();
+        let text = |text: &str| Value::BulkString(text.into());
+        let message = |word| (PushKind::Message, vec![text("channel"), text(word)]);
+        let end = (PushKind::Disconnection, Vec::new());
+        for (kind, data) in [message("first"), message("second"), end] {
+            let push = PushInfo { kind, data };
+            sender.send(push).expect("the listener exists");
+        }
+        let listener = Listener {
+            connection: Agreeable,
+            pushes,
+            room,
+            is_apart: false,
+        };
+        let heard = listener.hear("channel", &hearing).await;
+        (heard.expect("the connection is up"), reports.all())
+    }
+
+    /// Catches a listener that missed messages and changes and tells nobody, or only the waiters: a fixed lease
+    /// has no renewal that would notice.
+    #[tokio::test]
+    async fn whatever_was_missed_is_checked() {
+        let (stop, reports) = hear_too_late(Room::LARGEST).await;
+        assert!(matches!(stop, Stop::Over));
+        let begin = ["Subscribed", "HearsChanges(None)"];
+        let checks = ["Subscribed", "Changed(None)", "Message(second)"];
+        assert_eq!(reports, [&begin[..], &checks].concat());
+        let (stop, reports) = hear_too_late(Room::FIRST).await;
+        assert!(matches!(stop, Stop::Missed));
+        assert_eq!(reports, begin);
+    }
 }

@@ -137,3 +137,66 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::fred::{Dial, Nodes};
+    use crate::adapter::slots::Stretch;
+    use leasehold_engine::engine::ServerId;
+    use leasehold_engine::protocol::LockKey;
+
+    fn cluster() -> Cluster {
+        let dial = Dial {
+            tls: None,
+            timeout: LIMIT,
+        };
+        let url = dial.url("redis-cluster://a:1,b:2").expect("valid");
+        let nodes = Nodes::new(url, dial).expect("valid");
+        Cluster::connect_lazily(nodes).expect("valid")
+    }
+
+    /// Makes the two nodes serve the slots up to this one.
+    fn serve(cluster: &Cluster, last: u16) {
+        let [one, other] = &*cluster.nodes.seeds else {
+            panic!("there are two nodes");
+        };
+        let map = [(one, 0, 99), (other, 100, last)];
+        let map = map.map(|(node, first, last)| Stretch {
+            first,
+            last,
+            node: node.clone(),
+        });
+        cluster.state().map = Map::new(map.to_vec());
+    }
+
+    /// Catches a map that is not read again although one of its nodes is down: nobody would report that a
+    /// replica has taken over.
+    #[tokio::test]
+    async fn a_map_is_settled_once_all_its_nodes_are_up() {
+        let cluster = cluster();
+        let last = LockKey::SLOTS - 1;
+        serve(&cluster, last);
+        assert!(!cluster.is_settled(), "no node is known");
+        for node in &cluster.nodes.seeds {
+            assert!(!cluster.is_settled(), "{node} is not known");
+            let connected = cluster.connect_node_lazily(node).expect("valid");
+            let state = &mut *cluster.state();
+            let added = cluster.add(state, node, connected, true);
+            added.expect("there is room");
+        }
+        assert!(cluster.is_settled());
+        serve(&cluster, last - 1);
+        assert!(!cluster.is_settled(), "no node serves the last slot");
+        serve(&cluster, last);
+        for number in [1, 2] {
+            let server = ServerId(number);
+            let member = cluster.member(server).expect("it was added");
+            let error = Error::no_answer();
+            member.link.hear(&Input::Disconnected { server, error });
+            assert!(!cluster.is_settled(), "{} is down", member.node);
+            member.link.hear(&Input::Connected { server });
+            assert!(cluster.is_settled());
+        }
+    }
+}

@@ -188,3 +188,79 @@ impl Tracking {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+
+    use leasehold_engine::Name;
+
+    use super::*;
+    use crate::adapter::{CallError, Calling, Pairing};
+
+    /// A client on whose server every key exists. Its connection may be replaced.
+    #[derive(Default)]
+    struct Client {
+        /// The connection to which changes are reported, if the command connection tracks.
+        to: std::sync::Mutex<Option<String>>,
+    }
+
+    impl Client {
+        fn to(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+            self.to.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        fn answer(&self, command: &Command) -> Result<Vec<Vec<u8>>, CallError> {
+            let words = std::iter::once(command.name().as_bytes()).chain(command.args());
+            let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+            let words: Vec<_> = words.iter().map(|word| &**word).collect();
+            let reply = match &*words {
+                ["CLIENT", "GETREDIR"] => self.to().clone().unwrap_or_else(|| OFF.to_string()),
+                ["CLIENT", "TRACKING", "ON", "REDIRECT", id, ..] => {
+                    *self.to() = Some((*id).to_owned());
+                    "OK".to_owned()
+                }
+                ["CLIENT", "CACHING", "YES"] if self.to().is_some() => "OK".to_owned(),
+                ["CLIENT", "CACHING", "YES"] => {
+                    let said =
+                        "ERR CLIENT CACHING can be called only when the client is in tracking mode";
+                    return Err(CallError::Refused(said.to_owned()));
+                }
+                ["EXISTS", keys @ ..] => keys.len().to_string(),
+                words => panic!("unexpected: {words:?}"),
+            };
+            Ok(vec![reply.into_bytes()])
+        }
+    }
+
+    impl Adapter for Client {
+        fn call(&self, command: Command) -> Calling<'_> {
+            Box::pin(std::future::ready(self.answer(&command)))
+        }
+
+        fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
+            let replies = [first, second].map(|command| self.answer(&command));
+            Some(Box::pin(std::future::ready(replies)))
+        }
+    }
+
+    /// Catches a new command connection that does not track: until the adapter's next check, which may be 10 s
+    /// away, no holder would hear of a change.
+    #[tokio::test]
+    async fn a_read_on_a_connection_that_does_not_track_turns_tracking_on() {
+        let name = Name::new("name").expect("valid");
+        let key = LockKey::new("leasehold", &name).expect("valid");
+        let sink = ServerSink::without_locker();
+        for is_own in [true, false] {
+            let client = Arc::new(Client::default());
+            let tracking = Tracking::new(client.clone(), is_own);
+            tracking.is_heard(Some(7), &sink).await;
+            assert_eq!(client.to().take().as_deref(), Some("7"));
+            // The connection was replaced.
+            tracking.read(vec![key.clone()], &sink).await;
+            assert_eq!(client.to().as_deref(), Some("7"));
+            assert!(tracking.is_settled());
+            assert_eq!(tracking.finding(), None);
+        }
+    }
+}
