@@ -25,14 +25,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(1));
+    let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(2));
     let lease = lock.acquire().await?;
     if in_memory {
         MemoryStore::named("1").cut_off();
         MemoryStore::named("2").cut_off();
     }
     // Work here. If a majority were lost, `run` would drop the work and return an error.
-    lease.run(sleep(Duration::from_secs(3))).await?;
+    lease.run(sleep(Duration::from_secs(4))).await?;
     lease.release().await?;
     locker.shutdown().await;
     Ok(printing.await?)

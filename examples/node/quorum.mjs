@@ -10,13 +10,13 @@ const inMemory = [1, 2, 3, 4, 5].map((number) => `memory://${number}`);
 const locker = await Locker.quorum(given.length > 0 ? given : inMemory);
 const printed = print(locker.events());
 
-const lease = await locker.lock("orders/42", { ttl: 1_000 }).acquire();
+const lease = await locker.lock("orders/42", { ttl: 2_000 }).acquire();
 if (given.length === 0) {
   MemoryStore.named("1").cutOff();
   MemoryStore.named("2").cutOff();
 }
 // The work. If a majority were lost, the signal would be aborted, and this would be an error.
-await lease.run((signal) => sleep(3_000, undefined, { signal }));
+await lease.run((signal) => sleep(4_000, undefined, { signal }));
 await lease.release();
 await locker.shutdown();
 await printed;

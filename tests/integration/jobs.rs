@@ -364,6 +364,32 @@ async fn missed_and_repeated_ticks_are_told_and_counted() {
     }
 }
 
+/// Catches a tick that counts as missed because it was not completed yet when the next one was claimed.
+#[tokio::test]
+async fn a_tick_in_progress_is_not_missed() {
+    let server = RedisServer::start().await;
+    let (first, second) = (connect(&server).await, connect(&server).await);
+    let hour = 3_600_000;
+    let hourly = |locker: &Locker| job(locker).every(millis(hour)).missed(Missed::Latest);
+    let due = hourly(&first).due().await.expect("no error").expect("one");
+    let done = turn(&hourly(&first), due - 2 * hour).await.done().await;
+    done.expect("confirmed");
+    let in_progress = turn(&hourly(&first), due - hour).await;
+    let mut turns = hourly(&second).turns();
+    let next = tokio::spawn(async move {
+        let turn = turns.try_next().await.expect("no error");
+        turn.expect("the locker is not shut down")
+    });
+    let waits = async || first.inspect("report").await.expect("an answer").waiting == 1;
+    eventually(LIMIT, "the other runner waits", waits).await;
+    in_progress.done().await.expect("confirmed");
+    let next = next.await.expect("no panic");
+    assert_eq!((next.tick(), next.missed()), (due, 0));
+    next.done().await.expect("confirmed");
+    let stats = second.stats();
+    assert_eq!((stats.ticks_missed, stats.ticks_repeated), (0, 0));
+}
+
 #[tokio::test]
 async fn a_turn_that_lasts_too_long_ends_and_its_tick_goes_on() {
     let server = RedisServer::start().await;

@@ -172,11 +172,14 @@ class Runner {
 
 /** Returns what is known of the ticks after `from` and up to `tick`, which is about to be claimed. */
 async function backlogOf(schedule: Schedule, seen: Inspection, from: number, tick: number): Promise<Backlog> {
-  const missed = await schedule.between(from, tick);
   const { completed, begun } = seen.job ?? {};
+  // An earlier tick whose turn is in progress is about to be completed: nobody has missed it.
+  const isEarlier = seen.holder !== null && begun != null && begun >= from && begun < tick;
+  from = isEarlier ? begun : from;
+  const missed = await schedule.between(from, tick);
   // A turn after the last completed one had this tick if there is no other that it can have had.
   const isLater = completed != null && (seen.lastToken ?? 0) > completed.token;
-  return { first: schedule.next(from) ?? tick, missed, again: begun === tick || (missed === 0 && isLater) };
+  return { first: schedule.next(from) ?? tick, missed, again: begun === tick || (missed === 0 && isLater && !isEarlier) };
 }
 
 /** Returns a sleep with what this runner wakes late: up to a twentieth of the sleep. */

@@ -204,16 +204,20 @@ impl Runner {
 
 /// Returns what is known of the ticks after `from` and up to `tick`, which is about to be claimed.
 fn backlog(schedule: &Schedule, seen: &Inspection, (from, tick): (u64, u64)) -> Backlog {
-    let missed = schedule.between(from, tick, MOST_COUNTED);
     let job = seen.job.as_ref();
-    let is_begun = job.and_then(|job| job.begun) == Some(tick);
+    let begun = job.and_then(|job| job.begun);
+    // An earlier tick whose turn is in progress is about to be completed: nobody has missed it.
+    let earlier = begun.filter(|begun| seen.holder.is_some() && (from..tick).contains(begun));
+    let from = earlier.unwrap_or(from);
+    let missed = schedule.between(from, tick, MOST_COUNTED);
+    let is_begun = begun == Some(tick);
     // A turn after the last completed one had this tick if there is no other that it can have had.
     let completed = job.and_then(|job| job.completed.as_ref());
     let is_later = completed.is_some_and(|done| seen.last_token > Some(done.token));
     Backlog {
         first: schedule.next(from).unwrap_or(tick),
         missed,
-        again: is_begun || (missed == 0 && is_later),
+        again: is_begun || (missed == 0 && is_later && earlier.is_none()),
     }
 }
 
