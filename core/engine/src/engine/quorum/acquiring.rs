@@ -177,7 +177,11 @@ impl QuorumAcquiring {
         }
         let is_idle = matches!(self.stage, Stage::Yielding | Stage::Resting);
         if is_idle && self.pace.next <= now {
+            let has_yielded = self.stage == Stage::Yielding;
             self.ask_all(env, lease);
+            if has_yielded {
+                self.ask_first(env, lease);
+            }
         }
         if self.slow_at <= now {
             (self.slow_at, self.is_slow) = (Timestamp::NEVER, true);
@@ -242,6 +246,17 @@ impl QuorumAcquiring {
             Wait::Until(latest)
         };
         lease.ask(env, at, wait);
+    }
+
+    /// Asks the first server, where the claim stands in line, whether it has its turn by now. The locker may
+    /// not have heard of the turn, because it is not subscribed yet or a push was lost. While it does not
+    /// know, every other locker with a turn at a later server takes the lock.
+    fn ask_first(&self, env: &mut Quorum, lease: &Leased) {
+        let first = self.lines(env, lease)[0];
+        let stands = |at: &usize| matches!(lease.votes.get(*at), Vote::InLine(_));
+        if let Some(at) = first.filter(stands) {
+            env.members.ask_now(&env.cx, at, lease.id_at(at));
+        }
     }
 
     /// Returns true if the locker will be notified of every turn that it can get. Where an earlier release is
