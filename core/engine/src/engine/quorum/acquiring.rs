@@ -16,10 +16,11 @@
 //!    died.
 //! 3. A first server that takes much longer than a majority is skipped: then the next one decides.
 //! 4. A locker that cannot use the first server needs its turn at the next one, where the others stand, too.
+//! 5. A locker that was not notified of its turn at the first server asks there after it yielded.
 //!
-//! Two kinds of lockers are not ordered: lockers that each miss a different one of these servers, and a
-//! locker that reaches none of them. Also, a waiter that learns of its turn later than after the pause may be
-//! overtaken.
+//! Three kinds of lockers are not ordered: lockers that each miss a different one of these servers, a locker
+//! that reaches none of them, and a locker that has its turn at the first server alone and was not notified.
+//! The last one learns of its turn at its next heartbeat.
 //!
 //! # Why no waiters block each other
 //!
@@ -248,9 +249,9 @@ impl QuorumAcquiring {
         lease.ask(env, at, wait);
     }
 
-    /// Asks the first server, where the claim stands in line, whether it has its turn by now. The locker may
-    /// not have heard of the turn, because it is not subscribed yet or a push was lost. While it does not
-    /// know, every other locker with a turn at a later server takes the lock.
+    /// Asks the first server, if the claim stands in line there, whether it has its turn by now. The locker
+    /// hears nothing of its turn before it is subscribed, or if a push is lost. Until it knows, it yields like
+    /// the lockers behind it, and one of these may take the lock first.
     fn ask_first(&self, env: &mut Quorum, lease: &Leased) {
         let first = self.lines(env, lease)[0];
         let stands = |at: &usize| matches!(lease.votes.get(*at), Vote::InLine(_));
