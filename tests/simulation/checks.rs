@@ -74,6 +74,9 @@ pub(crate) struct Checks {
     requests: BTreeMap<(LockKey, Option<FencingToken>), u32>,
     /// When each waiter asked.
     pub(crate) asked: BTreeMap<LeaseId, Moment>,
+    /// The turns that a member of a quorum gave to waiters that did not hear of it, and until when these
+    /// waiters may be overtaken.
+    pub(crate) missed: BTreeMap<(usize, LeaseId), Moment>,
     pub(crate) lingering: Vec<Lingering>,
     /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
     pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,

@@ -168,7 +168,7 @@ const SEEN_WITH_PARTS: [&str; 19] = [
 ];
 
 /// Events that must happen in some run of a quorum.
-const SEEN_AT_QUORUMS: [&str; 25] = [
+const SEEN_AT_QUORUMS: [&str; 26] = [
     "granted by all",
     "granted by most",
     "granted by a bare majority",
@@ -178,6 +178,7 @@ const SEEN_AT_QUORUMS: [&str; 25] = [
     "taken in again",
     "cancelled in doubt",
     "served in order",
+    "missed its turn",
     "cut",
     "a server was out of reach",
     "a server was frozen",

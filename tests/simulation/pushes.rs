@@ -35,10 +35,6 @@ impl Subscription {
             ..Self::default()
         }
     }
-
-    pub(crate) fn is_asked(&self) -> bool {
-        !self.asked.is_empty()
-    }
 }
 
 impl World {

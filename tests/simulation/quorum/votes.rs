@@ -7,7 +7,6 @@ use leasehold_engine::{FencingToken, LeaseEvent};
 use crate::book::{Call, LockState};
 use crate::checks::{Checks, Valid};
 use crate::clock::{MILLI, Moment};
-use crate::host::Host;
 use crate::line::Step;
 use crate::plan::Pushes;
 use crate::quorum::seized::Holder;
@@ -47,6 +46,12 @@ impl Checks {
         let now = self.now;
         self.asked.entry(lease).or_insert(now);
     }
+
+    /// True if a waiter missed its turn at a member and has not asked there since, or only just.
+    fn is_late(&self, lease: LeaseId) -> bool {
+        let mut missed = self.missed.iter();
+        missed.any(|((_, by), until)| by.half() == lease.half() && self.now <= *until)
+    }
 }
 
 /// The acts of a member.
@@ -68,6 +73,7 @@ impl World {
         // The grant may come from its own request, or from another one's handover.
         if let Some((lease, _)) = step.granted() {
             self.is_given(server, key, lease);
+            self.look_at_turn(step, lease);
         }
         match step.command {
             Command::Enter(_) => {
@@ -78,6 +84,9 @@ impl World {
             Command::Acquire(Acquire { claim, waits, .. }) => {
                 if *waits {
                     self.checks.saw("stood in line");
+                }
+                if let Some(until) = self.checks.missed.get_mut(&(server, claim.lease)) {
+                    *until = (*until).min(self.now + SURELY);
                 }
                 if step.granted().is_some_and(|(by, _)| by == claim.lease) {
                     self.look_at_grant(host, claim.lease);
@@ -92,6 +101,19 @@ impl World {
                 self.look_at_return(host, claim.lease);
             }
             _ => {}
+        }
+    }
+
+    /// Notes that a server gave a waiter its turn, and that no push tells the waiter.
+    fn look_at_turn(&mut self, step: &Step, lease: LeaseId) {
+        let mut hosts = self.hosts.iter();
+        let Some(host) = hosts.find(|host| host.book.whole(lease).is_some()) else {
+            return;
+        };
+        let hears = self.plan.pushes == Pushes::Come && host.subscriptions[step.server].up;
+        if !hears && step.asker() != Some(lease) && !step.hands_over() {
+            self.checks.missed.insert((step.server, lease), Moment::MAX);
+            self.checks.saw("missed its turn");
         }
     }
 
@@ -216,7 +238,8 @@ impl World {
     }
 
     /// Checks I7 in calm runs: no caller that asked later is served before a waiter, in whatever order each
-    /// lists the servers. A caller that does not wait asked just now.
+    /// lists the servers. A caller that does not wait asked just now. A waiter that does not know of its turn
+    /// may be overtaken.
     fn check_order(&mut self, host: usize, lease: LeaseId) {
         let asked = self.checks.asked.get(&lease).copied();
         let asked = asked.unwrap_or(self.now);
@@ -229,13 +252,7 @@ impl World {
             return;
         }
         let mut passed = None;
-        // A waiter that does not hear of its turn is late, and may be overtaken.
-        let hears = |host: &&Host| {
-            let mut subscriptions = host.subscriptions.iter();
-            self.plan.pushes == Pushes::Come
-                && subscriptions.all(|subscription| subscription.up || !subscription.is_asked())
-        };
-        for host in self.hosts.iter().filter(hears) {
+        for host in &self.hosts {
             let now = host.clock.at(self.now);
             for pending in host.book.calls.values() {
                 let Call::Acquire { lock, lease, wait } = pending.call else {
@@ -253,7 +270,7 @@ impl World {
                 let since = self.checks.asked.get(&lease).copied();
                 // At first a server may not be connected yet, and its state is unknown then.
                 let before = |since| since > SURELY && since + SURELY < asked;
-                if waits && same && since.is_some_and(before) {
+                if waits && same && since.is_some_and(before) && !self.checks.is_late(lease) {
                     passed = Some((lease, since));
                 }
             }

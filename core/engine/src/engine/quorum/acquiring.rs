@@ -16,10 +16,11 @@
 //!    died.
 //! 3. A first server that takes much longer than a majority is skipped: then the next one decides.
 //! 4. A locker that cannot use the first server needs its turn at the next one, where the others stand, too.
+//! 5. A locker that was not notified of its turn at the first server asks there after it yielded.
 //!
-//! Two kinds of lockers are not ordered: lockers that each miss a different one of these servers, and a
-//! locker that reaches none of them. Also, a waiter that learns of its turn later than after the pause may be
-//! overtaken.
+//! Three kinds of lockers are not ordered: lockers that each miss a different one of these servers, a locker
+//! that reaches none of them, and a locker that has its turn at the first server alone and was not notified.
+//! The last one learns of its turn at its next heartbeat.
 //!
 //! # Why no waiters block each other
 //!
@@ -177,7 +178,11 @@ impl QuorumAcquiring {
         }
         let is_idle = matches!(self.stage, Stage::Yielding | Stage::Resting);
         if is_idle && self.pace.next <= now {
+            let has_yielded = self.stage == Stage::Yielding;
             self.ask_all(env, lease);
+            if has_yielded {
+                self.ask_first(env, lease);
+            }
         }
         if self.slow_at <= now {
             (self.slow_at, self.is_slow) = (Timestamp::NEVER, true);
@@ -242,6 +247,17 @@ impl QuorumAcquiring {
             Wait::Until(latest)
         };
         lease.ask(env, at, wait);
+    }
+
+    /// Asks the first server, if the claim stands in line there, whether it has its turn by now. The locker
+    /// hears nothing of its turn before it is subscribed, or if a push is lost. Until it knows, it yields like
+    /// the lockers behind it, and one of these may take the lock first.
+    fn ask_first(&self, env: &mut Quorum, lease: &Leased) {
+        let first = self.lines(env, lease)[0];
+        let stands = |at: &usize| matches!(lease.votes.get(*at), Vote::InLine(_));
+        if let Some(at) = first.filter(stands) {
+            env.members.ask_now(&env.cx, at, lease.id_at(at));
+        }
     }
 
     /// Returns true if the locker will be notified of every turn that it can get. Where an earlier release is

@@ -232,6 +232,16 @@ impl Members {
         member.fed = true;
     }
 
+    /// Asks a member for a waiter's lock at once, instead of at the waiter's next heartbeat.
+    pub(super) fn ask_now(&mut self, cx: &Ctx, at: usize, lease: LeaseId) {
+        let member = &mut self.all[at];
+        member.engine.begin(cx.now);
+        let Front { env, locks, .. } = &mut member.engine;
+        locks.ask_now(env, lease);
+        member.engine.end();
+        member.fed = true;
+    }
+
     /// Releases a lease at one member, for its holder. The lease began at the local time `began`.
     pub(super) fn release(
         &mut self,

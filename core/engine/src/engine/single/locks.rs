@@ -77,6 +77,11 @@ impl Locks<Single> {
         }
     }
 
+    /// Asks for a waiter's lock at once: the server may have handed it over, and the waiter did not hear.
+    pub(in crate::engine) fn ask_now(&mut self, env: &mut Single, lease: LeaseId) {
+        self.step(env, lease.half(), Contender::ask_again);
+    }
+
     /// Limits the age of a lease of a quorum's member, which was a vote until now. It counts from `began`.
     pub(in crate::engine) fn limit(
         &mut self,

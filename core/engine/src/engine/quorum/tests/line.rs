@@ -114,6 +114,25 @@ fn a_waiter_with_turns_at_later_servers_yields_to_the_one_at_the_first() {
     assert_eq!((0..3).filter(|at| is_yielded_to(*at)).count(), 1);
 }
 
+/// Catches a waiter that has its turn at the first server, has not heard of it, and yields all the same to
+/// later waiters until it takes the lock from its turns at other servers.
+#[test]
+fn a_waiter_that_yields_asks_whether_it_has_its_turn_at_the_first_server() {
+    for deaf in 0..5 {
+        let mut world = quorum(3, 5);
+        let first = world.hold(LOCK);
+        let call = world.at(1).acquire(LOCK, Wait::Forever);
+        let later = world.at(2).acquire(LOCK, Wait::Forever);
+        world.at(1).deafen(deaf);
+        world.advance(SHORTLY);
+        world.release(first.lease);
+        // It yields once, for 20 ms.
+        world.advance(Duration::from_millis(25));
+        world.grant(call);
+        assert!(world.is_open(later));
+    }
+}
+
 /// Catches a waiter that keeps the lock of a server, which is no majority, from another that could get one.
 #[test]
 fn a_waiter_that_cannot_get_a_majority_keeps_nothing() {
