@@ -111,7 +111,7 @@ impl World {
             return;
         };
         let hears = self.plan.pushes == Pushes::Come && host.subscriptions[step.server].up;
-        if !hears && step.asker() != Some(lease) && !step.hands_over() {
+        if !hears && step.asker() != Some(lease) && !step.tells_of(lease) {
             self.checks.missed.insert((step.server, lease), Moment::MAX);
             self.checks.saw("missed its turn");
         }
