@@ -16,7 +16,7 @@ use crate::clock::Moment;
 use crate::line::{Lines, Step};
 use crate::network::lease_of;
 use crate::quorum::seized::Seized;
-use crate::quorum::votes::Lingering;
+use crate::quorum::votes::{Lingering, Missed};
 use crate::sabotage::Sabotage;
 use crate::shared::Known;
 use crate::stats::{Stats, Violation};
@@ -74,9 +74,8 @@ pub(crate) struct Checks {
     requests: BTreeMap<(LockKey, Option<FencingToken>), u32>,
     /// When each waiter asked.
     pub(crate) asked: BTreeMap<LeaseId, Moment>,
-    /// The turns that a member of a quorum gave to waiters that did not hear of it, and until when these
-    /// waiters may be overtaken.
-    pub(crate) missed: BTreeMap<(usize, LeaseId), Moment>,
+    /// The turns that a member of a quorum gave to waiters that did not hear of it.
+    pub(crate) missed: BTreeMap<(usize, LeaseId), Missed>,
     pub(crate) lingering: Vec<Lingering>,
     /// The last tenure of each lock whose release was told, and until when its name stays taken at least.
     pub(crate) released: BTreeMap<LockKey, (FencingToken, Moment)>,

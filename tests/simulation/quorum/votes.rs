@@ -7,6 +7,7 @@ use leasehold_engine::{FencingToken, LeaseEvent};
 use crate::book::{Call, LockState};
 use crate::checks::{Checks, Valid};
 use crate::clock::{MILLI, Moment};
+use crate::drain::nanos;
 use crate::line::Step;
 use crate::plan::Pushes;
 use crate::quorum::seized::Holder;
@@ -23,6 +24,16 @@ pub(crate) const SURELY: Moment = 200 * MILLI;
 pub(crate) struct Lingering {
     key: LockKey,
     valid: Valid,
+}
+
+/// A turn at a member that its waiter did not hear of. While the waiter does not know that it may take the
+/// lock, those behind it have turns at other members only.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    key: LockKey,
+    asked: Moment,
+    /// When the turn expires, or when the waiter asked there, and a little later.
+    until: Moment,
 }
 
 /// A member's state before an operation: the lock's holder, and the last token that it knew.
@@ -47,10 +58,11 @@ impl Checks {
         self.asked.entry(lease).or_insert(now);
     }
 
-    /// True if a waiter missed its turn at a member and has not asked there since, or only just.
-    fn is_late(&self, lease: LeaseId) -> bool {
-        let mut missed = self.missed.iter();
-        missed.any(|((_, by), until)| by.half() == lease.half() && self.now <= *until)
+    /// True if a waiter that asked at this moment may be overtaken: it, or one before it, missed a turn.
+    fn may_be_overtaken(&self, key: &LockKey, asked: Moment) -> bool {
+        let is_before = |missed: &Missed| missed.key == *key && missed.asked <= asked;
+        let mut missed = self.missed.values();
+        missed.any(|missed| is_before(missed) && self.now <= missed.until)
     }
 }
 
@@ -85,8 +97,8 @@ impl World {
                 if *waits {
                     self.checks.saw("stood in line");
                 }
-                if let Some(until) = self.checks.missed.get_mut(&(server, claim.lease)) {
-                    *until = (*until).min(self.now + SURELY);
+                if let Some(missed) = self.checks.missed.get_mut(&(server, claim.lease)) {
+                    missed.until = missed.until.min(self.now + SURELY);
                 }
                 if step.granted().is_some_and(|(by, _)| by == claim.lease) {
                     self.look_at_grant(host, claim.lease);
@@ -107,14 +119,22 @@ impl World {
     /// Notes that a server gave a waiter its turn, and that no push tells the waiter.
     fn look_at_turn(&mut self, step: &Step, lease: LeaseId) {
         let mut hosts = self.hosts.iter();
-        let Some(host) = hosts.find(|host| host.book.whole(lease).is_some()) else {
+        let found = hosts.find_map(|host| Some((host, host.book.whole(lease)?)));
+        let (Some((host, whole)), Some(key)) = (found, step.command.key()) else {
             return;
         };
         let hears = self.plan.pushes == Pushes::Come && host.subscriptions[step.server].up;
-        if !hears && step.asker() != Some(lease) && !step.tells_of(lease) {
-            self.checks.missed.insert((step.server, lease), Moment::MAX);
-            self.checks.saw("missed its turn");
+        if hears || step.asker() == Some(lease) || step.tells_of(lease) {
+            return;
         }
+        let left = step.expires.map_or(0, |at| nanos(at.since(step.time)));
+        let missed = Missed {
+            key: key.clone(),
+            asked: self.checks.asked.get(&whole).copied().unwrap_or(self.now),
+            until: self.now + left + SURELY,
+        };
+        self.checks.missed.insert((step.server, lease), missed);
+        self.checks.saw("missed its turn");
     }
 
     /// Notes that a server granted its lock to a host.
@@ -238,8 +258,8 @@ impl World {
     }
 
     /// Checks I7 in calm runs: no caller that asked later is served before a waiter, in whatever order each
-    /// lists the servers. A caller that does not wait asked just now. A waiter that does not know of its turn
-    /// may be overtaken.
+    /// lists the servers. A caller that does not wait asked just now. A waiter that does not know of its turn,
+    /// and those behind it, may be overtaken.
     fn check_order(&mut self, host: usize, lease: LeaseId) {
         let asked = self.checks.asked.get(&lease).copied();
         let asked = asked.unwrap_or(self.now);
@@ -270,7 +290,8 @@ impl World {
                 let since = self.checks.asked.get(&lease).copied();
                 // At first a server may not be connected yet, and its state is unknown then.
                 let before = |since| since > SURELY && since + SURELY < asked;
-                if waits && same && since.is_some_and(before) && !self.checks.is_late(lease) {
+                let behind = |since| self.checks.may_be_overtaken(&spec.key, since);
+                if waits && same && since.is_some_and(|since| before(since) && !behind(since)) {
                     passed = Some((lease, since));
                 }
             }

@@ -18,9 +18,11 @@
 //! 4. A locker that cannot use the first server needs its turn at the next one, where the others stand, too.
 //! 5. A locker that was not notified of its turn at the first server asks there after it yielded.
 //!
-//! Three kinds of lockers are not ordered: lockers that each miss a different one of these servers, a locker
-//! that reaches none of them, and a locker that has its turn at the first server alone and was not notified.
-//! The last one learns of its turn at its next heartbeat.
+//! These are not ordered:
+//! - lockers that each miss a different one of these servers;
+//! - a locker that reaches none of them;
+//! - until its next heartbeat, a locker that was not notified of its turn at the first server and has no turn
+//!   elsewhere, and those behind it.
 //!
 //! # Why no waiters block each other
 //!
