@@ -20,7 +20,7 @@ const LIMIT: u64 = 1_200;
 
 /// The longest time of a suite on a mutant, in times of the suite on the unbroken copy, and at least that
 /// many seconds. A suite that hangs has noticed the mutant.
-const PATIENCE: (u64, u64) = (3, 60);
+const PATIENCE: (u64, u64) = (3, 240);
 
 /// Settings of cargo for the copy.
 const QUICK_BUILDS: &str = "
