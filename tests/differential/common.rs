@@ -94,6 +94,24 @@ async fn a_handover_in_a_later_step_refreshes_the_keys_expiry() {
     assert!(left > 10_000_000, "the key expires in {left} ms");
 }
 
+/// Catches a handover that takes its token from the clock although the last token is ahead of it, as after a clock was
+/// set back.
+#[tokio::test]
+async fn a_handover_has_a_greater_token_than_one_ahead_of_the_clock() {
+    let mut real = Real::start().await;
+    let key = key("ahead");
+    let replies = run(&mut real, [hold(&key, 1), wait(&key, 2)]).await;
+    let ahead = held(&replies[0]).token.get() + 60_000_000;
+    let last = ["HSET", key.lock(), "t", &format!("{ahead:016}")];
+    real.admin.int(&last).await;
+    run(&mut real, [release(&key, 1, held(&replies[0]))]).await;
+    assert_eq!(holder(&mut real, &key).await, Some(2));
+    let last = real.admin.string(&["HGET", key.lock(), "t"]).await;
+    let last = last.expect("a token is remembered");
+    let token: u64 = last.trim_end_matches('+').parse().expect("digits");
+    assert!(token > ahead, "{token} was granted after {ahead}");
+}
+
 /// Catches an acquisition that is refused and leaves its tenure behind: nobody would have the lock until it
 /// expires.
 #[tokio::test]

@@ -148,7 +148,8 @@ impl World {
 
     fn watch_offer(&mut self, key: &LockKey, offer: Offer) {
         if self.hears_at_once() {
-            let at = self.now + AT_ONCE;
+            // After the push it asks for its slots, once the request before that is answered.
+            let at = self.now + AT_ONCE * 2;
             self.schedule(at, Happening::TakenUp(key.clone(), offer));
         }
     }

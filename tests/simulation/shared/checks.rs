@@ -212,10 +212,11 @@ impl Checks {
 
     /// Notes the state of a name that something other than a command changed.
     pub(crate) fn knows(&mut self, key: &LockKey, state: Option<State>) {
-        match state {
-            Some(state) => self.known.last.insert(key.clone(), state),
-            None => self.known.last.remove(key),
-        };
+        if let Some(state) = state {
+            self.known.last.insert(key.clone(), state);
+        } else {
+            self.forget_name(key);
+        }
     }
 }
 

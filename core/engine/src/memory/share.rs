@@ -152,7 +152,9 @@ impl MemoryServer {
             client: was_held.then_some(claim.client),
             ..Asker::default()
         };
-        self.serve_shared(now, key, &mut state, &mut asker);
+        if self.hash(now, key).is_some() {
+            self.serve_shared(now, key, &mut state, &mut asker);
+        }
         Ok(match asker.handed {
             Some(handed) => handed,
             None if was_held => Reply::Released,

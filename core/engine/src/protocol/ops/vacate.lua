@@ -15,7 +15,10 @@ local function vacate(k, op)
   else
     line.leave(KEYS[k + 1], sub(op, OP_TTL, RELEASE_TOKEN - 1) .. sub(op, RELEASE_CLIENT))
   end
-  -- An error in the line affects only waiters, and must not keep the permit from ending.
-  pcall(share.serve, k, state)
+  -- A departure does not say what capacity a name without data has. Its waiters learn that when they ask.
+  if not state.is_new then
+    -- An error in the line affects only waiters, and must not keep the permit from ending.
+    pcall(share.serve, k, state)
+  end
   return state.handed or { is_held and 'released' or 'gone' }
 end
