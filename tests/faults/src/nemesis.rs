@@ -9,6 +9,7 @@ use leasehold::Locker;
 use leasehold_tests::{Direction, Mode, Proxy, Random, Resp};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::client::LONGEST_TTL;
 use crate::fault::{Fault, Injected};
 use crate::fleet::Client;
 use crate::history::now;
@@ -382,7 +383,11 @@ impl<'a> Nemesis<'a> {
                 Undo::GiveMemory(server)
             }
             Fault::StepClock => {
-                let seconds = [1.0, 2.5, 20.0][usize::try_from(extra % 3).unwrap_or(0)];
+                let seconds: f64 = [1.0, 2.5, 20.0][usize::try_from(extra % 3).unwrap_or(0)];
+                let seconds = seconds.min(self.most_ahead(server));
+                if seconds <= 0.0 {
+                    return None;
+                }
                 self.set_ahead(server, seconds);
                 return Some(Undo::Nothing);
             }
@@ -427,6 +432,22 @@ impl<'a> Nemesis<'a> {
         self.state.ahead[server] += by;
         let ahead = self.state.ahead[server];
         self.servers.server(server).set_clock_off(ahead);
+    }
+
+    /// Returns by how many seconds a clock may be set ahead. The tokens of a quorum grow only while its clocks are closer
+    /// together than the longest time to live.
+    fn most_ahead(&self, server: usize) -> f64 {
+        if self.servers.topology != Topology::Quorum {
+            return f64::INFINITY;
+        }
+        let least = self
+            .state
+            .ahead
+            .iter()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        // Slewing adds a little.
+        least + LONGEST_TTL.as_secs_f64() * 0.8 - self.state.ahead[server]
     }
 
     async fn fail_over(&mut self, server: usize, extra: u64) -> Option<(String, Undo)> {
