@@ -7,7 +7,7 @@ use super::MemoryServer;
 use crate::name::{Name, Owner};
 use crate::protocol::{
     Acquire, Admit, Claim, ClientId, Command, Counter, ForceRelease, Grant, LeaseId, LockKey, Op,
-    Reclaim, Release, Renew, Reply, decode, encode,
+    Reclaim, Release, Renew, Reply, Vacate, decode, encode,
 };
 use crate::share::Share;
 use crate::time::ServerTime;
@@ -71,11 +71,22 @@ impl Store {
         }))
     }
 
+    /// Returns a claim to this many slots of a semaphore of this capacity.
+    fn part(&self, lease: u128, (weight, capacity): (u32, u32)) -> Claim {
+        let share = Share::slots(weight, capacity).expect("a share within the bounds");
+        Claim {
+            owner: Owner::sharing("me", share).expect("a short label is valid"),
+            ..self.claim(lease)
+        }
+    }
+
     /// Asks for the only slot of a semaphore, and waits in line for it.
     fn admit(&mut self, lease: u128) -> Reply {
-        let (key, mut claim) = (self.key.clone(), self.claim(lease));
-        let share = Share::slots(1, 1).expect("a share within the bounds");
-        claim.owner = Owner::sharing("me", share).expect("a short label is valid");
+        self.admit_part(lease, (1, 1))
+    }
+
+    fn admit_part(&mut self, lease: u128, share: (u32, u32)) -> Reply {
+        let (key, claim) = (self.key.clone(), self.part(lease, share));
         let (waits, reclaims) = (true, Reclaim::Never);
         self.run(Command::Admit(Admit(Acquire {
             key,
@@ -208,5 +219,27 @@ fn a_forced_release_of_a_name_without_data_keeps_its_line() {
     let newcomer = store.admit(3);
     assert!(matches!(newcomer, Reply::Busy { .. }), "{newcomer:?}");
     let first = store.admit(2);
+    assert!(matches!(first, Reply::Admitted(..)), "{first:?}");
+}
+
+/// Catches a departure that decides the capacity of a name without data: its client may be of another version, and the
+/// waiters that need more would lose their places.
+#[test]
+fn a_departure_from_a_name_without_data_keeps_its_line() {
+    let mut store = Store::new(PLAIN);
+    assert!(matches!(store.admit_part(1, (1, 4)), Reply::Admitted(..)));
+    let waits = store.admit_part(2, (4, 4));
+    assert!(matches!(waits, Reply::Busy { .. }), "{waits:?}");
+    store.server.delete(&store.key);
+    let vacate = Command::Vacate(Vacate(Release {
+        key: store.key.clone(),
+        claim: store.part(1, (1, 2)),
+        token: None,
+        completes: false,
+    }));
+    assert_eq!(store.run(vacate), Reply::Gone);
+    let newcomer = store.admit_part(3, (1, 4));
+    assert!(matches!(newcomer, Reply::Busy { .. }), "{newcomer:?}");
+    let first = store.admit_part(2, (4, 4));
     assert!(matches!(first, Reply::Admitted(..)), "{first:?}");
 }
