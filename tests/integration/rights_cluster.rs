@@ -109,7 +109,7 @@ async fn a_cluster_needs_two_more_rights_that_are_named() {
                 .await;
             // A check that was on its way before the key moved may answer the first call.
             let renewed = match lease.renew().await {
-                Ok(_) => lease.renew().await,
+                Ok(()) => lease.renew().await,
                 Err(error) => Err(error),
             };
             let (slot, to) = (slot.to_string(), &cluster.masters[round]);
