@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_engine::ErrorKind;
-use leasehold_engine::protocol::{Claim, Command, Grant, LockKey, Release, Renew, Reply};
+use leasehold_engine::protocol::{Command, Grant, LockKey, Release, Renew, Reply};
 
 use crate::line::{holder, run};
 use crate::model::member;
@@ -110,24 +110,6 @@ async fn a_handover_has_a_greater_token_than_one_ahead_of_the_clock() {
     let last = last.expect("a token is remembered");
     let token: u64 = last.trim_end_matches('+').parse().expect("digits");
     assert!(token > ahead, "{token} was granted after {ahead}");
-}
-
-/// Catches a waiter that counts as alive for as long as its claim says: a dead one would delay the others for that long.
-#[tokio::test]
-async fn a_waiter_counts_as_alive_for_the_longest_window_at_most() {
-    let mut real = Real::start().await;
-    let key = key("window");
-    let mut waits = wait(&key, 2);
-    let Command::Acquire(acquire) = &mut waits else {
-        panic!("an acquisition waits");
-    };
-    acquire.claim.window = Claim::LONGEST_WINDOW * 3;
-    let mark = format!("a{}", member(&acquire.claim));
-    run(&mut real, [hold(&key, 1), waits]).await;
-    let until = real.admin.string(&["ZSCORE", &key.line(), &mark]).await;
-    let until: u64 = until.expect("it waits").parse().expect("a time");
-    let longest = real.time().await + Claim::LONGEST_WINDOW;
-    assert!(until <= longest.millis(), "{until} is after {longest:?}");
 }
 
 /// Catches an acquisition that is refused and leaves its tenure behind: nobody would have the lock until it
