@@ -1,5 +1,6 @@
 //! An in-memory lock store, the model of the lock script.
 
+mod holders;
 mod keys;
 mod line;
 mod mark;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::MemoryServer;
+use super::holders::Holders;
 use super::line::Line;
-use super::share::{Holders, Record};
+use super::share::Record;
 use crate::name::Owner;
 use crate::protocol::limits::{EXPIRY_LENGTH, TICK_LENGTH, TOKEN_LENGTH};
 use crate::protocol::{Claim, ClientId, CompletedTick, Holder, LeaseId, LockKey, YieldRequest};
