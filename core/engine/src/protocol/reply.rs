@@ -94,7 +94,7 @@ pub enum Reply {
         lease: LeaseId,
         /// The token and expiry of that lease.
         grant: Grant,
-        /// What that lease was told of a shared name.
+        /// The state of a shared name and the slots of that lease; `None` for a lock.
         admission: Option<Arc<Admission>>,
     },
     /// Enter: the server is still in the expected incarnation.

@@ -179,10 +179,7 @@ impl Members {
             reclaims,
             accepts: None,
         };
-        member.engine.begin(cx.now);
-        member.engine.acquire(wanted);
-        member.engine.end();
-        member.fed = true;
+        member.act(cx.now, |engine| engine.acquire(wanted));
         call
     }
 
@@ -224,22 +221,16 @@ impl Members {
         lease: LeaseId,
         limit: (Timestamp, Duration),
     ) {
-        let member = &mut self.all[at];
-        member.engine.begin(cx.now);
-        let Front { env, locks, .. } = &mut member.engine;
-        locks.limit(env, lease, limit);
-        member.engine.end();
-        member.fed = true;
+        self.all[at].act(cx.now, |Front { env, locks, .. }| {
+            locks.limit(env, lease, limit);
+        });
     }
 
     /// Asks a member for a waiter's lock at once, instead of at the waiter's next heartbeat.
     pub(super) fn ask_now(&mut self, cx: &Ctx, at: usize, lease: LeaseId) {
-        let member = &mut self.all[at];
-        member.engine.begin(cx.now);
-        let Front { env, locks, .. } = &mut member.engine;
-        locks.ask_now(env, lease);
-        member.engine.end();
-        member.fed = true;
+        self.all[at].act(cx.now, |Front { env, locks, .. }| {
+            locks.ask_now(env, lease);
+        });
     }
 
     /// Releases a lease at one member, for its holder. The lease began at the local time `began`.
@@ -347,6 +338,14 @@ impl Members {
 }
 
 impl Member {
+    /// Has the engine do something, after which it may have outputs.
+    fn act(&mut self, now: Timestamp, act: impl FnOnce(&mut Front<Single>)) {
+        self.engine.begin(now);
+        act(&mut self.engine);
+        self.engine.end();
+        self.fed = true;
+    }
+
     fn feed(&mut self, now: Timestamp, input: Input) {
         self.engine.handle(now, input.for_one());
         self.fed = true;

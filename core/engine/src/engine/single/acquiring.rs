@@ -472,7 +472,7 @@ pub(super) struct HandedOver {
     pub(super) grant: Grant,
     /// The server's clock at that time.
     pub(super) time: ServerTime,
-    /// What the holder of a part has to know. `None` in a push.
+    /// The state of a shared name and the slots of the new permit. No push has them.
     pub(super) admission: Option<Arc<Admission>>,
 }
 
