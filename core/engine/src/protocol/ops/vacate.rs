@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Admission, Form, Lua, Operation, Release};
 use crate::error::Error;
 use crate::protocol::key::LockKey;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Grant, Reply};
 use crate::protocol::wire::{Fields, Writer, unexpected};
 
 /// Ends the permit of a lease at a shared name, or removes its claim from the line.
@@ -45,14 +45,15 @@ impl Operation for Vacate {
         status: &str,
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
-        match self.0.reply(status, fields)? {
-            Reply::HandedOver { lease, grant, .. } => Ok(Reply::HandedOver {
-                lease,
-                grant,
+        Ok(match status {
+            "released" => Reply::Released,
+            "handed_over" => Reply::HandedOver {
+                lease: fields.text()?.parse().map_err(|_| unexpected())?,
+                grant: Grant::read(fields)?,
                 admission: Some(Arc::new(Admission::read(fields)?)),
-            }),
-            reply @ (Reply::Released | Reply::Gone) => Ok(reply),
-            _ => Err(unexpected()),
-        }
+            },
+            "gone" => Reply::Gone,
+            _ => return Err(unexpected()),
+        })
     }
 }
