@@ -25,7 +25,7 @@ pub(super) struct Keys {
 pub(super) struct Hash {
     pub(super) last: u64,
     /// True if the last token does not tell when the key's expiry was set: the key may expire soon, the token
-    /// was ahead of the clock, or a renewal raised it.
+    /// was ahead of the clock's step, or a renewal raised it.
     pub(super) is_brief: bool,
     /// The completed tick, if the name is a job's.
     pub(super) job: Option<Done>,

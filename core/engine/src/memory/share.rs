@@ -8,7 +8,7 @@ use super::MemoryServer;
 use super::holders::Holders;
 use super::keys::{Hash, expired, expiry};
 use super::line::First;
-use super::steps::{is_brief, kept_until, longer, next_token};
+use super::steps::{is_due, is_marked, kept_until, longer, next_token};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{MOST_ADMITTED, MOST_CLEARED, TOKEN_LENGTH, UNITS_LENGTH};
 use crate::protocol::ops::admit::stored_slots;
@@ -45,7 +45,7 @@ struct Permit {
     slots: Box<[u16]>,
 }
 
-/// The acquisition or release in whose call waiters are admitted.
+/// The operation in whose call waiters are admitted.
 #[derive(Default)]
 struct Asker<'a> {
     /// The claim of an acquisition: those behind it are not admitted.
@@ -53,6 +53,9 @@ struct Asker<'a> {
     /// The client of a release, which is told of the first permit that one of its own leases gets.
     client: Option<ClientId>,
     handed: Option<Reply>,
+    /// True if the capacity has just changed. Waiters whose weight is above it must hear of it, even if nothing is
+    /// free.
+    is_resized: bool,
 }
 
 /// The operations.
@@ -165,7 +168,11 @@ impl MemoryServer {
             let (last, expires) =
                 hash.map_or((0, kept), |hash| (hash.last, longer(hash.expires, kept)));
             self.store(key, &state, (last, true, expires));
-            self.serve_shared(now, key, &mut state, &mut Asker::default());
+            let mut asker = Asker {
+                is_resized: true,
+                ..Asker::default()
+            };
+            self.serve_shared(now, key, &mut state, &mut asker);
         }
         let epoch = state.epoch;
         Ok(Reply::Resized { epoch })
@@ -367,11 +374,15 @@ impl MemoryServer {
         if share.is_writer() {
             state.generation = Some(token);
         }
-        let is_ahead = claim.counter != Counter::Dense && last >= now.as_micros();
         let kept = kept_until(now, claim.counter, time);
-        let key_expires = hash.map_or(kept, |hash| longer(hash.expires, kept));
-        let remembered = is_ahead || is_brief(claim.counter);
-        self.store(key, state, (token.get(), remembered, key_expires));
+        let is_due = hash.is_none_or(|hash| is_due(now, hash, (claim.counter, time)));
+        let key_expires = match hash {
+            None => kept,
+            Some(hash) if !is_due => hash.expires,
+            Some(hash) => longer(hash.expires, kept),
+        };
+        let is_brief = is_marked(now, token, claim.counter);
+        self.store(key, state, (token.get(), is_brief, key_expires));
         let expires = expiry(now, time);
         let keys = self.names.entry(key.clone()).or_default();
         let is_first = keys.holders.is_none();
@@ -383,11 +394,11 @@ impl MemoryServer {
         };
         holders.used += share.weight();
         holders.hold(claim.lease, expires);
-        holders.expires = if is_first {
-            kept
-        } else {
-            longer(holders.expires, kept)
-        };
+        if is_first {
+            holders.expires = kept;
+        } else if is_due {
+            holders.expires = longer(holders.expires, kept);
+        }
         let permit = Permit {
             lease: claim.lease,
             token,
@@ -457,7 +468,7 @@ impl MemoryServer {
     }
 
     /// Admits waiters in order while the first of them fits, up to a limit. Returns the first waiter that was not
-    /// admitted.
+    /// admitted, or nobody if nothing is free.
     fn serve_shared(
         &mut self,
         now: ServerTime,
@@ -467,6 +478,9 @@ impl MemoryServer {
     ) -> First {
         let mut first = First::Nobody;
         for _ in 0..MOST_ADMITTED {
+            if self.used(key) >= state.capacity && !asker.is_resized {
+                return First::Nobody;
+            }
             first = self.first_in_line(now, key, Some(state.sharing));
             let First::Alive(claim) = &first else {
                 return first;

@@ -30,14 +30,12 @@ impl MemoryServer {
         let clock = proposed.map_or(now, ServerTime::from_micros);
         let token = next_token(clock, last, claim.counter)?;
         let kept = kept_until(now, claim.counter, time);
-        let is_set = (step_began(clock)..clock.as_micros()).contains(&last);
         let key_expires = match hash {
             None => kept,
-            Some(hash) if is_set && !hash.is_brief && is_plain(claim.counter, time) => hash.expires,
+            Some(hash) if !is_due(clock, hash, (claim.counter, time)) => hash.expires,
             Some(hash) => longer(hash.expires, kept),
         };
-        let is_ahead = claim.counter != Counter::Dense && last >= clock.as_micros();
-        let is_brief = is_ahead || is_brief(claim.counter);
+        let is_brief = is_marked(clock, token, claim.counter);
         let expires = expiry(now, time);
         let tenure = StoredTenure {
             lease: claim.lease,
@@ -249,9 +247,21 @@ pub(super) fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Opti
     one.zip(other).map(|(one, other)| one.max(other))
 }
 
-pub(super) fn is_brief(counter: Counter) -> bool {
+fn is_brief(counter: Counter) -> bool {
     let least = Duration::from_millis(LEAST_PLAIN_RETENTION_MS);
     matches!(counter, Counter::ClockFloor { retention } if retention < least)
+}
+
+/// Returns true if the expiry of the key must be set for a tenure or a permit that begins now.
+pub(super) fn is_due(clock: ServerTime, hash: &Hash, (counter, time): (Counter, Duration)) -> bool {
+    let is_set = step_of(ServerTime::from_micros(hash.last)) == step_of(clock);
+    hash.is_brief || !is_set || !is_plain(counter, time)
+}
+
+/// Returns true if the token does not tell in which step of the clock the key's expiry was set.
+pub(super) fn is_marked(clock: ServerTime, token: FencingToken, counter: Counter) -> bool {
+    let is_in_step = step_of(ServerTime::from_micros(token.get())) == step_of(clock);
+    counter != Counter::Dense && !is_in_step || is_brief(counter)
 }
 
 /// Returns true if the expiry of the key is set only once per step of the clock.
@@ -268,9 +278,4 @@ pub(super) fn whole(time: Duration) -> Duration {
 
 fn step_of(time: ServerTime) -> u64 {
     time.millis() / KEPT_STEP_MS
-}
-
-/// Returns the beginning of the clock's current step, as a token.
-fn step_began(now: ServerTime) -> u64 {
-    step_of(now) * KEPT_STEP_MS * 1_000
 }

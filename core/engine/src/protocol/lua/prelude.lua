@@ -15,7 +15,7 @@
 --
 -- lock   a hash.
 --        t: the last token. A + after it means that the token does not tell when the key's expiry was set: the key may
---        expire soon, the token was ahead of the clock, or a renewal raised it.
+--        expire soon, the token was ahead of the clock's step, or a renewal raised it.
 --        (lease ID and token): the tenure that holds the lock, or held it until it expired. The value is its expiry, its
 --        client, its kind and its label. The kind is r if the label is an owner, who may reclaim the lock, l if the
 --        label is only for people to read, and j for a runner of a job, whose tick comes before the label.

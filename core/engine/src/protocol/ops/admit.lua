@@ -43,6 +43,5 @@ local function admit(k, op)
       return { 'full', tostring(MAX_WAITERS) }
     end
   end
-  local soonest = call('ZRANGEBYSCORE', KEYS[k + 2], 'LEAST_EXPIRY', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
-  return { 'busy', tostring(math.max(tonumber(soonest or 0), now_ms)), tostring(place) }
+  return { 'busy', tostring(math.max(share.soonest(k, state), now_ms)), tostring(place) }
 end

@@ -13,7 +13,8 @@ local function resize(k, op)
     local last = string.format('%0' .. TOKEN_LENGTH .. '.0f', state.last or 0)
     share.store(key, state, last .. '+')
     lock.keep(key, retention, 0, state.is_new)
-    state.is_new = false
+    -- Waiters whose weight is above the capacity now must hear of it, even if nothing is free.
+    state.is_new, state.is_resized = false, true
     pcall(share.serve, k, state)
   end
   return { 'resized', tostring(state.epoch) }

@@ -127,12 +127,13 @@ function lock.keep(key, retention, milliseconds, is_new)
   end
 end
 
--- Returns the next token, how it is remembered, whether the last token is not before the clock, and the clock as a
--- number.
+-- Returns the next token, how it is remembered, and whether the expiry of the key must be set for a tenure of this many
+-- milliseconds. That is done once per step of the clock. The last token tells in which step it was done, unless it is
+-- marked: then its step is not that of the clock, or the key may expire soon.
 --
 -- With a retention, the token is at least the server's clock, or the proposed token instead of the clock. So
 -- tokens grow even if the last one was lost.
-function lock.next(key, state, retention, proposed)
+function lock.next(key, state, retention, milliseconds, proposed)
   local last, token, clock = state.last or 0, proposed or now_digits, proposed and tonumber(proposed) or now
   if retention == 0 or last >= clock then
     if last >= MAX_TOKEN then
@@ -140,15 +141,20 @@ function lock.next(key, state, retention, proposed)
     end
     token = string.format('%0' .. TOKEN_LENGTH .. '.0f', last + 1)
   end
-  local is_brief = retention ~= 0 and (last >= clock or retention < LEAST_PLAIN_RETENTION_MS)
-  return token, is_brief and token .. '+' or token, last >= clock, clock
+  local step_us = KEPT_STEP_MS * 1000
+  local began = clock - clock % step_us
+  local is_short = retention < LEAST_PLAIN_RETENTION_MS
+  local is_due = state.is_brief or is_short or milliseconds > MOST_PLAIN_TTL_MS
+    or last < began or last >= began + step_us
+  local is_brief = retention ~= 0 and (is_short or tonumber(token) >= began + step_us)
+  return token, is_brief and token .. '+' or token, is_due
 end
 
 -- Gives the lock, which is free or being reclaimed, to a claim for this many milliseconds. Returns the token
 -- and the expiry. `waiting` is true if others may wait and the lock is not flagged yet.
 function lock.take(key, state, member, milliseconds, waiting, proposed)
-  local retention, last = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1)), state.last or 0
-  local token, remembered, is_ahead, clock = lock.next(key, state, retention, proposed)
+  local retention = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1))
+  local token, remembered, is_due = lock.next(key, state, retention, milliseconds, proposed)
   if state.field then
     lock.clear(key, state)
   end
@@ -163,10 +169,7 @@ function lock.take(key, state, member, milliseconds, waiting, proposed)
     -- Marks the name as a job's before its first tick is completed.
     call('HSET', key, 'd', string.rep('0', DONE_LABEL - 1))
   end
-  -- The key's expiry is refreshed once per step of the clock. The last token tells in which step that was,
-  -- unless the token is ahead of the clock.
-  if is_ahead or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
-    or last < clock - clock % (KEPT_STEP_MS * 1000) then
+  if is_due then
     lock.keep(key, retention, milliseconds, state.is_new)
   end
   state.is_new, state.field, state.stored = false, field, field

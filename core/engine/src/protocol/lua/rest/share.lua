@@ -31,16 +31,25 @@ function share.read(k, text, at)
     share.clear(holders)
   end
   state.used = 0 - tonumber(call('ZSCORE', holders, 'u') or 0)
-  if state.used > 0 then
+  if state.used > 0 and share.soonest(k, state) < now_ms then
     local before_now = '(' .. tostring(now_ms)
     local ended = call('ZRANGEBYSCORE', holders, 'LEAST_EXPIRY', before_now, 'LIMIT', '0', 'MOST_CLEARED')
     for i = 1, #ended do
       share.drop(k, state, ended[i])
     end
-  elseif not state.is_new then
+  elseif state.used <= 0 and not state.is_new then
     share.forget(key)
   end
   return state
+end
+
+-- Returns the soonest expiry of a permit, or 0 if there is none.
+function share.soonest(k, state)
+  if not state.soonest then
+    local first = call('ZRANGEBYSCORE', KEYS[k + 2], 'LEAST_EXPIRY', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+    state.soonest = tonumber(first[2] or 0)
+  end
+  return state.soonest
 end
 
 -- Deletes the set of holders. An expiry in the past does that, and needs no right to DEL.
@@ -63,6 +72,7 @@ end
 function share.drop(k, state, lease)
   local key, holders = KEYS[k], KEYS[k + 2]
   local value = call('HGET', key, lease)
+  state.soonest = nil
   call('HDEL', key, lease)
   if call('ZREM', holders, lease) == 0 then
     return false
@@ -90,7 +100,7 @@ function share.pick(k, state, weight)
   local holders = KEYS[k + 2]
   local below = '(' .. tostring(state.capacity)
   local slots = call('ZRANGEBYSCORE', holders, '0', below, 'LIMIT', '0', tostring(weight))
-  local unused = state.used + call('ZCOUNT', holders, '0', '(LEAST_EXPIRY')
+  local unused = #slots < weight and state.used + call('ZCOUNT', holders, '0', '(LEAST_EXPIRY')
   if #slots > 0 then
     call('ZREM', holders, unpack(slots))
   end
@@ -112,7 +122,7 @@ end
 function share.take(k, state, member, milliseconds)
   local key, holders, weight = KEYS[k], KEYS[k + 2], share.weight(member, CLAIM_KIND)
   local retention = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1))
-  local token, remembered = lock.next(key, state, retention)
+  local token, remembered, is_due = lock.next(key, state, retention, milliseconds)
   local lease, is_first = sub(member, CLAIM_LEASE, CLAIM_CLIENT - 1), state.used == 0
   local slots = state.kind == 's' and share.pick(k, state, weight) or ''
   if state.kind == 'm' and weight == state.capacity then
@@ -125,9 +135,13 @@ function share.take(k, state, member, milliseconds)
   local units = sub(member, CLAIM_KIND + SHARE_WEIGHT, CLAIM_KIND + SHARE_CAPACITY - 1)
   local value = token .. who .. units .. slots .. sub(member, CLAIM_KIND + SHARE_LENGTH)
   share.store(key, state, remembered, lease, value)
-  lock.keep(key, retention, milliseconds, state.is_new)
-  lock.keep(holders, retention, milliseconds, is_first)
-  state.is_new, state.last = false, tonumber(token)
+  if is_due then
+    lock.keep(key, retention, milliseconds, state.is_new)
+  end
+  if is_due or is_first then
+    lock.keep(holders, retention, milliseconds, is_first)
+  end
+  state.is_new, state.last, state.is_brief, state.soonest = false, tonumber(token), remembered ~= token, nil
   return share.admitted(state, value, expires)
 end
 
@@ -144,8 +158,9 @@ end
 
 -- Returns the token's part of the permit's value and its expiry, if the lease has one.
 function share.find(k, lease)
-  local value, expires = call('HGET', KEYS[k], lease), call('ZSCORE', KEYS[k + 2], lease)
-  if value and expires and #value > PERMIT_SLOTS then
+  local value = call('HGET', KEYS[k], lease)
+  local expires = value and call('ZSCORE', KEYS[k + 2], lease)
+  if expires and #value > PERMIT_SLOTS then
     return value, tonumber(expires)
   end
 end
@@ -225,13 +240,17 @@ function share.force(k, record, token)
 end
 
 -- Admits waiters in order while the first of them fits, up to a limit and not past `own`, which is the member of the
--- calling lease. Returns the first waiter that was not admitted, nil if nobody waits, and false if it cannot tell.
+-- calling lease. Returns the first waiter that was not admitted, nil if nobody waits or nothing is free, and false if it
+-- cannot tell.
 -- Each waiter gets a push and has the window to confirm its permit, as with `line.grant`. But the first one of the
 -- calling client, if `state.client` says which that is, gets its time to live, and the reply in `state.handed`. One whose
 -- weight is above the capacity leaves the line, and its push makes it ask again.
 function share.serve(k, state, own)
   local key, queue, first = KEYS[k], KEYS[k + 1], nil
   for _ = 1, MOST_ADMITTED do
+    if state.used >= state.capacity and not state.is_resized then
+      return nil
+    end
     first = line.first(k, state)
     local weight = first and share.weight(first, CLAIM_KIND)
     if not first or first == own or weight <= state.capacity and state.used + weight > state.capacity then
