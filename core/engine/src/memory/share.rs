@@ -8,7 +8,7 @@ use super::MemoryServer;
 use super::holders::Holders;
 use super::keys::{Hash, expired, expiry};
 use super::line::First;
-use super::steps::{is_due, is_marked, kept_until, longer, next_token};
+use super::steps::{is_due, is_marked, kept_until, longer, longer_if, next_token};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{MOST_ADMITTED, MOST_CLEARED, TOKEN_LENGTH, UNITS_LENGTH};
 use crate::protocol::ops::admit::stored_slots;
@@ -375,17 +375,13 @@ impl MemoryServer {
             state.generation = Some(token);
         }
         let kept = kept_until(now, claim.counter, time);
-        let is_due = hash.is_none_or(|hash| is_due(now, hash, (claim.counter, time)));
-        let key_expires = match hash {
-            None => kept,
-            Some(hash) if !is_due => hash.expires,
-            Some(hash) => longer(hash.expires, kept),
-        };
+        let is_due = is_due(now, hash, (claim.counter, time));
+        let key_expires = longer_if(is_due, hash.map(|hash| hash.expires), kept);
         let is_brief = is_marked(now, token, claim.counter);
         self.store(key, state, (token.get(), is_brief, key_expires));
         let expires = expiry(now, time);
         let keys = self.names.entry(key.clone()).or_default();
-        let is_first = keys.holders.is_none();
+        let former = keys.holders.as_ref().map(|holders| holders.expires);
         let holders = keys.holders.get_or_insert_default();
         let slots = if share.sharing() == Sharing::Slots {
             holders.pick(share.weight(), state.capacity)
@@ -394,11 +390,7 @@ impl MemoryServer {
         };
         holders.used += share.weight();
         holders.hold(claim.lease, expires);
-        if is_first {
-            holders.expires = kept;
-        } else if is_due {
-            holders.expires = longer(holders.expires, kept);
-        }
+        holders.expires = longer_if(is_due, former, kept);
         let permit = Permit {
             lease: claim.lease,
             token,

@@ -30,11 +30,8 @@ impl MemoryServer {
         let clock = proposed.map_or(now, ServerTime::from_micros);
         let token = next_token(clock, last, claim.counter)?;
         let kept = kept_until(now, claim.counter, time);
-        let key_expires = match hash {
-            None => kept,
-            Some(hash) if !is_due(clock, hash, (claim.counter, time)) => hash.expires,
-            Some(hash) => longer(hash.expires, kept),
-        };
+        let is_due = is_due(clock, hash, (claim.counter, time));
+        let key_expires = longer_if(is_due, hash.map(|hash| hash.expires), kept);
         let is_brief = is_marked(clock, token, claim.counter);
         let expires = expiry(now, time);
         let tenure = StoredTenure {
@@ -243,6 +240,19 @@ pub(super) fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> O
     Some(expiry(now, whole(retention) + whole(longer)))
 }
 
+/// Returns when a key expires after a change. A key that there was not has no expiry yet.
+pub(super) fn longer_if(
+    is_due: bool,
+    former: Option<Option<ServerTime>>,
+    kept: Option<ServerTime>,
+) -> Option<ServerTime> {
+    match former {
+        None => kept,
+        Some(former) if is_due => longer(former, kept),
+        Some(former) => former,
+    }
+}
+
 pub(super) fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
     one.zip(other).map(|(one, other)| one.max(other))
 }
@@ -253,15 +263,18 @@ fn is_brief(counter: Counter) -> bool {
 }
 
 /// Returns true if the expiry of the key must be set for a tenure or a permit that begins now.
-pub(super) fn is_due(clock: ServerTime, hash: &Hash, (counter, time): (Counter, Duration)) -> bool {
-    let is_set = step_of(ServerTime::from_micros(hash.last)) == step_of(clock);
-    hash.is_brief || !is_set || !is_plain(counter, time)
+pub(super) fn is_due(
+    clock: ServerTime,
+    hash: Option<&Hash>,
+    (counter, time): (Counter, Duration),
+) -> bool {
+    let is_set = |hash: &Hash| !hash.is_brief && is_in_step(clock, hash.last);
+    !hash.is_some_and(is_set) || !is_plain(counter, time)
 }
 
 /// Returns true if the token does not tell in which step of the clock the key's expiry was set.
 pub(super) fn is_marked(clock: ServerTime, token: FencingToken, counter: Counter) -> bool {
-    let is_in_step = step_of(ServerTime::from_micros(token.get())) == step_of(clock);
-    counter != Counter::Dense && !is_in_step || is_brief(counter)
+    counter != Counter::Dense && !is_in_step(clock, token.get()) || is_brief(counter)
 }
 
 /// Returns true if the expiry of the key is set only once per step of the clock.
@@ -274,6 +287,10 @@ const MOST_PLAIN_TTL: Duration = Duration::from_millis(MOST_PLAIN_TTL_MS);
 
 pub(super) fn whole(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn is_in_step(clock: ServerTime, token: u64) -> bool {
+    step_of(ServerTime::from_micros(token)) == step_of(clock)
 }
 
 fn step_of(time: ServerTime) -> u64 {
