@@ -31,10 +31,10 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         options.rounds()
     );
     for (work, what) in KINDS {
-        let rates = take_turns(&mut peers, &format!("{work} {callers} {TURN}"), options).await?;
+        let sides = take_turns(&mut peers, &format!("{work} {callers} {TURN}"), options).await?;
         println!("\n{what}");
-        for (peer, own) in peers.iter().zip(&rates) {
-            show(peer, own, &peers, &rates);
+        for (peer, own) in peers.iter().zip(&sides) {
+            show(peer, own, &peers, &sides);
         }
     }
     for why in skipped {
@@ -43,34 +43,58 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the rates of each side in each round after one that warms up; 0 if a side cannot do the work.
-async fn take_turns(peers: &mut [Peer], work: &str, options: &Options) -> Result<Vec<Vec<f64>>> {
-    let mut rates = vec![Vec::new(); peers.len()];
-    for round in 0..=options.rounds() {
-        for (peer, rates) in peers.iter_mut().zip(&mut rates) {
-            let done = peer.tell(work).await;
-            let rate = match done {
-                Some(done) => number(&done, "count")? / number(&done, "millis")?,
-                None => 0.0,
-            };
-            rates.extend((round > 0).then_some(rate));
-        }
-    }
-    Ok(rates)
+/// What a side did in each round. All is empty if the side cannot do the work.
+#[derive(Default)]
+struct Rounds {
+    /// Thousands of pairs per second.
+    rates: Vec<f64>,
+    /// The commands of a pair at the server.
+    commands: Vec<f64>,
+    /// The server's processor time of a pair, in microseconds.
+    server: Vec<f64>,
 }
 
-/// Prints the thousands of pairs per second of a side, and the ratio of Leasehold to it if it is a peer.
-fn show(peer: &Peer, own: &[f64], peers: &[Peer], rates: &[Vec<f64>]) {
+/// Lets each side work in each round, after one that warms up.
+async fn take_turns(peers: &mut [Peer], work: &str, options: &Options) -> Result<Vec<Rounds>> {
+    let mut sides: Vec<Rounds> = peers.iter().map(|_| Rounds::default()).collect();
+    for round in 0..=options.rounds() {
+        for (peer, side) in peers.iter_mut().zip(&mut sides) {
+            let (commands, [_, server]) = (peer.commands().await?, peer.processor()?);
+            let Some(done) = peer.tell(work).await else {
+                continue;
+            };
+            let pairs = number(&done, "count")?;
+            if round > 0 {
+                side.rates.push(pairs / number(&done, "millis")?);
+                side.commands
+                    .push((peer.commands().await? - commands) / pairs);
+                side.server
+                    .push((peer.processor()?[1] - server) * 1e6 / pairs);
+            }
+        }
+    }
+    Ok(sides)
+}
+
+/// Prints what a side did, and the ratio of Leasehold's pairs to its own if it is a peer.
+fn show(peer: &Peer, own: &Rounds, peers: &[Peer], sides: &[Rounds]) {
     let program = &peer.program;
-    let mut sides = peers.iter().zip(rates);
-    let base =
-        sides.find(|(other, _)| other.program.name == program.base && program.base != program.name);
-    let ratio = base.map_or(String::new(), |(_, base)| spread(&ratios(base, own)));
-    let rate = median(own);
-    let rate = if rate > 0.0 {
-        format!("{rate:.1}")
-    } else {
-        "-".to_owned()
-    };
-    println!("  {:<28} {rate:>8} thousand/s   {ratio}", program.name);
+    if own.rates.is_empty() {
+        return println!("  {:<24} cannot do this", program.name);
+    }
+    let mut others = peers.iter().zip(sides);
+    let base = others
+        .find(|(other, _)| other.program.name == program.base && program.base != program.name);
+    let ratio = base.map_or(String::new(), |(_, base)| {
+        spread(&ratios(&base.rates, &own.rates))
+    });
+    let (rate, commands, server) = (
+        median(&own.rates),
+        median(&own.commands),
+        median(&own.server),
+    );
+    println!(
+        "  {:<24} {rate:>6.1} thousand/s  {commands:>5.1} commands, {server:>4.0} µs of the server  {ratio}",
+        program.name
+    );
 }

@@ -376,12 +376,14 @@ impl MemoryServer {
         }
         let kept = kept_until(now, claim.counter, time);
         let is_due = is_due(now, hash, (claim.counter, time));
-        let key_expires = longer_if(is_due, hash.map(|hash| hash.expires), kept);
+        let key_expires = hash.map_or(kept, |hash| longer_if(is_due, hash.expires, kept));
         let is_brief = is_marked(now, token, claim.counter);
         self.store(key, state, (token.get(), is_brief, key_expires));
         let expires = expiry(now, time);
         let keys = self.names.entry(key.clone()).or_default();
-        let former = keys.holders.as_ref().map(|holders| holders.expires);
+        let former = keys.holders.as_ref();
+        let holders_expire =
+            former.map_or(kept, |holders| longer_if(is_due, holders.expires, kept));
         let holders = keys.holders.get_or_insert_default();
         let slots = if share.sharing() == Sharing::Slots {
             holders.pick(share.weight(), state.capacity)
@@ -390,7 +392,7 @@ impl MemoryServer {
         };
         holders.used += share.weight();
         holders.hold(claim.lease, expires);
-        holders.expires = longer_if(is_due, former, kept);
+        holders.expires = holders_expire;
         let permit = Permit {
             lease: claim.lease,
             token,

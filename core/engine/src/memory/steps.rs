@@ -31,7 +31,7 @@ impl MemoryServer {
         let token = next_token(clock, last, claim.counter)?;
         let kept = kept_until(now, claim.counter, time);
         let is_due = is_due(clock, hash, (claim.counter, time));
-        let key_expires = longer_if(is_due, hash.map(|hash| hash.expires), kept);
+        let key_expires = hash.map_or(kept, |hash| longer_if(is_due, hash.expires, kept));
         let is_brief = is_marked(clock, token, claim.counter);
         let expires = expiry(now, time);
         let tenure = StoredTenure {
@@ -240,17 +240,12 @@ pub(super) fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> O
     Some(expiry(now, whole(retention) + whole(longer)))
 }
 
-/// Returns when a key expires after a change. A key that there was not has no expiry yet.
 pub(super) fn longer_if(
     is_due: bool,
-    former: Option<Option<ServerTime>>,
-    kept: Option<ServerTime>,
+    one: Option<ServerTime>,
+    other: Option<ServerTime>,
 ) -> Option<ServerTime> {
-    match former {
-        None => kept,
-        Some(former) if is_due => longer(former, kept),
-        Some(former) => former,
-    }
+    if is_due { longer(one, other) } else { one }
 }
 
 pub(super) fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
