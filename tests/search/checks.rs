@@ -1,12 +1,12 @@
 //! The promises, checked after each action.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{BatchReply, Claim, Command, LeaseId, Op, Reply};
 use leasehold_engine::testing::ms;
 use leasehold_engine::time::{ServerTime, Timestamp};
 
-use crate::faults::Fault;
 use crate::program::Client;
 use crate::world::{Action, TTL, World, name};
 
@@ -64,20 +64,29 @@ pub(crate) struct Waiting {
 /// The checks' own knowledge of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// The greatest token that the server gave.
-    given: u64,
+    /// The greatest token that each server gave.
+    given: BTreeMap<usize, u64>,
     /// The greatest token that a program got.
     got: u64,
     /// The waiters in the order in which the server got to know them.
     pub(crate) line: Vec<Waiting>,
-    /// True if the server lost its data, so that exclusion is not promised.
+    /// True if the only server lost its data, so that exclusion is not promised.
     lost_data: bool,
+    /// True if the servers form a quorum, whose waiters wait at one server while others may vote for anybody.
+    is_quorum: bool,
 }
 
 impl Checks {
-    pub(crate) fn flushed(&mut self, fault: Fault) {
+    pub(crate) fn of(servers: usize) -> Self {
+        Self {
+            is_quorum: servers > 1,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn flushed(&mut self, is_lost: bool) {
         self.line.clear();
-        self.lost_data = fault != Fault::DataLost;
+        self.lost_data = is_lost;
     }
 
     /// Checks I1 and I4: no two programs hold the lock at one time, and each loss is told by the deadline.
@@ -124,7 +133,7 @@ impl Checks {
     /// Checks what a batch did at the server.
     pub(crate) fn executed(
         &mut self,
-        (now, is_over): (ServerTime, bool),
+        (server, now, is_over): (usize, ServerTime, bool),
         batch: &[Op],
         reply: &BatchReply,
         (before, after): (Stored, Stored),
@@ -139,13 +148,11 @@ impl Checks {
         let Some((lease, token)) = after.tenure.filter(|_| before.tenure != after.tenure) else {
             return Ok(());
         };
-        if token <= self.given {
-            return broken(
-                "I2",
-                format!("the server gives token {token} after {}", self.given),
-            );
+        let given = self.given.insert(server, token).unwrap_or(0);
+        if token <= given {
+            let what = format!("a server gives token {token} after {given}");
+            return broken("I2", what);
         }
-        self.given = token;
         let own = |waiting: &Waiting| waiting.claim.lease == lease;
         let is_free = self
             .line
@@ -155,7 +162,7 @@ impl Checks {
         let ahead = self.line.iter().take_while(|waiting| !own(waiting));
         let ahead = ahead.filter(alive).count();
         self.line.retain(|waiting| !own(waiting));
-        if ahead > 0 && !is_free {
+        if ahead > 0 && !is_free && !self.is_quorum {
             return broken("I7", format!("the lock goes past {ahead} live waiters"));
         }
         Ok(())
@@ -239,8 +246,7 @@ impl World {
         {
             return broken("I7", format!("{} waits in vain", name(client)));
         }
-        let stored = self.stored();
-        if stored.tenure.is_some() {
+        if (0..self.plan.servers).any(|server| self.stored(server).tenure.is_some()) {
             return broken("I6", "the name does not become free");
         }
         Ok(())

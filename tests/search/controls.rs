@@ -38,6 +38,8 @@ controls! {
     a_try_that_overtakes_is_caught: TriesOvertake breaks "I7" in { tries: true, calls: 2, passes: 1, steps: &[2_010] };
     a_repeat_that_counts_twice_is_caught: RepeatsCountTwice breaks "I1" in { repeats: 1 };
     a_server_that_loses_its_data_is_caught: DataLost breaks "I1" in { flushes: 1 };
+    a_server_that_votes_twice_is_caught: VotesTwice breaks "I2" in { servers: 3 };
+    a_server_that_loses_a_vote_unnoticed_is_caught: DataLost breaks "I2" in { servers: 3, flushes: 1 };
     a_server_whose_clock_is_too_fast_is_caught: None breaks "I1" in { faster: 100_000, passes: 1, steps: &[1_900] };
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::protocol::{
-    Acquire, BatchReply, Claim, Command, Counter, LeaseId, News, Op, Push, Reclaim, Release, Reply,
+    Acquire, BatchReply, Claim, Command, Counter, Grant, LeaseId, News, Op, Push, Reclaim, Release,
+    Reply,
 };
 use leasehold_engine::testing::{LOCK, key};
 use leasehold_engine::time::ServerTime;
@@ -48,8 +49,11 @@ pub(crate) enum Fault {
     TriesOvertake,
     /// A repeated acquisition ends the tenure that it repeats, and counts as another one.
     RepeatsCountTwice,
-    /// The server loses its data, and exclusion is checked all the same.
+    /// The only server loses its data, and exclusion is checked all the same. A server of a quorum loses only the lock,
+    /// so nobody notices.
     DataLost,
+    /// A server of a quorum votes for each client that asks.
+    VotesTwice,
 }
 
 /// The memory of the faults.
@@ -62,11 +66,11 @@ pub(crate) struct Forged {
 }
 
 impl World {
-    /// Executes a batch at the server, with the fault of this world.
-    pub(crate) fn serve(&mut self, now: ServerTime, batch: &[Op]) -> BatchReply {
-        let fault = self.plan.fault;
-        if fault == Fault::None {
-            return self.host.servers[0].execute(now, batch);
+    /// Executes a batch at a server. The first one has the fault of this world.
+    pub(crate) fn serve(&mut self, server: usize, batch: &[Op]) -> BatchReply {
+        let (fault, now) = (self.plan.fault, self.host.time(server));
+        if fault == Fault::None || server > 0 {
+            return self.host.servers[server].execute(now, batch);
         }
         let mut batch = batch.to_vec();
         let mut forged = None;
@@ -77,6 +81,11 @@ impl World {
         if let Some(forged) = forged {
             reply.time = Some(now);
             reply.replies = vec![Ok(forged)];
+        }
+        for (op, reply) in batch.iter().zip(&mut reply.replies) {
+            if let Some(vote) = self.vote(now, op, reply.as_ref().ok()) {
+                *reply = Ok(vote);
+            }
         }
         for reply in reply.replies.iter_mut().flatten() {
             let (Reply::Held(grant) | Reply::HandedOver { grant, .. }) = reply else {
@@ -92,7 +101,7 @@ impl World {
 
     /// Changes an operation, or returns the reply to give in place of the server's.
     fn forge(&mut self, now: ServerTime, op: &mut Op) -> Option<Reply> {
-        let tenure = self.stored().tenure;
+        let tenure = self.stored(0).tenure;
         if let Command::Acquire(acquire) = &op.command {
             let claim = acquire.claim.clone();
             self.forged.claims.insert(claim.lease, claim);
@@ -151,6 +160,20 @@ impl World {
             _ => {}
         }
         None
+    }
+
+    /// Returns the vote of a server that votes twice, in place of its refusal.
+    fn vote(&self, now: ServerTime, op: &Op, reply: Option<&Reply>) -> Option<Reply> {
+        let (Fault::VotesTwice, Command::Acquire(acquire), Some(Reply::Busy { .. })) =
+            (self.plan.fault, &op.command, reply)
+        else {
+            return None;
+        };
+        let Reclaim::Propose(token) = acquire.reclaims else {
+            return None;
+        };
+        let expires = now + acquire.claim.ttl;
+        Some(Reply::Held(Grant { token, expires }))
     }
 
     /// Returns the claims in line, as the checks know them.

@@ -1,5 +1,5 @@
-//! An exhaustive search of small worlds: a few real engines, one in-memory server, and a network that loses,
-//! repeats, delays and reorders.
+//! An exhaustive search of small worlds: a few real engines, one in-memory server or the three of a quorum, and a
+//! network that loses, repeats, delays and reorders.
 //!
 //! The search does every action in every state: a call, the execution of any request under way, the arrival
 //! of any reply or push, a step of time, a crash. It checks the promises of `leasehold` (I1, I2 and I4 to I8)
@@ -24,6 +24,7 @@ use world::Plan;
 
 /// A world in which nothing may happen yet.
 const EMPTY: Plan = Plan {
+    servers: 1,
     clients: 2,
     calls: 1,
     tries: false,
@@ -88,6 +89,10 @@ worlds! {
     #[test] two_clients_of_a_server_that_loses_its_data { passes: 1, flushes: 1, depth: 7 };
     #[test] two_clients_of_a_slow_server { passes: 2, faster: -1_900, steps: &[1_001, 2_500], depth: 7 };
     #[test] three_clients { clients: 3, depth: 13 };
+    #[test] a_quorum { servers: 3, depth: 10 };
+    #[test] a_quorum_while_time_passes { servers: 3, passes: 1, depth: 5 };
+    #[test] a_quorum_of_which_a_server_loses_its_data { servers: 3, flushes: 1, depth: 6 };
+    #[test] a_quorum_with_all_faults { servers: 3, repeats: 1, cancels: 1, crashes: 1, depth: 5 };
 }
 
 /// Worlds that take minutes.
@@ -101,5 +106,10 @@ mod large {
         #[test] #[ignore = "a minute"] renewals { passes: 3, renews: true, steps: &[700, 2_500], depth: 9 };
         #[test] #[ignore = "a minute"] three_clients { clients: 3, depth: ANY };
         #[test] #[ignore = "a minute"] three_clients_and_time { clients: 3, passes: 1, depth: 10 };
+        #[test] #[ignore = "a minute"] a_quorum { servers: 3, depth: 17 };
+        #[test] #[ignore = "a minute"] a_quorum_and_time { servers: 3, passes: 1, depth: 7 };
+        #[test] #[ignore = "a minute"] a_quorum_that_loses_data { servers: 3, flushes: 1, depth: 8 };
+        #[test] #[ignore = "a minute"] a_quorum_of_three_clients { servers: 3, clients: 3, depth: 10 };
+        #[test] #[ignore = "a minute"] a_quorum_that_renews { servers: 3, renews: true, passes: 1, steps: &[700], depth: 8 };
     }
 }

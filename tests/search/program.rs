@@ -68,14 +68,17 @@ impl World {
         state.lives += 1;
         let id = client_id(client, state.lives);
         let locker = &mut self.host.lockers[client];
-        self.host.servers[0].unsubscribe(locker.client);
-        (locker.engine, locker.client, locker.wake) = (engine(id), id, None);
+        for server in &mut self.host.servers {
+            server.unsubscribe(locker.client);
+        }
+        let engine = engine(id, self.plan.servers);
+        (locker.engine, locker.client, locker.wake) = (engine, id, None);
         let own = |sent: &Sent| sent.locker == client;
         for request in self.requests.iter_mut().filter(|one| own(&one.sent)) {
             request.orphan = true;
         }
         self.replies.retain(|(sent, _)| !own(sent));
-        self.pushes.retain(|(to, _)| *to != client);
+        self.pushes.retain(|(to, ..)| *to != client);
         self.connect(client);
     }
 
@@ -141,10 +144,16 @@ impl World {
     }
 }
 
-pub(crate) fn engine(client: ClientId) -> Engine {
+pub(crate) fn engine(client: ClientId, servers: usize) -> Engine {
     let mut settings = Settings::new(client);
     (settings.command_timeout, settings.patience) = (TIMEOUT, TIMEOUT * 4);
-    Engine::new(settings.checked().expect("the settings are in bounds"))
+    // So that the end of a quarantine is soon enough to be searched.
+    settings.longest_ttl = TTL;
+    let settings = settings.checked().expect("the settings are in bounds");
+    match servers {
+        1 => Engine::new(settings),
+        _ => Engine::quorum(settings, servers).expect("the number of servers is valid"),
+    }
 }
 
 pub(crate) fn client_id(client: usize, life: u64) -> ClientId {

@@ -175,13 +175,13 @@ impl Walk {
                 each.map(|(op, reply)| self.replied(op, reply)).collect()
             }
             Action::Push { push } => {
-                let (_, push) = &self.world.pushes[push];
+                let (.., push) = &self.world.pushes[push];
                 let mut leases = self.leases.keys();
                 let lease = leases.find(|lease| lease.half() == push.lease);
                 lease.map(|lease| self.pushed(*lease)).into_iter().collect()
             }
             Action::Acquire { .. } | Action::Cancel { .. } | Action::Crash { .. } => Vec::new(),
-            Action::Pass { .. } | Action::Flush => panic!("no time passes"),
+            Action::Pass { .. } | Action::Flush { .. } => panic!("no time passes"),
         }
     }
 
@@ -237,7 +237,7 @@ impl Walk {
         };
         self.events
             .extend(before.iter().map(|event| format!("[{event}]")));
-        let stored = self.world.stored();
+        let stored = self.world.stored(0);
         let holder = match stored.tenure {
             Some((lease, token)) => format!("<<{}, {}>>", self.lease(lease), self.counted(token)),
             None => "<<>>".to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_engine::engine::{Input, ServerId};
 use leasehold_engine::protocol::{BatchReply, Counter, Op, Push, Reply};
-use leasehold_engine::testing::{FAR, Host, LOCK, Net, Pushes, Sent, key, kind, ms};
+use leasehold_engine::testing::{FAR, Host, LOCK, Net, Pushes, Sent, key, kind, ms, place};
 use leasehold_engine::time::Timestamp;
 
 use crate::checks::{Checks, Held, Stored, Violation};
@@ -18,6 +18,8 @@ pub(crate) const TIMEOUT: Duration = ms(1_000);
 /// The bounds of a world. Everything within them is searched.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Plan {
+    /// One server, or the servers of a quorum. Those of a quorum have clocks of different speeds.
+    pub(crate) servers: usize,
     pub(crate) clients: usize,
     /// The acquisitions of each client.
     pub(crate) calls: u8,
@@ -33,9 +35,10 @@ pub(crate) struct Plan {
     pub(crate) repeats: u8,
     pub(crate) cancels: u8,
     pub(crate) crashes: u8,
-    /// How often the server may lose its data. Exclusion is not checked after a loss.
+    /// How often a server may lose its data. If there is no other one, exclusion is not checked after that.
     pub(crate) flushes: u8,
-    /// How much faster than the clients' clocks the server's clock is, in parts per million.
+    /// How much faster than the clients' clocks the server's clock is, in parts per million. At a quorum, the second
+    /// server's clock is as much slower, and the third one's is neither.
     pub(crate) faster: i64,
     /// True if clients hear pushes.
     pub(crate) hears: bool,
@@ -79,7 +82,9 @@ pub(crate) enum Action {
     Pass {
         millis: u64,
     },
-    Flush,
+    Flush {
+        server: usize,
+    },
 }
 
 /// A request on its way to the server.
@@ -96,7 +101,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) requests: Vec<Request>,
     pub(crate) replies: Vec<(Sent, BatchReply)>,
-    pub(crate) pushes: Vec<(usize, Push)>,
+    /// The pushes under way, each with its receiver and its server.
+    pub(crate) pushes: Vec<(usize, ServerId, Push)>,
     pub(crate) checks: Checks,
     pub(crate) forged: Forged,
     /// How many more of these may happen: passes, repeats, cancels, crashes, flushes.
@@ -113,8 +119,8 @@ const FLUSHES: usize = 4;
 
 impl World {
     pub(crate) fn new(plan: Plan, tells: bool) -> Self {
-        let mut host = Host::of_servers(1);
-        host.ahead = vec![1_000_000_000];
+        let mut host = Host::of_servers(plan.servers);
+        host.ahead = vec![1_000_000_000; plan.servers];
         host.reentrant = false;
         (host.ttl, host.fixed) = (TTL, !plan.renews);
         host.subscribes = plan.hears;
@@ -136,29 +142,53 @@ impl World {
             requests: Vec::new(),
             replies: Vec::new(),
             pushes: Vec::new(),
-            checks: Checks::default(),
+            checks: Checks::of(plan.servers),
             forged: Forged::default(),
             left,
             story: tells.then(Vec::new),
         };
         for client in 0..plan.clients {
             let id = client_id(client, 0);
-            world.host.join(id, engine(id), name(client));
+            let engine = engine(id, plan.servers);
+            world.host.join(id, engine, name(client));
             world.clients.push(Client::default());
             world.connect(client);
+        }
+        if world.is_quorum() {
+            world.enter();
         }
         world
     }
 
-    /// Connects a client and tells it the server's clock, all at once.
+    pub(crate) fn is_quorum(&self) -> bool {
+        self.plan.servers > 1
+    }
+
+    /// Connects a client and tells it the servers' clocks, all at once.
     pub(crate) fn connect(&mut self, client: usize) {
         let now = self.host.now;
         self.host.net = Net::Up;
         self.host.back = FAR;
-        self.host.at(client).connect(0);
+        for server in 0..self.plan.servers {
+            self.host.at(client).connect(server);
+        }
         self.host.back = Duration::ZERO;
         self.host.net = Net::Hold;
         self.host.now = self.host.now.max(now);
+        self.host.forget();
+    }
+
+    /// Has each client use the quorum once, so that the servers know one another.
+    fn enter(&mut self) {
+        self.host.net = Net::Up;
+        for client in 0..self.plan.clients {
+            let lease = self.host.at(client).hold(LOCK).lease;
+            self.host.at(client).release(lease);
+        }
+        for server in &mut self.host.servers {
+            server.delete(&key(LOCK));
+        }
+        self.host.net = Net::Hold;
         self.host.forget();
     }
 
@@ -202,7 +232,8 @@ impl World {
             actions.extend(steps.map(|millis| Action::Pass { millis: *millis }));
         }
         if self.left[FLUSHES] > 0 {
-            actions.push(Action::Flush);
+            let servers = 0..self.plan.servers;
+            actions.extend(servers.map(|server| Action::Flush { server }));
         }
         actions
     }
@@ -241,9 +272,9 @@ impl World {
                 self.host.reply(&sent, Ok(reply));
             }
             Action::Push { push } => {
-                let (to, push) = self.pushes.remove(push);
+                let (to, server, push) = self.pushes.remove(push);
                 self.tell(|| format!("the push to {} arrives", name(to)));
-                let server = Some(ServerId::ONLY);
+                let server = Some(server);
                 self.input(to, Input::Push { server, push });
             }
             Action::Pass { millis } => {
@@ -251,11 +282,17 @@ impl World {
                 self.tell(|| format!("time passes: {millis} ms"));
                 self.pass(ms(millis))?;
             }
-            Action::Flush => {
+            Action::Flush { server } => {
                 self.left[FLUSHES] -= 1;
-                self.tell(|| "the server loses its data".to_owned());
-                self.host.servers[0].flush();
-                self.checks.flushed(self.plan.fault);
+                let which = self.named(server);
+                self.tell(|| format!("{which} loses its data"));
+                let is_fault = self.plan.fault == Fault::DataLost;
+                if is_fault && self.is_quorum() {
+                    self.host.servers[server].delete(&key(LOCK));
+                } else {
+                    self.host.servers[server].flush();
+                }
+                self.checks.flushed(!self.is_quorum() && !is_fault);
                 // The one assumption of I2: the clock is ahead of the last token.
                 self.move_to(self.host.now + ms(1));
             }
@@ -266,40 +303,42 @@ impl World {
     /// Executes a request at the server.
     pub(crate) fn execute(&mut self, request: Request) -> Result<(), Violation> {
         let Request { sent, orphan } = request;
-        let now = self.host.server_now();
-        let before = self.stored();
-        let reply = self.serve(now, &sent.batch);
-        let after = self.stored();
+        let server = place(sent.server);
+        let now = self.host.time(server);
+        let before = self.stored(server);
+        let reply = self.serve(server, &sent.batch);
+        let after = self.stored(server);
         let replies: Vec<_> = reply.replies.iter().map(shown).collect();
         let late = if orphan { ", a copy" } else { "" };
+        let which = self.named(server);
         self.tell(|| {
             format!(
-                "the server executes {}{late}: {}",
+                "{which} executes {}{late}: {}",
                 about(&sent),
                 replies.join(", ")
             )
         });
-        for (client, push) in self.host.servers[0].take_pushes() {
+        for (client, push) in self.host.servers[server].take_pushes() {
             let push = self.pushed(push);
             let to = self.host.lockers.iter().position(|to| to.client == client);
             if let Some(to) = to {
-                self.tell(|| format!("the server sends a push to {}", name(to)));
-                self.pushes.push((to, push));
+                self.tell(|| format!("{which} sends a push to {}", name(to)));
+                self.pushes.push((to, sent.server, push));
             }
         }
         let is_over = self.host.now > sent.give_up;
-        let result = self
-            .checks
-            .executed((now, is_over), &sent.batch, &reply, (before, after));
+        let (at, batch) = ((server, now, is_over), &sent.batch);
+        let result = self.checks.executed(at, batch, &reply, (before, after));
         if !orphan {
             self.replies.push((sent, reply));
         }
         result
     }
 
-    /// Returns what the server has of the name.
-    pub(crate) fn stored(&self) -> Stored {
-        let (server, now, key) = (&self.host.servers[0], self.host.server_now(), key(LOCK));
+    /// Returns what a server has of the name.
+    pub(crate) fn stored(&self, server: usize) -> Stored {
+        let (now, key) = (self.host.time(server), key(LOCK));
+        let server = &self.host.servers[server];
         let tenure = server.tenure(now, &key);
         Stored {
             tenure: tenure.map(|tenure| (tenure.lease, tenure.token.get())),
@@ -339,8 +378,19 @@ impl World {
         let time = at.since(self.host.now);
         let micros = i64::try_from(time.as_micros()).expect("a step is short");
         let faster = micros * self.plan.faster / 1_000_000;
-        self.host.ahead[0] = self.host.ahead[0].saturating_add_signed(faster);
+        for (ahead, faster) in self.host.ahead.iter_mut().zip([faster, -faster, 0]) {
+            *ahead = ahead.saturating_add_signed(faster);
+        }
         self.host.sleep(time);
+    }
+
+    /// Names a server for a story.
+    fn named(&self, server: usize) -> String {
+        if self.is_quorum() {
+            format!("server {}", server + 1)
+        } else {
+            "the server".to_owned()
+        }
     }
 
     pub(crate) fn input(&mut self, client: usize, input: Input) {
