@@ -112,7 +112,7 @@ impl World {
             }
             Act::Downgrade { lease } => Ok(self.held(lease)?.permit()?.downgrade().await?),
             Act::Permit { .. } => Ok(self.permit(act)?),
-            Act::Renew { lease, ttl: None } => Ok(self.lease(lease)?.renew().await?),
+            Act::Renew { lease, ttl: None } => Ok(self.held(lease)?.renew().await?),
             Act::Renew {
                 lease,
                 ttl: Some(ttl),

@@ -195,6 +195,14 @@ impl Held {
         }
     }
 
+    pub(crate) async fn renew(&self) -> Result<(), Error> {
+        match self {
+            Self::Lease(lease) => lease.renew().await,
+            Self::Permit(permit) => permit.renew().await,
+            Self::Bundle(bundle) => bundle.renew().await,
+        }
+    }
+
     pub(crate) async fn lost(&self) -> Lost {
         match self {
             Self::Lease(lease) => lease.lost().await,

@@ -1,15 +1,10 @@
 //! The lease, turn, permit or locks that a command runs under.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use leasehold::{Bundle, Error, Lease, Lost, Permit, Turn};
-use tokio::time::sleep;
 
-use crate::exit::{Failure, LOST};
-
-/// How often a bundle is checked for a renewal.
-const LOOK: Duration = Duration::from_millis(5);
+use crate::exit::Failure;
 
 /// The lease or leases that a command runs under.
 #[derive(Debug)]
@@ -64,7 +59,8 @@ impl Held {
     pub(crate) async fn with_time(&self, ttl: Duration) -> Result<(), Failure> {
         match self.lease() {
             Ok(lease) => with_time(lease, ttl).await,
-            Err(bundle) => with_time_for_all(bundle, ttl).await,
+            Err(bundle) if bundle.remaining() < ttl / 2 => Ok(bundle.renew().await?),
+            Err(_) => Ok(()),
         }
     }
 
@@ -132,22 +128,6 @@ fn spaced(items: impl IntoIterator<Item = impl ToString>) -> String {
 pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failure> {
     if lease.remaining() < ttl / 2 {
         lease.renew().await?;
-    }
-    Ok(())
-}
-
-/// Waits until no lease of the bundle has little time left: each is renewed at every third of its time to live.
-async fn with_time_for_all(bundle: &Bundle, ttl: Duration) -> Result<(), Failure> {
-    let mut lost = pin!(bundle.lost());
-    while bundle.remaining() < ttl / 2 {
-        tokio::select! {
-            biased;
-            lost = &mut lost => {
-                let Lost { name, reason, .. } = lost;
-                return Err(Failure::new(LOST, format!("the lease on {name} was lost before the command began: {reason}")));
-            }
-            () = sleep(LOOK) => {}
-        }
     }
     Ok(())
 }

@@ -66,6 +66,19 @@ export class Bundle {
   }
 
   /**
+   * Extends all leases by their time to live, from now on, together.
+   *
+   * They are renewed in the background, too. Renewing by hand gives the work its full time from here on, as after a long
+   * wait for the last name.
+   *
+   * @throws LeaseholdError as `Lease.renew`, for the first lease that fails; the message names it
+   */
+  async renew(): Promise<void> {
+    checkAttached(this, Bundle, "bundle.renew");
+    await Promise.all(this.#leases.map((lease) => lease.renew()));
+  }
+
+  /**
    * Releases all names together, and resolves to those that the store has freed, in their order.
    *
    * Calling it again resolves to the same names, also after an error.

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::future::select_all;
+use futures::future::{select_all, try_join_all};
 use leasehold_engine::{Error, FencingToken, Name};
 
 use crate::client::{Lease, Lost};
@@ -148,6 +148,37 @@ impl Bundle {
                 .map(|output| broken().map_or(Ok(output), Err))
         })
         .await
+    }
+
+    /// Extends all leases by their time to live from now, together.
+    ///
+    /// They are renewed in the background, too. Renewing by hand gives the work its full time from here on, as after a
+    /// long wait for the last name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lease::renew`], for the first lease that fails; the message names it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the renewals.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let bundle = locker.all(["a", "b"])?.ttl(Duration::from_secs(30)).acquire().await?;
+    /// tokio::time::sleep(Duration::from_millis(200)).await;
+    /// bundle.renew().await?;
+    /// assert!(bundle.remaining() > Duration::from_secs(20));
+    /// # Ok(()) }
+    /// ```
+    pub async fn renew(&self) -> Result<(), Error> {
+        try_join_all(self.leases.iter().map(Lease::renew)).await?;
+        Ok(())
     }
 
     /// Releases all names together, and returns those that the store has freed, in their order.
