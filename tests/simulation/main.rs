@@ -148,7 +148,7 @@ const SEEN_WITH_PASSES: [&str; 5] = [
 ];
 
 /// Events that must happen in some run of shared names.
-const SEEN_WITH_PARTS: [&str; 19] = [
+const SEEN_WITH_PARTS: [&str; 20] = [
     "granted a part",
     "several permits were valid",
     "a writer was admitted",
@@ -168,6 +168,7 @@ const SEEN_WITH_PARTS: [&str; 19] = [
     "knew at once",
     "all of a name was taken in the end",
     "lost: expired",
+    "lost: overheld",
 ];
 
 /// Events that must happen in some run of a quorum.

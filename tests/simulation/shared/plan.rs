@@ -47,6 +47,7 @@ impl Plan {
                 },
             },
             jobs: false,
+            ages: random.chance(30),
             reclaimable: 0,
             ..self
         }
