@@ -1,21 +1,21 @@
 //! The inputs and outputs of the engine.
 
-use std::ops::{Deref, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-
+use super::inspection::{HolderInfo, Inspection, Listing};
+use super::spec::LockSpec;
 use super::table::Id;
 use crate::error::Error;
-use crate::event::{LeaseEvent, as_millis};
-use crate::name::{Name, Owner};
+use crate::event::LeaseEvent;
+use crate::name::Owner;
 use crate::protocol::{
     Admission, BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push,
 };
 use crate::share::Sharing;
 use crate::ticket::Passed;
-use crate::time::{Timestamp, YEAR};
+use crate::time::Timestamp;
 use crate::token::FencingToken;
 
 /// A handle on a name. Any number of acquisitions go through it. The host chooses the number and never reuses
@@ -69,146 +69,6 @@ impl ServerId {
 /// A batch that was sent. The engine chooses the number.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
-
-/// A lock's name, keys and options: the same for all its acquisitions. It dereferences to its
-/// [options](LockOptions).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LockSpec {
-    /// The name of the lock. It takes no memory of its own if it is made [with the key](LockKey::with_name).
-    pub name: Name,
-    /// The lock's keys in the store.
-    pub key: LockKey,
-    /// The options of the lock. Locks with equal options should share them.
-    pub options: Arc<LockOptions>,
-}
-
-/// The options of a lock.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LockOptions {
-    /// The time to live of a lease that is not renewed.
-    pub ttl: Duration,
-    /// True if leases end by themselves, without renewal.
-    pub fixed: bool,
-    /// True if all acquisitions through one handle share a tenure. Otherwise each excludes every other.
-    pub reentrant: bool,
-    /// The holder's label, which others can see.
-    pub owner: Owner,
-    /// The rule for new tokens.
-    pub counter: Counter,
-    /// The copies that an acquisition or renewal needs, besides the server that executes it, before it
-    /// counts.
-    pub durability: Option<Durability>,
-    /// The age at which a lease ends even if it is renewed.
-    pub at_most: Option<Duration>,
-    /// The age until which the name stays taken after a release.
-    pub at_least: Option<Duration>,
-    /// The state of a job's schedule before the owner's tick, for the events of the turn.
-    pub backlog: Option<Backlog>,
-    /// The most waiters in line; a caller that finds more fails instead of waiting.
-    pub max_line: Option<u32>,
-    /// True if a shared name whose capacity at the store is not the owner's is refused.
-    pub strict: bool,
-}
-
-/// The ticks of a schedule before the one that a runner claims, as far as it saw them when it asked.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Backlog {
-    /// The first missed tick, which nobody completed.
-    pub first: u64,
-    /// The number of missed ticks.
-    pub missed: u64,
-    /// True if an earlier turn had begun the claimed tick and not completed it.
-    pub again: bool,
-}
-
-impl Deref for LockSpec {
-    type Target = LockOptions;
-
-    fn deref(&self) -> &LockOptions {
-        &self.options
-    }
-}
-
-impl LockOptions {
-    /// Returns these options, or an equal recent value that shares its memory.
-    pub fn shared(self, recent: &mut Vec<Arc<Self>>) -> Arc<Self> {
-        if let Some(same) = recent.iter().find(|options| ***options == self) {
-            return same.clone();
-        }
-        if recent.len() >= MOST_RECENT {
-            recent.remove(0);
-        }
-        let options = Arc::new(self);
-        recent.push(options.clone());
-        options
-    }
-}
-
-/// The number of recent options to compare with: a program has few kinds of locks.
-const MOST_RECENT: usize = 8;
-
-impl LockSpec {
-    /// The shortest time to live.
-    pub const MIN_TTL: Duration = Duration::from_millis(10);
-    /// The longest time to live: a year.
-    pub const MAX_TTL: Duration = YEAR;
-
-    /// Checks the options. Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of
-    /// bounds.
-    pub fn check(&self) -> Result<(), Error> {
-        Self::check_ttl(self.ttl)?;
-        self.counter.check()?;
-        self.check_ages()?;
-        self.check_share()?;
-        self.durability.as_ref().map_or(Ok(()), Durability::check)
-    }
-
-    /// Checks that a shared name has no option that only other locks have.
-    pub(super) fn check_share(&self) -> Result<(), Error> {
-        let options = [
-            ("reentrant", self.reentrant),
-            ("at_least", self.at_least.is_some()),
-        ];
-        let unfit = options.iter().find(|(_, is_set)| *is_set);
-        match unfit.filter(|_| self.owner.share().is_some()) {
-            Some((what, _)) => Err(Error::bad_option(what, "cannot be used with a shared name")),
-            None => Ok(()),
-        }
-    }
-
-    /// Checks the bounds of a lease's age against each other and the time to live.
-    pub fn check_ages(&self) -> Result<(), Error> {
-        let (longest, ttl) = (Self::MAX_TTL, self.ttl);
-        if let Some(age) = self.at_most.filter(|age| *age < ttl) {
-            let rule = format!("must be at least the time to live, {ttl:?}; got {age:?}");
-            return Err(Error::bad_option("at_most", rule));
-        }
-        if let (Some(age), Some(most)) = (self.at_least, self.at_most)
-            && age > most
-        {
-            let rule = format!("must not exceed the longest time, {most:?}; got {age:?}");
-            return Err(Error::bad_option("at_least", rule));
-        }
-        let ages = [("at_most", self.at_most), ("at_least", self.at_least)];
-        let mut ages = ages
-            .into_iter()
-            .filter_map(|(what, age)| Some((what, age?)));
-        ages.try_for_each(|(what, age)| Error::check_range(what, age, Duration::ZERO, longest))
-    }
-
-    /// Returns the copies that a lease with this time to live needs. The wait for them is limited to a third
-    /// of that time.
-    pub(super) fn durability(&self, ttl: Duration) -> Option<Durability> {
-        self.durability.map(|durability| durability.within(ttl / 3))
-    }
-
-    /// Checks a time to live. Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if it is out of
-    /// bounds.
-    pub fn check_ttl(ttl: Duration) -> Result<(), Error> {
-        let what = "a lease's time to live";
-        Error::check_range(what, ttl, Self::MIN_TTL, Self::MAX_TTL)
-    }
-}
 
 /// How long an acquisition waits for a lock that is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -560,15 +420,6 @@ impl Answer {
     }
 }
 
-/// One step of a walk over the held locks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listing {
-    /// The cursor of the next step; `None` at the end.
-    pub cursor: Option<u64>,
-    /// The names of the locks. A walk may return a name more than once.
-    pub names: Vec<Name>,
-}
-
 /// The lease that a call got.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acquired {
@@ -586,168 +437,4 @@ pub struct Acquired {
     pub waited: Duration,
     /// The slots and the state of a shared name.
     pub admission: Option<Arc<Admission>>,
-}
-
-/// The store's state of a lock. As JSON, fields are in camel case and durations are whole milliseconds.
-///
-/// ```
-/// # use leasehold_engine as leasehold;
-/// # fn show(found: &leasehold::Inspection) {
-/// match &found.holder {
-///     Some(holder) => println!("{:?} has it for {:?}, {} wait", holder.owner, holder.remaining, found.waiting),
-///     None => println!("it is free"),
-/// }
-/// # }
-/// ```
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Inspection {
-    /// The holder; `None` if the lock is free, or if the name is [shared](Self::shared).
-    pub holder: Option<HolderInfo>,
-    /// The last token of the name, if the store still remembers one.
-    pub last_token: Option<FencingToken>,
-    /// The ticks, if the name is a job's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobInfo>,
-    /// The capacity and the holders, if the name is a semaphore's, a quota's, or for readers and writers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shared: Option<Box<SharedInfo>>,
-    /// The number of waiters in line.
-    pub waiting: u32,
-    /// The waiters among the first 100 places of the line, in order.
-    pub line: Vec<WaiterInfo>,
-    /// The pending request to the holder to yield, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wanted: Option<WantedInfo>,
-    /// The server's clock, in milliseconds since 1970.
-    pub server_time: u64,
-}
-
-/// The capacity and the holders of a shared name.
-///
-/// ```
-/// # use leasehold_engine as leasehold;
-/// # fn show(shared: &leasehold::SharedInfo) {
-/// println!("{} of {} are held", shared.used, shared.capacity);
-/// for permit in &shared.holders {
-///     println!("{} has {} (slots {:?})", permit.by, permit.weight, permit.slots);
-/// }
-/// # }
-/// ```
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SharedInfo {
-    /// How the name is shared.
-    pub sharing: Sharing,
-    /// The capacity of the name: its slots or units. For readers and writers it is 1,000,000,000, of which a writer
-    /// takes all.
-    pub capacity: u32,
-    /// How often the capacity was set, from 1.
-    pub epoch: u32,
-    /// The token of the last writer, if there was one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub generation: Option<FencingToken>,
-    /// The slots or units that are held.
-    pub used: u32,
-    /// The number of holders.
-    pub held: u32,
-    /// The first 100 holders, the soonest to expire first.
-    pub holders: Vec<PermitInfo>,
-}
-
-/// A holder of a part of a shared name.
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PermitInfo {
-    /// The permit's token.
-    pub token: FencingToken,
-    /// The time until the permit expires unless it is renewed.
-    #[serde(serialize_with = "as_millis")]
-    pub remaining: Duration,
-    /// The number of slots or units.
-    pub weight: u32,
-    /// The slots, if the name has slots.
-    pub slots: Box<[u16]>,
-    /// The holder's owner or label.
-    pub by: String,
-}
-
-/// The ticks of a job.
-///
-/// ```
-/// # use leasehold_engine as leasehold;
-/// # fn show(job: &leasehold::JobInfo) {
-/// match &job.completed {
-///     Some(done) => println!("{} completed tick {} {:?} ago", done.by, done.tick, done.ago),
-///     None => println!("no tick is completed"),
-/// }
-/// # }
-/// ```
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JobInfo {
-    /// The greatest tick that was completed, if the store remembers one.
-    pub completed: Option<CompletedInfo>,
-    /// The tick of the last turn, unless it was completed or given back. If nobody holds the name, its runner
-    /// died or lost its lease.
-    pub begun: Option<u64>,
-}
-
-/// A tick that was completed.
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CompletedInfo {
-    /// The tick.
-    pub tick: u64,
-    /// The token of the turn that completed it.
-    pub token: FencingToken,
-    /// How long ago it was completed.
-    #[serde(serialize_with = "as_millis")]
-    pub ago: Duration,
-    /// The label of its runner.
-    pub by: String,
-}
-
-/// A request to the holder of a lock to release it soon.
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WantedInfo {
-    /// The owner or label of the locker that asked.
-    pub by: String,
-    /// The time that is left to the holder.
-    #[serde(serialize_with = "as_millis")]
-    pub remaining: Duration,
-}
-
-/// A waiter in a lock's line.
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WaiterInfo {
-    /// The waiter's owner or label.
-    pub owner: Owner,
-    /// How long the waiter has waited.
-    #[serde(serialize_with = "as_millis")]
-    pub waited: Duration,
-}
-
-/// The holder of a lock.
-#[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HolderInfo {
-    /// The holder's token. At a quorum each server has its own, and this value combines the answers. It
-    /// mostly equals the lease's token: show it to people, and do not compare it.
-    pub token: FencingToken,
-    /// The time until the lock expires unless it is renewed.
-    #[serde(serialize_with = "as_millis")]
-    pub remaining: Duration,
-    /// The holder's owner or label.
-    pub owner: Owner,
 }

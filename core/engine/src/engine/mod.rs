@@ -71,6 +71,7 @@ mod clock;
 mod ctx;
 mod front;
 mod hub;
+mod inspection;
 mod io;
 mod pace;
 mod queue;
@@ -79,6 +80,7 @@ mod quorum;
 mod servers;
 mod settings;
 mod single;
+mod spec;
 mod stats;
 mod table;
 #[cfg(test)]
@@ -86,12 +88,15 @@ mod tests;
 mod timers;
 
 pub use hub::{Hub, ReaderId};
+pub use inspection::{
+    CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, PermitInfo, SharedInfo, WaiterInfo,
+    WantedInfo,
+};
 pub use io::{
-    Acquired, Answer, Backlog, CallId, CompletedInfo, HolderInfo, Input, Inspection, JobInfo,
-    Listing, LockId, LockOptions, LockSpec, Output, PermitInfo, RequestId, ServerId, SharedInfo,
-    Suspicion, Wait, WaiterInfo, WantedInfo,
+    Acquired, Answer, CallId, Input, LockId, Output, RequestId, ServerId, Suspicion, Wait,
 };
 pub use settings::Settings;
+pub use spec::{Backlog, LockOptions, LockSpec};
 pub use stats::{Counts, Histogram, Losses, Stats};
 pub use table::{Id, Table};
 

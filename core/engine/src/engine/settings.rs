@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::clock::Margin;
-use super::io::LockSpec;
+use super::spec::LockSpec;
 use crate::error::Error;
 use crate::limits;
 use crate::protocol::ClientId;

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ctx::Ctx;
-use super::io::{Answer, CallId, Input, LockId, LockSpec, Output, Wait};
+use super::io::{Answer, CallId, Input, LockId, Output, Wait};
+use super::spec::LockSpec;
 use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::Error;

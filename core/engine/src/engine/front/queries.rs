@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::backend::Backend;
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{Answer, CallId, HolderInfo};
+use crate::engine::inspection::HolderInfo;
+use crate::engine::io::{Answer, CallId};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::Error;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::who::Who;
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
+use crate::engine::io::{Acquired, Answer, CallId};
+use crate::engine::spec::LockSpec;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::Admission;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{LockId, LockSpec};
+use crate::engine::io::LockId;
+use crate::engine::spec::LockSpec;
 use crate::event::LeaseEvent;
 use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;

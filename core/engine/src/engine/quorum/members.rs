@@ -6,11 +6,10 @@ use std::time::Duration;
 use super::calls::{Asked, Calls};
 use crate::engine::ctx::Ctx;
 use crate::engine::front::{Front, ServerSide as _, Wanted};
-use crate::engine::io::{
-    Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
-};
+use crate::engine::io::{Answer, CallId, Input, LockId, Output, ServerId, Suspicion, Wait};
 use crate::engine::settings::Settings;
 use crate::engine::single::{EntryNews, Single};
+use crate::engine::spec::LockSpec;
 use crate::engine::stats::Counts;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;

@@ -37,9 +37,10 @@ use super::front::{
     Backend, Caller, Front, Handles, Locks, Next, Phase, Queried, Queries, Question, Renewal,
     ServerSide, Tenure, Who,
 };
-use super::io::{Answer, CallId, Input, LockSpec, ServerId};
+use super::io::{Answer, CallId, Input, ServerId};
 use super::settings::Settings;
 use super::single::EntryNews;
+use super::spec::LockSpec;
 use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::{Error, ErrorKind};

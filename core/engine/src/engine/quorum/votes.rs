@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::io::{Acquired, CallId, LockSpec};
+use crate::engine::io::{Acquired, CallId};
+
+use crate::engine::spec::LockSpec;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::token::FencingToken;

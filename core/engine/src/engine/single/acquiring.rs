@@ -9,9 +9,10 @@ use super::renewing::ROUNDED_OFF;
 use super::{Single, line};
 use crate::engine::ctx::{Ctx, Whose};
 use crate::engine::front::{self, Acquisition, Caller, Callers, Tenure, Who, used_up};
-use crate::engine::io::{Answer, LockSpec, ServerId, Wait};
+use crate::engine::io::{Answer, ServerId, Wait};
 use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::Flight;
+use crate::engine::spec::LockSpec;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{

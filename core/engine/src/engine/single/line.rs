@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::engine::io::LockSpec;
 use crate::engine::pace::jitter_at;
+use crate::engine::spec::LockSpec;
 use crate::protocol::{Claim, ClientId, LeaseId};
 use crate::time::Timestamp;
 

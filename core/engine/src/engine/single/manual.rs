@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::attempt::Doubt;
 use crate::engine::front::Renewal;
-use crate::engine::io::{CallId, LockSpec};
+use crate::engine::io::CallId;
+use crate::engine::spec::LockSpec;
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 

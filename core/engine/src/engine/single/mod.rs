@@ -19,9 +19,10 @@ use super::front::{
     Backend, Caller, Front, Handles, Lease, Locks, Next, Phase, Queried, Queries, Question,
     Renewal, ServerSide, Tenure, Who, overheld,
 };
-use super::io::{CallId, Input, LockSpec, RequestId, ServerId};
+use super::io::{CallId, Input, RequestId, ServerId};
 use super::servers::{Replied, Servers};
 use super::settings::Settings;
+use super::spec::LockSpec;
 use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::{Error, ErrorKind};

@@ -5,10 +5,11 @@ use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
 use crate::engine::ctx::Whose;
 use crate::engine::front::{self, Queries, Question};
-use crate::engine::io::{
-    Answer, CallId, CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, PermitInfo, ServerId,
-    SharedInfo, WaiterInfo, WantedInfo,
+use crate::engine::inspection::{
+    CompletedInfo, HolderInfo, Inspection, JobInfo, Listing, PermitInfo, SharedInfo, WaiterInfo,
+    WantedInfo,
 };
+use crate::engine::io::{Answer, CallId, ServerId};
 use crate::engine::pace::retry;
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
