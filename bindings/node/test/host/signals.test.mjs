@@ -113,7 +113,10 @@ forEachStore((store) => {
     await locker.inspect(store.name());
     const [name, stop] = [store.name(), new AbortController()];
     const got = locker.lock(name).acquire({ signal: stop.signal }).catch((error) => error);
-    await pause(0);
+    // The request leaves in these turns.
+    for (let turn = 0; turn < 20; turn++) {
+      await undefined;
+    }
     // The answer of a thread arrives meanwhile, and cannot be taken.
     for (const end = performance.now() + 200; performance.now() < end; );
     stop.abort("enough");
