@@ -70,6 +70,7 @@ const LANGUAGES: &[Language] = &[
             side(IN_RUST, "leasehold"),
             side("leasehold on redis-rs", "leasehold-redis-rs"),
             side("SET NX + CAD on fred", "fred"),
+            side("SET NX + INCR + CAD on fred", "fred-tokens"),
             side("SET NX + CAD on redis-rs", "redis-rs"),
             side("rslock", "rslock"),
             waits("rslock, retry 1 ms", "rslock-tuned"),

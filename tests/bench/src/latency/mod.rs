@@ -50,7 +50,7 @@ const LANGUAGES: [Language; 2] = [
         name: RUST,
         rates: &[1_000, 5_000, 20_000],
         curve: &[1_000, 2_000, 5_000, 10_000, 20_000],
-        sides: &["leasehold", "fred"],
+        sides: &["leasehold", "fred-tokens", "fred"],
     },
     Language {
         name: NODE,

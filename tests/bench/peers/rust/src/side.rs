@@ -14,10 +14,16 @@ const TTL: Duration = Duration::from_secs(30);
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                                   return redis.call('DEL', KEYS[1]) end return 0";
 
+/// The same with a token, which takes a script: the least that a lock with tokens costs.
+const SET_AND_COUNT: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 30000) then \
+                             return redis.call('INCR', KEYS[1] .. ':token') end return 0";
+
 pub(crate) enum Side {
     Leasehold(Locker),
     /// The usual handwritten lock: `SET NX PX` and a script that compares and deletes.
     Fred(Client, String),
+    /// The same with tokens.
+    FredTokens(Client, [String; 2]),
     RedisRs(MultiplexedConnection, String),
     Rslock(LockManager),
 }
@@ -44,6 +50,13 @@ impl Side {
                 let sha = client.script_load(COMPARE_AND_DELETE).await?;
                 Self::Fred(client, sha)
             }
+            "fred-tokens" => {
+                let client = Builder::from_config(Config::from_url(&url)?).build()?;
+                client.init().await?;
+                let acquire = client.script_load(SET_AND_COUNT).await?;
+                let release = client.script_load(COMPARE_AND_DELETE).await?;
+                Self::FredTokens(client, [acquire, release])
+            }
             "redis-rs" => {
                 let client = redis::Client::open(url)?;
                 let mut connection = client.get_multiplexed_async_connection().await?;
@@ -65,7 +78,7 @@ impl Side {
     pub(crate) fn version(&self) -> String {
         let package = match self {
             Self::Leasehold(_) => "leasehold",
-            Self::Fred(..) => "fred",
+            Self::Fred(..) | Self::FredTokens(..) => "fred",
             Self::RedisRs(..) => "redis",
             Self::Rslock(_) => "rslock",
         };
@@ -101,6 +114,12 @@ impl Side {
                 set.ok_or("the lock is taken")?;
                 Ok(Held::Value(name, value))
             }
+            Self::FredTokens(client, [acquire, _]) => {
+                let (name, value) = (name.to_owned(), value());
+                let token: i64 = client.evalsha(acquire, &name, &value).await?;
+                (token > 0).then_some(()).ok_or("the lock is taken")?;
+                Ok(Held::Value(name, value))
+            }
             Self::RedisRs(connection, _) => {
                 let (name, value) = (name.to_owned(), value());
                 let mut set = redis::cmd("SET");
@@ -125,7 +144,10 @@ impl Side {
     pub(crate) async fn release(&self, held: Held) -> Result<()> {
         match (self, held) {
             (_, Held::Lease(lease)) => Ok(lease.release().await?),
-            (Self::Fred(client, sha), Held::Value(name, value)) => {
+            (
+                Self::Fred(client, sha) | Self::FredTokens(client, [_, sha]),
+                Held::Value(name, value),
+            ) => {
                 let deleted: i64 = client.evalsha(sha, name, value).await?;
                 (deleted == 1).then_some(()).ok_or("it was lost".into())
             }
