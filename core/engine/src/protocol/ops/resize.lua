@@ -7,9 +7,12 @@
 local function resize(k, op)
   local key, wanted = KEYS[k], sub(op, RESIZE_CAPACITY)
   local state = share.read(k, sub(op, RESIZE_KIND, RESIZE_KIND) .. wanted .. wanted, 1)
+  local epoch = tonumber(sub(state.record, RECORD_EPOCH))
   if state.is_new or state.capacity ~= tonumber(wanted) then
     local retention = tonumber(sub(op, OP_REST, RESIZE_KIND - 1))
-    state.capacity, state.epoch = tonumber(wanted), state.epoch + 1
+    epoch = epoch + 1
+    state.capacity = tonumber(wanted)
+    state.record = state.kind .. wanted .. string.format('%0' .. UNITS_LENGTH .. '.0f', epoch)
     local last = string.format('%0' .. TOKEN_LENGTH .. '.0f', state.last or 0)
     share.store(key, state, last .. '+')
     lock.keep(key, retention, 0, state.is_new)
@@ -17,5 +20,5 @@ local function resize(k, op)
     state.is_new, state.is_resized = false, true
     pcall(share.serve, k, state)
   end
-  return { 'resized', tostring(state.epoch) }
+  return { 'resized', tostring(epoch) }
 end

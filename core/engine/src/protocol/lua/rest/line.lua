@@ -132,7 +132,7 @@ function line.wait(k, state, member, window)
   local last, ahead = call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2], 0
   local arrival = now_digits
   if last then
-    local before_now = '(' .. tostring(now_ms)
+    local before_now = '(' .. sub(now_digits, 1, EXPIRY_LENGTH)
     local marks = call('ZRANGEBYSCORE', queue, '-inf', before_now, 'LIMIT', '0', 'MOST_CLEARED')
     if #marks > 0 then
       call('ZREM', queue, unpack(marks))

@@ -12,7 +12,7 @@ function share.read(k, text, at)
   local key, holders, kind = KEYS[k], KEYS[k + 2], sub(text, at, at)
   local last, record = call('HGET', key, 't'), call('HGET', key, 's')
   -- Only the common cases of a lock need the flags, and they find a record here.
-  local state = { is_new = not last, is_flagged = true, kind = kind, used = 0 }
+  local state = { is_new = not last, is_flagged = true, kind = kind }
   if last then
     state.last, state.is_brief = lock.last(last, key)
     if not record or sub(record, 1, 1) ~= kind then
@@ -21,18 +21,18 @@ function share.read(k, text, at)
     elseif #record ~= RECORD_LENGTH or string.find(record, '%D', RECORD_CAPACITY) then
       fail('WRONGTYPE the key holds a value that is not the record of a shared name', key)
     end
-    state.capacity = tonumber(sub(record, RECORD_CAPACITY, RECORD_EPOCH - 1))
-    state.epoch = tonumber(sub(record, RECORD_EPOCH, RECORD_GENERATION - 1))
-    state.generation = sub(record, RECORD_GENERATION)
+    state.record, state.generation = sub(record, 1, RECORD_GENERATION - 1), sub(record, RECORD_GENERATION)
   else
-    state.capacity = tonumber(sub(text, at + SHARE_CAPACITY, at + SHARE_LENGTH - 1))
-    state.epoch, state.generation = 1, string.rep('0', TOKEN_LENGTH)
+    -- It is the first epoch.
+    local capacity, epoch = sub(text, at + SHARE_CAPACITY, at + SHARE_LENGTH - 1), string.rep('0', UNITS_LENGTH - 1) .. '1'
+    state.record, state.generation = kind .. capacity .. epoch, string.rep('0', TOKEN_LENGTH)
     -- The tokens of these holders are lost, and so are their leases.
     share.clear(holders)
   end
+  state.capacity = tonumber(sub(state.record, RECORD_CAPACITY, RECORD_EPOCH - 1))
   state.used = 0 - tonumber(call('ZSCORE', holders, 'u') or 0)
   if state.used > 0 and share.soonest(k, state) < now_ms then
-    local before_now = '(' .. tostring(now_ms)
+    local before_now = '(' .. sub(now_digits, 1, EXPIRY_LENGTH)
     local ended = call('ZRANGEBYSCORE', holders, 'LEAST_EXPIRY', before_now, 'LIMIT', '0', 'MOST_CLEARED')
     for i = 1, #ended do
       share.drop(k, state, ended[i])
@@ -113,9 +113,7 @@ end
 
 -- Stores the record of the name, and the last token as it is remembered.
 function share.store(key, state, remembered, ...)
-  local units = '%0' .. UNITS_LENGTH .. '.0f'
-  local record = state.kind .. string.format(units .. units, state.capacity, state.epoch) .. state.generation
-  call('HSET', key, 't', remembered, 's', record, ...)
+  call('HSET', key, 't', remembered, 's', state.record .. state.generation, ...)
 end
 
 -- Gives a part of the name, which is free, to a claim for this many milliseconds. Returns the fields of the reply.
@@ -152,7 +150,7 @@ function share.admitted(state, value, expires)
     local weight = tonumber(sub(value, PERMIT_WEIGHT, PERMIT_SLOTS - 1))
     slots = sub(value, PERMIT_SLOTS, PERMIT_SLOTS + weight * SLOT_LENGTH - 1)
   end
-  local capacity, epoch = tostring(state.capacity), tostring(state.epoch)
+  local capacity, epoch = sub(state.record, RECORD_CAPACITY, RECORD_EPOCH - 1), sub(state.record, RECORD_EPOCH)
   return { 'admitted', sub(value, 1, TOKEN_LENGTH), tostring(expires), capacity, epoch, state.generation, slots }
 end
 
