@@ -188,11 +188,15 @@ fn run(suite: &str, limit: u64) -> Outcome {
     let command = command.with_env("CARGO_INCREMENTAL", "1");
     let mut failed = None;
     let mut compiles = true;
+    // A test file that reaches its time limit is named by its path.
+    let folder = format!("{}/", tree.display());
     let ended = command
         .at(&tree.display().to_string())
         .run_and_read(|line| {
             compiles &= !line.starts_with("error: could not compile");
-            failed = failed.take().or_else(|| failed_test(line));
+            failed = failed
+                .take()
+                .or_else(|| failed_test(&line.replace(&folder, "")));
         });
     match ended {
         Ok(()) => Outcome::Survived,
