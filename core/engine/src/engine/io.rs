@@ -223,7 +223,7 @@ pub enum Input {
         sharing: Sharing,
         /// The new capacity.
         capacity: u32,
-        /// The rule for tokens, as the name's [options](LockOptions) have it.
+        /// The rule for tokens, as the name's [options](super::LockOptions) have it.
         counter: Counter,
     },
     /// The program dropped the handle. [`Output::Closed`] follows when its last tenure is over.
