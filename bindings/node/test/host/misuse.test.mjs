@@ -26,7 +26,7 @@ test("a method that was detached from its object says so", async (t) => {
     job: ["run", "turns", "claim", "due"],
     turn: ["done", "giveBack"],
     lockSet: ["acquire", "tryAcquire", "using"],
-    bundle: ["run", "release"],
+    bundle: ["run", "renew", "release"],
     semaphore: ["acquire", "tryAcquire", "using", "hold", "resize", "events"],
     rwLock: ["read", "write", "events"],
     rwPart: ["acquire", "tryAcquire", "using", "hold"],

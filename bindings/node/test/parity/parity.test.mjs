@@ -49,7 +49,7 @@ const gains = [
   ["../engine/src/event.rs", "pub enum LossReason {\n", "    Invented,\n", "LossReason::Invented"],
   ["../engine/src/event.rs", "    Lagged {\n", "        invented: u64,\n", "LeaseEvent::Lagged.invented"],
   ["../engine/src/error/kind.rs", "pub enum ErrorKind {\n", "    Invented,\n", "ErrorKind::Invented"],
-  ["../engine/src/engine/io.rs", "pub struct Inspection {\n", "    pub invented: u32,\n", "Inspection::invented"],
+  ["../engine/src/engine/inspection.rs", "pub struct Inspection {\n", "    pub invented: u32,\n", "Inspection::invented"],
   ["fence/object/probe.rs", "impl FencedStore {\n", "    pub fn invented() {}\n", "fence::object::FencedStore::invented"],
   ["fence/sql/mod.rs", "\npub async fn begin_with", "\npub fn invented() {}\n", "fence::sql::invented"],
 ];

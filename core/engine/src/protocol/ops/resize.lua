@@ -17,7 +17,7 @@ local function resize(k, op)
     share.store(key, state, last .. '+')
     lock.keep(key, retention, 0, state.is_new)
     -- Waiters whose weight is above the capacity now must hear of it, even if nothing is free.
-    state.is_new, state.is_resized = false, true
+    state.is_new, state.is_brief, state.is_resized = false, true, true
     pcall(share.serve, k, state)
   end
   return { 'resized', tostring(epoch) }

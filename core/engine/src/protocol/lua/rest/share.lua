@@ -23,7 +23,7 @@ function share.read(k, text, at)
     end
     state.record, state.generation = sub(record, 1, RECORD_GENERATION - 1), sub(record, RECORD_GENERATION)
   else
-    -- It is the first epoch.
+    -- The name begins with the first epoch of the capacity that the claim asks for.
     local capacity, epoch = sub(text, at + SHARE_CAPACITY, at + SHARE_LENGTH - 1), string.rep('0', UNITS_LENGTH - 1) .. '1'
     state.record, state.generation = kind .. capacity .. epoch, string.rep('0', TOKEN_LENGTH)
     -- The tokens of these holders are lost, and so are their leases.
