@@ -194,6 +194,37 @@ impl Known {
     }
 }
 
+/// Catches a permit that is admitted by a resize, and does not set the expiry of the keys: the last token is marked
+/// then, because it does not tell when that was set.
+#[tokio::test]
+async fn a_permit_that_a_resize_admits_sets_the_expiry_of_the_keys() {
+    let mut pair = Pair::start().await;
+    let key = key("one");
+    let admit = |lease, weight| {
+        let mut acquire = acquire(&key, lease, COUNTER);
+        let share = Share::slots(weight, 4).expect("a share within the bounds");
+        acquire.claim.owner = Owner::sharing("someone", share).expect("a short label is valid");
+        (acquire.waits, acquire.reclaims) = (true, Reclaim::Never);
+        Command::Admit(Admit(acquire))
+    };
+    for (lease, weight) in [(1, 4), (2, 3)] {
+        let reply = pair.step(admit(lease, weight), "admit").await;
+        assert_eq!(matches!(reply, Ok(Reply::Admitted(..))), lease == 1);
+    }
+    // Longer than the times of both may differ.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let resize = Command::Resize(Resize {
+        key: key.clone(),
+        sharing: Sharing::Slots,
+        capacity: 8,
+        counter: COUNTER,
+    });
+    let resized = pair.step(resize, "resize").await;
+    assert!(matches!(resized, Ok(Reply::Resized { .. })), "{resized:?}");
+    let reply = pair.step(admit(2, 3), "admit again").await;
+    assert!(matches!(reply, Ok(Reply::Admitted(..))), "{reply:?}");
+}
+
 /// Catches a script or a model that admits too many, gives a slot twice, forgets a slot, or lets a waiter overtake.
 #[tokio::test]
 async fn the_script_and_the_model_do_the_same_with_shared_names() {
