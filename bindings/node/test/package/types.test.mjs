@@ -226,6 +226,7 @@ const bundle: Bundle = {
   valid: true,
   signal: lease.signal,
   run: async (work) => work(lease.signal),
+  renew: async () => {},
   release: async () => ["orders/42"],
   toJSON: () => ({ tokens: {}, valid: true, remaining: 30_000 }),
   [Symbol.asyncDispose]: async () => {},
