@@ -385,11 +385,11 @@ impl World {
     }
 
     /// Names a server for a story.
-    fn named(&self, server: usize) -> String {
+    fn named(&self, server: usize) -> &'static str {
         if self.is_quorum() {
-            format!("server {}", server + 1)
+            ["server 1", "server 2", "server 3"][server]
         } else {
-            "the server".to_owned()
+            "the server"
         }
     }
 

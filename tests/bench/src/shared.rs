@@ -43,7 +43,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a side did in each round. All is empty if the side cannot do the work.
+/// The measurements of a side, one of each kind per round. They are empty if the side cannot do the work.
 #[derive(Default)]
 struct Rounds {
     /// Thousands of pairs per second.

@@ -71,7 +71,8 @@ export class Bundle {
    * They are renewed in the background, too. Renewing by hand gives the work its full time from here on, as after a long
    * wait for the last name.
    *
-   * @throws LeaseholdError as `Lease.renew`, for the first lease that fails; the message names it
+   * @throws LeaseholdError with the codes of `Lease.renew`, for the first lease that cannot be renewed; the message names
+   * that lease
    */
   async renew(): Promise<void> {
     checkAttached(this, Bundle, "bundle.renew");

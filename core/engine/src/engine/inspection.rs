@@ -1,4 +1,4 @@
-//! What the store knows of a name, and which names it knows.
+//! The state of a name in the store, and lists of names, as an inspection and a walk return them.
 
 use std::time::Duration;
 

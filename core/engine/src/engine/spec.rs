@@ -1,4 +1,4 @@
-//! What is known of a lock before an acquisition: its name, its keys and its options.
+//! A lock's name, keys and options, which an acquisition carries.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -157,7 +157,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// As [`Lease::renew`], for the first lease that fails; the message names it.
+    /// The errors of [`Lease::renew`], of the first lease that cannot be renewed; the message names that lease.
     ///
     /// # Cancel safety
     ///

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::engine::io::{Acquired, CallId};
-
 use crate::engine::spec::LockSpec;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;

@@ -14,7 +14,7 @@ const TTL: Duration = Duration::from_secs(30);
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                                   return redis.call('DEL', KEYS[1]) end return 0";
 
-/// The same with a token, which takes a script: the least that a lock with tokens costs.
+/// A script that sets a handwritten lock and counts its token: the least that a lock with tokens costs.
 const SET_AND_COUNT: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 30000) then \
                              return redis.call('INCR', KEYS[1] .. ':token') end return 0";
 
@@ -22,7 +22,7 @@ pub(crate) enum Side {
     Leasehold(Locker),
     /// The usual handwritten lock: `SET NX PX` and a script that compares and deletes.
     Fred(Client, String),
-    /// The same with tokens.
+    /// A handwritten lock with tokens, by two scripts: one acquires and one releases.
     FredTokens(Client, [String; 2]),
     RedisRs(MultiplexedConnection, String),
     Rslock(LockManager),
