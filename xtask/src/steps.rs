@@ -84,7 +84,8 @@ macro_rules! suite {
 }
 
 /// The steps, in the order in which they begin if they may. Those that build in `target/debug` come first, since a
-/// test binary starts only when no other command builds there. Then the longest suites begin beside steps that compute.
+/// test binary starts only when no other command builds there; the npm package is made beside them. Then the longest
+/// suites begin beside steps that compute.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -158,7 +159,6 @@ pub(crate) const STEPS: &[Step] = &[
         line: "cargo xtask package",
         load: Load::Computes,
         needs: &[Need::Wasm, Need::Node, Need::NodePackages],
-        after: &["examples"],
         ..BARE
     },
     Step {
@@ -290,6 +290,7 @@ pub(crate) const STEPS: &[Step] = &[
         line: "cargo xtask spec",
         load: Load::Computes,
         needs: &[Need::Java, Need::Tlc],
+        after: &["build", "package"],
         ..BARE
     },
     Step {
@@ -298,6 +299,7 @@ pub(crate) const STEPS: &[Step] = &[
         line: "cargo xtask costs",
         load: Load::Computes,
         needs: &[Need::Redis, Need::Valgrind],
+        after: &["build", "package"],
         ..BARE
     },
     Step {
