@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_engine::protocol::{Command, Counter, Grant, Inspected, LockKey, Reply};
-use leasehold_engine::{Error, ErrorKind, FencingToken};
+use leasehold_engine::protocol::{
+    Admit, Command, Counter, Grant, Inspected, LockKey, Reclaim, Release, Reply, Resize, Vacate,
+};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Owner, Share};
 use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};
@@ -117,6 +119,57 @@ async fn a_field_that_is_no_tenure_is_refused_and_kept() {
     set(&mut real, &key, &[&field, &value, "t", "7"]).await;
     let replies = run_amid_others(&mut real, vec![inspect(&key)]).await;
     assert!(matches!(&replies[0], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
+}
+
+/// Catches a shared name that takes over the hash of another program, which would then expire, or deletes another
+/// program's key where its holders belong.
+#[tokio::test]
+async fn a_shared_name_takes_no_key_of_another_program() {
+    let mut real = Real::start().await;
+    let key = key("foreign");
+    let operations = |share: Share| {
+        let mut asks = acquire(&key, 1, FLOOR);
+        asks.claim.owner = Owner::sharing("somebody", share).expect("a short label is valid");
+        asks.reclaims = Reclaim::Never;
+        let leaves = Release {
+            key: key.clone(),
+            claim: asks.claim.clone(),
+            token: None,
+            completes: false,
+        };
+        let resizes = Resize {
+            key: key.clone(),
+            sharing: share.sharing(),
+            capacity: share.capacity(),
+            counter: FLOOR,
+        };
+        vec![
+            Command::Admit(Admit(asks)),
+            Command::Vacate(Vacate(leaves)),
+            Command::Resize(resizes),
+        ]
+    };
+    let (lock, holders) = (key.lock().to_owned(), key.holders());
+    for (culprit, foreign) in [
+        (&lock, ["HSET", &lock, "name", "Ada"]),
+        (&holders, ["SADD", &holders, "a", "b"]),
+        (&holders, ["ZADD", &holders, "1", "a"]),
+    ] {
+        real.admin.int(&["DEL", &lock, &holders]).await;
+        real.admin.int(&foreign).await;
+        for share in [Share::slots(1, 4), Share::units(1, 4), Ok(Share::writer())] {
+            let share = share.expect("a share within the bounds");
+            let replies = run_amid_others(&mut real, operations(share)).await;
+            for reply in &replies {
+                assert_refused(reply, ErrorKind::WrongType, culprit);
+            }
+        }
+    }
+    // Control: the name can be shared once the keys are gone.
+    real.admin.int(&["DEL", &lock, &holders]).await;
+    let free = operations(Share::writer());
+    let answer = real.run(&batch(free)).await.expect("an answer");
+    assert!(matches!(answer.replies[0], Ok(Reply::Admitted(..))), "{answer:?}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "3bd7ec75029161877a2397b50c1bccee21ab49e7";
+pub const SCRIPT_SHA: &str = "0f77069dcc9970c93a2ac4b411fc299d85e05f63";
 
 /// The [`SCRIPT`] for a batch that spans several cluster slots of one node. Its `KEYS` holds only the first
 /// key of the [`ScriptCall`](super::ScriptCall). Its `ARGV` holds the number of keys, the other keys, and the
@@ -22,7 +22,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 };
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
-pub const NODE_SCRIPT_SHA: &str = "f6d6e2e6ad05d4cf1be836ba5e1af0f7c2fedd82";
+pub const NODE_SCRIPT_SHA: &str = "5480b8bcd133adee4eedcce816620a5058a83333";
 
 /// Returns true if an error of `EVALSHA` says that the server has not cached the script, so the host must
 /// send [`SCRIPT`] itself.

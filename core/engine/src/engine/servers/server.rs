@@ -27,6 +27,9 @@ pub(in crate::engine) use sending::{
 /// The number of requests in a row without a reply after which the connection is suspected.
 const TIMEOUTS_TO_SUSPECT: usize = 2;
 
+/// After this time without a refusal by a replica, the next one counts as the first.
+const DEMOTION_OVER: Duration = Duration::from_secs(10);
+
 /// The least time without a reply that makes a connection suspect. A request just before a lease ends has
 /// hardly time for a reply.
 const LEAST_SILENCE: Duration = Duration::from_millis(100);
@@ -49,6 +52,8 @@ pub(crate) struct Server {
     concurrency: Concurrency,
     /// The shortest round trip on this connection.
     round_trip: Duration,
+    /// The pace of suspicions that the server was demoted.
+    demotions: Pace,
     /// The number of requests in a row without a reply in time, and when the first of them left.
     timeouts: usize,
     silent_since: Timestamp,
@@ -107,6 +112,7 @@ impl Server {
             requests: Vec::new(),
             concurrency: Concurrency::default(),
             round_trip: Duration::MAX,
+            demotions: Pace::due_at(Timestamp::from_nanos(0)),
             timeouts: 0,
             silent_since: Timestamp::NEVER,
             meant: None,
@@ -225,8 +231,7 @@ impl Server {
     fn probe_failed(&mut self, cx: &mut Ctx, error: Error) {
         self.trouble = Some(self.trouble_of(error));
         if matches!(self.state, State::Unanchored) {
-            let seed = LeaseId(u128::from(cx.settings.client.0));
-            self.pace.back_off(cx.now, RETRY, seed);
+            self.pace.back_off(cx.now, RETRY, seed(cx));
             self.set_timer(cx, self.pace.next);
         }
     }
@@ -249,6 +254,20 @@ impl Server {
         if self.timeouts >= TIMEOUTS_TO_SUSPECT && cx.now.since(self.silent_since) >= least {
             self.suspect(cx, Suspicion::Silent);
         }
+    }
+
+    /// Takes in that the server says it is a replica. While its address leads to no other server, a new connection
+    /// is of no use, so the suspicions back off.
+    fn is_demoted(&mut self, cx: &mut Ctx) {
+        let due = self.demotions.next;
+        if cx.now < due {
+            return;
+        }
+        if cx.now.since(due) > DEMOTION_OVER {
+            self.demotions = Pace::due_at(cx.now);
+        }
+        self.demotions.back_off(cx.now, RETRY, seed(cx));
+        self.suspect(cx, Suspicion::Demoted);
     }
 
     fn is_heard(&mut self) {
@@ -320,7 +339,7 @@ impl Server {
                     .as_ref()
                     .is_ok_and(|batch| batch.replies.iter().any(is_demotion))
                 {
-                    self.suspect(cx, Suspicion::Demoted);
+                    self.is_demoted(cx);
                 }
             }
         }
@@ -391,6 +410,11 @@ impl Server {
         self.set_timer(cx, Timestamp::NEVER);
         drifted
     }
+}
+
+/// Returns the number that varies this locker's pauses.
+fn seed(cx: &Ctx) -> LeaseId {
+    LeaseId(u128::from(cx.settings.client.0))
 }
 
 /// True if a server can be asked for its clock without a key.

@@ -239,3 +239,28 @@ fn a_server_that_became_a_replica_is_suspected_at_once() {
     cluster.refuse_next(ErrorKind::ReadOnly);
     assert_eq!(cluster.suspected, [(LEFT, Suspicion::Demoted)]);
 }
+
+/// Catches a connection to a server that stays a replica, and is replaced with each refusal.
+#[test]
+fn a_server_that_stays_a_replica_is_suspected_ever_more_rarely() {
+    let mut cluster = cluster();
+    let mut refusals = |seconds: u64| {
+        let before = cluster.suspected.len();
+        for _ in 0..seconds * 20 {
+            cluster.acquire(lock_at(LEFT), Wait::Never);
+            cluster.refuse_next(ErrorKind::ReadOnly);
+            cluster.sleep(ms(50));
+        }
+        cluster.suspected.len() - before
+    };
+    let first = refusals(2);
+    assert!((4..=7).contains(&first), "{first} in the first two seconds");
+    let later = refusals(10);
+    assert!((9..=12).contains(&later), "{later} in ten seconds");
+    // Control: long after that, a demotion is suspected at once again.
+    cluster.sleep(ms(12_000));
+    let before = cluster.suspected.len();
+    cluster.acquire(lock_at(LEFT), Wait::Never);
+    cluster.refuse_next(ErrorKind::ReadOnly);
+    assert_eq!(cluster.suspected.len(), before + 1);
+}

@@ -26,8 +26,14 @@ function share.read(k, text, at)
     -- The name begins with the first epoch of the capacity that the claim asks for.
     local capacity, epoch = sub(text, at + SHARE_CAPACITY, at + SHARE_LENGTH - 1), string.rep('0', UNITS_LENGTH - 1) .. '1'
     state.record, state.generation = kind .. capacity .. epoch, string.rep('0', TOKEN_LENGTH)
-    -- The tokens of these holders are lost, and so are their leases.
-    share.clear(holders)
+    if #call('HGETALL', key) > 0 then
+      fail('WRONGTYPE the key holds a value that is not the record of a shared name', key)
+    elseif call('ZSCORE', holders, 'u') then
+      -- The tokens of these holders are lost, and so are their leases.
+      share.clear(holders)
+    elseif call('ZCOUNT', holders, '-inf', '+inf') > 0 then
+      fail('WRONGTYPE the key holds a value that is not a set of holders', holders)
+    end
   end
   state.capacity = tonumber(sub(state.record, RECORD_CAPACITY, RECORD_EPOCH - 1))
   state.used = 0 - tonumber(call('ZSCORE', holders, 'u') or 0)
