@@ -169,7 +169,10 @@ async fn a_shared_name_takes_no_key_of_another_program() {
     real.admin.int(&["DEL", &lock, &holders]).await;
     let free = operations(Share::writer());
     let answer = real.run(&batch(free)).await.expect("an answer");
-    assert!(matches!(answer.replies[0], Ok(Reply::Admitted(..))), "{answer:?}");
+    assert!(
+        matches!(answer.replies[0], Ok(Reply::Admitted(..))),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]

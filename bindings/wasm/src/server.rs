@@ -54,8 +54,8 @@ pub fn server_error(text: &str, namespace: &str) -> String {
 
 /// Throws an error if this `INFO` shows that the server cannot keep locks.
 #[wasm_bindgen(js_name = checkServer)]
-pub fn check_server(info: &str) -> Result<(), Thrown> {
-    protocol::check_server(info).map_err(|error| thrown(&error))
+pub fn check_server(info: &str, knows_clusters: bool) -> Result<(), Thrown> {
+    protocol::check_server(info, knows_clusters).map_err(|error| thrown(&error))
 }
 
 /// Returns the `maxmemory-policy` of a server that evicts keys, from its `INFO`; an empty string for any

@@ -22,11 +22,16 @@ pub(crate) enum Advice {
     OtherName,
     /// Another program has written to a key of ours.
     ForeignKey,
+    /// The server is one node of a cluster.
+    Cluster,
+    /// The server runs no scripts.
+    Scripts,
 }
 
 impl Advice {
     const ALL: &'static [Self] = every!(Advice:
         CheckCredentials, GiveCredentials, Rights, Database, Primary, OtherName, ForeignKey,
+        Cluster, Scripts,
     );
 
     /// Returns the advice with this [code](Self::code).
@@ -44,6 +49,8 @@ impl Advice {
             Self::Primary => "primary",
             Self::OtherName => "otherName",
             Self::ForeignKey => "foreignKey",
+            Self::Cluster => "cluster",
+            Self::Scripts => "scripts",
         }
     }
 
@@ -59,6 +66,8 @@ impl Advice {
                 "something other than leasehold wrote that key: use another name or namespace"
             }
             Self::ForeignKey => "something other than leasehold wrote that key",
+            Self::Cluster => "connect to redis-cluster://, or give a connection to the cluster",
+            Self::Scripts => "it may be a sentinel: connect to redis-sentinel://, or to a server that runs scripts",
         });
     }
 }

@@ -130,16 +130,11 @@ impl Remote {
         let mut findings = Vec::new();
         for info in said {
             let info = String::from_utf8_lossy(&info);
-            protocol::check_server(&info)?;
+            protocol::check_server(&info, self.is_node || self.adapter.is_clustered())?;
             if let Some(id) = protocol::info_field(&info, "run_id") {
                 self.run_id.get_or_init(|| id.to_owned());
             }
             findings.append(&mut Finding::all(&info));
-            if is_of_cluster(&info) && !self.is_node && !self.adapter.is_clustered() {
-                let message = "the server is a cluster node; connect to redis-cluster://, or give a connection \
-                               to the cluster";
-                return Err(Error::new(ErrorKind::Config, message));
-            }
         }
         findings.dedup();
         for finding in &findings {
@@ -392,11 +387,4 @@ async fn pair(
 
 fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// Returns true if `INFO` says that the server is a cluster node.
-fn is_of_cluster(info: &str) -> bool {
-    // Valkey has another name for the field.
-    let modes = ["redis_mode", "server_mode"].map(|name| protocol::info_field(info, name));
-    modes.contains(&Some("cluster"))
 }

@@ -1,8 +1,10 @@
+import { config } from "../common/check.js";
+import { LeaseholdError } from "../common/errors.js";
 import type { Adapter } from "./adapter.js";
 import { firstError } from "./emitter.js";
 import { answered, failure, PING_REFUSED } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
-import { grown, keepTimer, later, OPEN_LIMITS, PING_LIMIT, suspecting, type Timer, within } from "./shared.js";
+import { grown, keepTimer, later, nothing, OPEN_LIMITS, PING_LIMIT, suspecting, type Timer, within } from "./shared.js";
 import type { TlsOptions } from "./tls.js";
 import type { Opening, Target } from "./url.js";
 
@@ -12,6 +14,8 @@ import type { Opening, Target } from "./url.js";
  */
 const LATE_CLUSTER =
   "the cluster was not up, or this user lacks the rights +cluster|slots +cluster|info,";
+
+const NO_SENTINEL = "the server is not a sentinel; name the sentinels in the URL (usually at port 26379)";
 
 /** The parts of the package that are used. */
 interface IoredisModule {
@@ -40,6 +44,16 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
   if (lazily) {
     return own;
   }
+  // The client asks the sentinels again and again.
+  const refused = new Promise<never>((_, reject) => {
+    client.on("error", (error: unknown) => {
+      const exactly = exact(error, target);
+      if (exactly instanceof LeaseholdError) {
+        reject(exactly);
+      }
+    });
+  });
+  refused.catch(nothing);
   const open = async () => {
     await client.connect();
     // Some versions become ready although AUTH or SELECT failed.
@@ -49,7 +63,7 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
     }
   };
   try {
-    await within(limit, open(), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
+    await within(limit, Promise.race([refused, open()]), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
   } catch (error) {
     await own.close();
     throw exact(first() ?? error, target);
@@ -59,15 +73,30 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
 
 /**
  * Returns a more exact error. If no node of a cluster can be reached, ioredis only says that a connection is
- * closed.
+ * closed. Whatever a sentinel replies, ioredis says that all sentinels are unreachable.
  */
 function exact(error: unknown, { kind, nodes }: Target): unknown {
   const failed = failure(error);
+  if (kind === "sentinel" && "message" in failed) {
+    return ofSentinels(/Last error: ([^]*)/.exec(failed.message)?.[1] ?? "") ?? error;
+  }
   if (kind !== "cluster" || !("message" in failed) || failed.message !== "Connection is closed.") {
     return error;
   }
   const tried = nodes.map(({ host, port }) => `${host}:${port}`).join(", ");
   return new Error(`no node of the cluster could be connected to (${tried})`);
+}
+
+/** Returns the error for a sentinel's reply to the question for the primary, unless it may be another next time. */
+function ofSentinels(said: string): LeaseholdError | undefined {
+  const refusal = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR AUTH)\b/.exec(said)?.[0];
+  if (refusal !== undefined) {
+    return new LeaseholdError("auth", `the sentinels refused the user or password (${refusal}); check sentinelUsername and sentinelPassword in the URL`);
+  }
+  if (/No such master/i.test(said)) {
+    return config("the sentinels know no service of this name; check the service in the URL");
+  }
+  return /unknown command/i.test(said) ? config(NO_SENTINEL) : undefined;
 }
 
 function make({ Redis, Cluster }: IoredisModule, target: Target, tls: TlsOptions, connectTimeout: number): Own {

@@ -24,7 +24,11 @@ export function readOptions<Options extends object>(
   // One `try` around everything, and no message made before it is needed: this runs at every call.
   let reading = what;
   try {
-    for (const key of Object.keys(options)) {
+    const given = Object.keys(options);
+    if (given.length === 0 && !isPlain(options) && !Object.keys(types).some((key) => key in options)) {
+      throw config(`${what} must be an object with options, such as { ${Object.keys(types)[0]} }; got one without any`);
+    }
+    for (const key of given) {
       if (!Object.hasOwn(types, key)) {
         const known = Object.keys(types).join(", ");
         throw config(`${what} have no ${JSON.stringify(key)}; known options: ${known}`);
@@ -46,6 +50,12 @@ export function readOptions<Options extends object>(
     throw unreadable(`${option} cannot be read`, cause);
   }
   return values as Options;
+}
+
+/** True for an object that was written as one. An object of a class without options is a slip, such as a bare signal. */
+function isPlain(object: object): boolean {
+  const prototype = Object.getPrototypeOf(object) as object | null;
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 /** True if an object has the property itself, or inherits it from its class. */

@@ -38,7 +38,7 @@ nameErrors(StaleTokenError, "StaleTokenError");
 /** Quotes a text as Rust's `{:?}` does: on one line, with invisible characters as numbers. */
 export function quoted(text: string): string {
   const escapes: Record<string, string> = { "\0": "\\0", "\t": "\\t", "\r": "\\r", "\n": "\\n" };
-  const shown = text.replace(/["\\]|\p{C}|(?! )\p{Z}/gu, (character) => {
+  const shown = String(text).replace(/["\\]|\p{C}|(?! )\p{Z}/gu, (character) => {
     if (character === '"' || character === "\\") {
       return `\\${character}`;
     }

@@ -70,5 +70,6 @@ const CHECK_CLIENT = "check the client's user and password, or its token";
 const OF_CLIENT = {
   checkCredentials: CHECK_CLIENT,
   giveCredentials: CHECK_CLIENT,
+  cluster: "give a client of the cluster",
   database: "the client's database does not exist on this server",
 } as const;

@@ -35,6 +35,8 @@ export class RedisStore extends ServerStore implements Store {
   #member: TrackingMember | undefined;
   /** The reason why changes by other clients are not reported at once. */
   #untracked: Finding | undefined;
+  /** The reason why no pushes arrive at all. */
+  #unheard: Finding | undefined;
 
   constructor(adapter: Adapter, private readonly namespace: string) {
     super();
@@ -84,7 +86,7 @@ export class RedisStore extends ServerStore implements Store {
       const ran = inTime(this.#run([], [stateless().emptyBatch()]));
       ran.catch(() => {});
       const info = await inTime(this.#info());
-      stateless().checkServer(info);
+      stateless().checkServer(info, this.clustered);
       await ran;
       this.#runId = /^run_id:(\w+)/m.exec(info)?.[1];
       const policy = stateless().evictionPolicy(info);
@@ -127,6 +129,7 @@ export class RedisStore extends ServerStore implements Store {
     this.#member = member;
     this.#unlisten = this.#adapter.listen?.(channel, {
       subscribed: (id) => {
+        this.#unheard = undefined;
         host.hears(true);
         if (typeof id === "object") {
           this.#refusesTracking(id.error);
@@ -134,7 +137,8 @@ export class RedisStore extends ServerStore implements Store {
           member?.hears(id);
         }
       },
-      unsubscribed: () => {
+      unsubscribed: (error) => {
+        this.#refusesPushes(error);
         member?.hears(undefined);
         host.hears(false);
       },
@@ -152,7 +156,18 @@ export class RedisStore extends ServerStore implements Store {
 
   /** The findings since `check`. */
   get findings(): readonly Finding[] {
-    return this.#untracked === undefined ? [] : [this.#untracked];
+    return [this.#unheard ?? this.#untracked].flatMap((finding) => finding ?? []);
+  }
+
+  /** Notes that the server refused the subscription. Locks work without it. The next connection tries again. */
+  #refusesPushes(error: unknown): void {
+    if ("reply" in failure(error)) {
+      const { message: reason } = this.#error(error);
+      const message =
+        "the server lets this user hear no pushes: waiters ask every second, and a holder whose lock was deleted or " +
+        `overwritten learns of it only at its next renewal: ${reason}`;
+      this.#unheard = { type: "untracked", reason, message };
+    }
   }
 
   /**

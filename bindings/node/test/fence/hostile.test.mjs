@@ -78,6 +78,11 @@ test("values of another kind, or that cannot be converted", async () => {
     await refused(`a connection: ${name}`, () => check(value, "a", 1));
     await refused(`a client: ${name}`, () => new FencedRedis(value));
   }
+  // Infinity would pass as many rows, and `true` as one.
+  for (const rows of [true, new Date(), Infinity, "1", 1.5, -1, -1n, null]) {
+    await refused(`rows: ${String(rows)}`, () => accepted(rows, "a", 1));
+  }
+  assert.equal(accepted(1n, "a", 1), true);
   for (const headers of [null, 5, throwing, [["a"]], { "no name": "x" }]) {
     await refused(`headers: ${typeof headers}`, () => withToken(1, { headers }));
   }

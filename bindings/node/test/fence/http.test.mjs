@@ -594,4 +594,8 @@ test("bad options", async () => {
     await fails(async () => make({ gate: {} }), "config", /Gate/);
     await fails(async () => make({ resource: "account" }), "config", /resource/);
   }
+  await fails(async () => fenceFetch("no function"), "config", /the handler must be a function/);
+  await fails(async () => writtenPath(undefined, "/x"), "config", /the method must be a string/);
+  await fails(async () => writtenPath("PUT", 5), "config", /the URL must be a string/);
+  await fails(async () => problemOf(undefined), "config", /must be one of a guard/);
 });

@@ -58,6 +58,27 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
     await refused(replica.url, "readOnly", `${replica.url}: the server is a`, /connect to the primary$/);
   });
 
+  test("a node of a cluster", async (t) => {
+    const node = await started(t, { config: ["cluster-enabled yes", `cluster-port ${await freePort()}`] });
+    await refused(node.url, "config", `${node.url}: the server is a cluster node; `, /connect to redis-cluster:/);
+  });
+
+  test("sentinels", async (t) => {
+    const config = ["sentinel monitor mymaster 127.0.0.1 1 1"];
+    const [sentinel, server] = await Promise.all([started(t, { sentinel: true, config }), started(t)]);
+    await sentinel.command("ACL", "SETUSER", "default", "resetpass", ">guard");
+    const at = `redis-sentinel://127.0.0.1:${sentinel.port}`;
+    const begin = `${at}: the sentinels `;
+    const check = /check sentinelUsername and sentinelPassword in the URL$/;
+    await refused(`${at}/mymaster`, "auth", begin, /\(NOAUTH\); check sentinelUsername and sentinelPassword/);
+    await refused(`${at}/mymaster?sentinelPassword=s3cret`, "auth", begin, check);
+    await refused(`${at}/other?sentinelPassword=guard`, "config", begin, /check the service in the URL$/);
+    const plain = `redis-sentinel://127.0.0.1:${server.port}`;
+    await refused(`${plain}/mymaster`, "config", `${plain}: the server is not a sentinel`, /name the sentinels in the URL/);
+    const direct = `redis://127.0.0.1:${sentinel.port}`;
+    await refused(`redis://:guard@127.0.0.1:${sentinel.port}`, "unsupported", `${direct}: `, /it may be a sentinel: /);
+  });
+
   test("a server and a cluster that are not there", async (t) => {
     const [port, other] = [await freePort(), await freePort()];
     const server = `redis://127.0.0.1:${port}`;

@@ -256,6 +256,8 @@ const ADVICE = {
   primary: /; connect to the primary$/,
   otherName: /; something other than leasehold wrote that key: use another name or namespace$/,
   foreignKey: /; something other than leasehold wrote that key$/,
+  cluster: /; give a client of the cluster$/,
+  scripts: /; it may be a sentinel: connect to redis-sentinel:.*$/,
 };
 
 test("advice on a server's refusal is for a client, not for a URL", async (t) => {

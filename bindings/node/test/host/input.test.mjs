@@ -13,7 +13,9 @@ const rest = [null, true, false, 10n, Symbol("s"), [], ["x"], {}, new Date(), /x
 const all = [undefined, ...functions, ...texts, ...numbers, ...rest];
 const except = (...valid) => all.filter((value) => !valid.includes(typeof value));
 
-const badObjects = all.filter((value) => value !== undefined && (typeof value !== "object" || value === null || Array.isArray(value)));
+const notObjects = all.filter((value) => value !== undefined && (typeof value !== "object" || value === null || Array.isArray(value)));
+// The first is an easy slip for `{ signal }`, and would never end anything.
+const badObjects = [AbortSignal.abort(), new Date(), new Map(), Promise.resolve(), ...notObjects];
 const badNumbers = [...except("undefined", "number"), -1, -0.001, NaN, Infinity, -Infinity];
 const badBooleans = except("undefined", "boolean");
 const badTexts = [...except("string", "undefined"), "", "half \ud800", "\udc00"];

@@ -203,6 +203,25 @@ describe("a refusal becomes a finding", { concurrency: 2 }, () => {
   }
 });
 
+test("a user who may hear no channel has a finding, until the user may", async (t) => {
+  const server = await started(t);
+  await server.command("ACL", "SETUSER", "deaf", "on", ">s3cret", "~*", "+@all", "resetchannels");
+  for (const tracking of [true, false]) {
+    await server.command("ACL", "SETUSER", "deaf", "resetchannels");
+    const locker = await Locker.connect(server.url.replace("://", "://deaf:s3cret@"), { tracking });
+    t.after(() => locker.shutdown());
+    const lease = await locker.lock("x").acquire();
+    const [finding] = await waitFor(() => locker.findings.length > 0 && locker.findings, 10_000, "a finding");
+    assert.equal(finding.type, "untracked");
+    assert.match(finding.reason, /NOPERM.*channels/);
+    assert.match(finding.message, /hear no pushes/);
+    assert.ok(lease.valid);
+    await server.command("ACL", "SETUSER", "deaf", "allchannels");
+    await waitFor(() => locker.findings.length === 0, 20_000, "the finding goes");
+    await lease.release();
+  }
+});
+
 test("a client that tracks keys itself is left alone, which is found", async (t) => {
   for (const { name, make, end } of tracking) {
     const server = await started(t);

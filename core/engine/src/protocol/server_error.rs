@@ -80,15 +80,17 @@ pub fn info_is_withheld(text: &str) -> bool {
 }
 
 /// Checks, from sections of its `INFO`, that a server can keep locks. Returns [`ErrorKind::Unsupported`] if
-/// it is older than 7.0, and [`ErrorKind::ReadOnly`] if it is a replica. A missing field passes.
+/// it is older than 7.0, [`ErrorKind::ReadOnly`] if it is a replica, and [`ErrorKind::Config`] if it is a node of a
+/// cluster and the client does not know clusters. A missing field passes.
 ///
 /// ```
 /// use leasehold_engine::{protocol::check_server, ErrorKind};
 ///
-/// let error = check_server("redis_version:6.2.14\r\n").unwrap_err();
+/// let knows_clusters = false;
+/// let error = check_server("redis_version:6.2.14\r\n", knows_clusters).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Unsupported);
 /// ```
-pub fn check_server(info: &str) -> Result<(), Error> {
+pub fn check_server(info: &str, knows_clusters: bool) -> Result<(), Error> {
     if let Some(version) = info_field(info, "redis_version") {
         let major = version
             .split('.')
@@ -104,6 +106,16 @@ pub fn check_server(info: &str) -> Result<(), Error> {
     if info_field(info, "role") == Some("slave") {
         let message = "the server is a read-only replica; connect to the primary";
         return Err(Error::new(ErrorKind::ReadOnly, message));
+    }
+    // Valkey has another name for the field.
+    let modes = ["redis_mode", "server_mode"].map(|name| info_field(info, name));
+    if !knows_clusters && modes.contains(&Some("cluster")) {
+        let message = "the server is a cluster node";
+        return Err(Error::advised(
+            ErrorKind::Config,
+            message,
+            Some(Advice::Cluster),
+        ));
     }
     Ok(())
 }
@@ -320,8 +332,8 @@ mod tests {
     }
 
     #[test]
-    fn old_servers_and_replicas_are_refused() {
-        let check = |info: &str| check_server(info).map_err(|error| error.kind());
+    fn old_servers_replicas_and_nodes_are_refused() {
+        let check = |info: &str| check_server(info, false).map_err(|error| error.kind());
         assert_eq!(check("redis_version:7.0.15\r\nrole:master\r\n"), Ok(()));
         assert_eq!(check("redis_version:10.1\r\n"), Ok(()));
         assert_eq!(check("nothing of use"), Ok(()));
@@ -333,5 +345,11 @@ mod tests {
             check("role:slave\r\nmaster_host:x\r\n"),
             Err(ErrorKind::ReadOnly)
         );
+        for mode in ["redis_mode", "server_mode"] {
+            let info = format!("redis_version:7.0.15\r\n{mode}:cluster\r\n");
+            assert_eq!(check(&info), Err(ErrorKind::Config));
+            assert_eq!(check_server(&info, true), Ok(()));
+            assert_eq!(check(&info.replace("cluster", "standalone")), Ok(()));
+        }
     }
 }

@@ -1,4 +1,4 @@
-import { type OptionKind, readOptions, shown } from "../../common/check.js";
+import { checkText, type OptionKind, readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { type Entered, Gate } from "../gate.js";
 import { tokenOf } from "../token.js";
@@ -141,6 +141,8 @@ function tokenIn(header: string): number | Problem {
  * not UTF-8. Slashes and the case of letters stay as they are.
  */
 export function writtenPath(method: string, url: string): string | undefined {
+  checkText("the method", method);
+  checkText("the URL", url);
   if (["GET", "HEAD", "OPTIONS", "TRACE"].includes(method.toUpperCase())) {
     return undefined;
   }

@@ -1,4 +1,4 @@
-import { attempt, config, shown } from "../../common/check.js";
+import { attempt, checkFunction, config, shown } from "../../common/check.js";
 import type { Entered } from "../gate.js";
 import { type Token, tokenOf } from "../token.js";
 import {
@@ -162,6 +162,7 @@ export function fenceFetch<A extends unknown[]>(
   handler: (request: Request, ...rest: A) => Promise<Response> | Response,
   options: FenceOptions<Request> = {},
 ): (request: Request, ...rest: A) => Promise<Response> {
+  checkFunction("the handler", handler);
   const admit = admitter(options);
   return async (request, ...rest) => {
     const outcome = await admit(request, seenOf(request));

@@ -1,3 +1,4 @@
+import { config, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { StaleTokenError } from "../stale.js";
 import { tokenOf } from "../token.js";
@@ -26,6 +27,9 @@ export interface Problem {
  * bad resource.
  */
 export function problemOf(error: LeaseholdError): Problem {
+  if (typeof error?.message !== "string") {
+    throw config(`the error must be one of a guard; got ${shown(error)}`);
+  }
   if (error instanceof StaleTokenError) {
     const { resource, offered, highest } = error;
     const more = { resource, offered, highest };

@@ -311,12 +311,12 @@ export function accepted(
   highest?: number | bigint | string | null,
 ): boolean {
   const claim = claimOf(resource, token);
-  const affected = numberOf(rowsAffected ?? Number.NaN);
-  if (!(affected >= 0)) {
+  const affected = typeof rowsAffected === "bigint" ? Number(rowsAffected) : rowsAffected;
+  if (!Number.isSafeInteger(affected) || (affected as number) < 0) {
     throw config(`the number of affected rows must be a number; got ${shown(rowsAffected)}`);
   }
   const seen = numberOf(highest ?? 0);
-  if (affected > 0) {
+  if (affected !== 0) {
     return true;
   }
   if (Number.isNaN(seen)) {

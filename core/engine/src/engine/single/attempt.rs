@@ -200,7 +200,11 @@ impl Attempt {
             Failure::Idle(_) => true,
             Failure::Unknown(error) => matches!(
                 error.kind(),
-                ErrorKind::WrongType | ErrorKind::Auth | ErrorKind::ReadOnly
+                ErrorKind::WrongType
+                    | ErrorKind::Auth
+                    | ErrorKind::ReadOnly
+                    | ErrorKind::Config
+                    | ErrorKind::Unsupported
             ),
         };
         let acts = !unsent && !refused && flight.give_up > flight.sent;
