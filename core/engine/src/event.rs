@@ -341,7 +341,7 @@ pub enum LossReason {
     ///
     /// Also the reason after a forced release if no push reached the holder.
     Deleted,
-    /// Another client holds the lock now.
+    /// Another client holds the lock now, or its key has a value of another kind.
     Superseded,
     /// The lock was force-released by `Locker::force_release`.
     ///

@@ -522,7 +522,7 @@ impl Locker {
     /// [`list_steps`](Self::list_steps) lets you pause.
     ///
     /// The stream scans the server in small steps, between which the server does other work. It asks for the
-    /// next step only when you poll. It may yield a name twice. It always yields a name that is held during the
+    /// next step only when you poll. It may yield a name more than once. It always yields a name that is held during the
     /// whole scan, except if the name's cluster slot moves meanwhile: the stream visits one master after the
     /// other.
     ///

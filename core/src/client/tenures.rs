@@ -13,7 +13,8 @@ use super::{Lease, Lock};
 ///
 /// It waits in line for the lock and yields the lease. When that lease is lost or released, the next poll
 /// waits again. While the store cannot be reached it retries. It ends when the locker is shut down, and after an
-/// error that a retry does not fix, such as a bad option or a refused password.
+/// error that a retry does not fix, such as a bad option or a password that is refused at the first connection. A
+/// password that is refused later is an outage, since it may be changed at the server first.
 ///
 /// Nothing happens unless it is polled. Dropping it leaves the line. A lease that it yielded belongs to the
 /// program and stays held.

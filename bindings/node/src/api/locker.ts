@@ -533,7 +533,7 @@ export class Locker {
    *
    * In the pattern `*` stands for any characters, `\*` for a star, and `\\` for a backslash. (A string
    * literal needs each backslash twice.) Everything else stands for itself. The server is scanned in steps,
-   * between which it does other work. A name may be yielded twice. A name that is held during the whole scan
+   * between which it does other work. A name may be yielded more than once. A name that is held during the whole scan
    * is always yielded.
    *
    * @throws LeaseholdError `config` for a pattern that is empty, too long, or has a backslash before another

@@ -9,7 +9,8 @@ import { type Asked, INSPECT, printed } from "./show.js";
  *
  * It waits in line and yields the lease. When the lease is lost or released, the next step waits
  * in line again. It keeps trying while the store cannot be reached. An error that retrying cannot fix, such
- * as a refused password, is thrown.
+ * as a password that is refused at the first connection, is thrown. A password that is refused later is an outage,
+ * since it may be changed at the server first.
  *
  * The loop ends when the locker shuts down or the signal is aborted. Nothing happens unless it is read.
  * Leaving the loop leaves the line; the program must release a lease that was yielded.
