@@ -390,9 +390,19 @@ mod tests {
         (id, age): (u128, u64),
         (known, watched): (&[u128], &[(u128, u64)]),
     ) {
+        let turn = admission.next_turn();
+        answer(admission, (now, at, turn), (id, age), (known, watched));
+    }
+
+    /// A member's reply to the request of a turn arrives.
+    fn answer(
+        admission: &mut Admission,
+        (now, at, turn): (Timestamp, usize, u64),
+        (id, age): (u128, u64),
+        (known, watched): (&[u128], &[(u128, u64)]),
+    ) {
         let watched = watched.iter();
         let watched = watched.map(|(id, age)| (Incarnation(*id), Duration::from_secs(*age)));
-        let turn = admission.next_turn();
         let entered = Entered {
             incarnation: Incarnation(id),
             age: Duration::from_secs(age),
@@ -493,7 +503,10 @@ mod tests {
             Timestamp::NEVER,
             "only the member itself reports its age"
         );
-        assert!(used.remaining(NOW, 2) < LONGEST + Duration::from_secs(1));
+        let remaining = used.remaining(NOW, 2).as_secs();
+        assert!((60..61).contains(&remaining), "{remaining}");
+        let later = NOW + Duration::from_secs(5);
+        assert_eq!(used.age(later, 2), Duration::from_secs(25));
         assert_eq!([0, 1].map(|at| used.to_watch(at)), [[Incarnation(9)]; 2]);
         watch(&mut used, (NOW, 0), (1, 900), (&[1, 2, 3], &[(9, 18)]));
         assert_eq!(used.to_watch(0), []);
@@ -503,6 +516,42 @@ mod tests {
         used.settle(ripe);
         assert_eq!(admitted(&used), [0, 1, 2]);
         assert_eq!(used.to_watch(1), []);
+    }
+
+    /// Catches a report that counts although it was requested just before a member turned out to be new: the request
+    /// that was sent last when the new member's reply arrived.
+    #[test]
+    fn the_last_request_before_a_member_was_new_does_not_admit_it() {
+        let mut new = of(3);
+        let [first, second] = [0, 2].map(|at| (NOW, at, new.next_turn()));
+        answer(&mut new, first, (1, 0), (&[], &[]));
+        answer(&mut new, second, (3, 0), (&[], &[]));
+        say(&mut new, 0, (1, 0), &[]);
+        assert!(
+            admitted(&new).is_empty(),
+            "the third was asked before the first was new"
+        );
+        say(&mut new, 2, (3, 0), &[]);
+        assert_eq!(admitted(&new), [0, 2]);
+
+        let mut used = of(3);
+        say(&mut used, 0, (1, 900), &[1, 2, 3]);
+        say(&mut used, 1, (2, 900), &[1, 2, 3]);
+        used.lost(2);
+        // Both have said that the third incarnation is over.
+        say(&mut used, 0, (1, 900), &[1, 2]);
+        say(&mut used, 1, (2, 900), &[1, 2]);
+        let [third, second] = [2, 1].map(|at| (NOW, at, used.next_turn()));
+        answer(&mut used, third, (9, 0), (&[], &[]));
+        answer(&mut used, second, (2, 900), (&[1, 2], &[]));
+        say(&mut used, 0, (1, 900), &[1, 2]);
+        assert_eq!(
+            admitted(&used),
+            [0, 1],
+            "the second was asked before the third was new"
+        );
+        say(&mut used, 1, (2, 900), &[1, 2]);
+        assert_eq!(admitted(&used), [0, 1, 2]);
     }
 
     /// Catches a server that votes as soon as its clock is set forward right after it started: for a locker

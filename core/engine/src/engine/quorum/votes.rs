@@ -406,4 +406,15 @@ mod tests {
         votes.set(0, Vote::Busy);
         assert_eq!((votes.token(3), votes.deadline(3)), (None, None));
     }
+
+    /// Catches a lease that is renewed in vain, or not at all, because another member's limit decides.
+    #[test]
+    fn the_member_that_decides_the_deadline_decides_whether_it_can_move() {
+        for (overheld, cannot_move) in [(0, false), (2, true), (3, false)] {
+            let mut votes = votes(&[(1, 50), (2, 40), (3, 30), (4, 20)]);
+            let has = votes.has_mut(overheld).expect("the member has the lease");
+            has.is_overheld = true;
+            assert_eq!(votes.are_overheld(3), cannot_move, "{overheld}");
+        }
+    }
 }

@@ -314,6 +314,21 @@ mod tests {
         }
     }
 
+    /// Catches a slow reply that is taken for an exact one.
+    #[test]
+    fn a_slow_reply_ends_no_stretch() {
+        let length = Duration::from_millis(1_600);
+        for (millis, ends) in [(100, true), (101, false)] {
+            let sent = Timestamp::from_nanos(0);
+            let mark = Mark {
+                server: ServerTime::from_micros(1),
+                sent,
+                received: sent + Duration::from_millis(millis),
+            };
+            assert_eq!(take_in(&mut Vec::new(), mark, length), ends, "{millis}");
+        }
+    }
+
     #[test]
     fn another_servers_clock_is_not_compared_with_the_former_one() {
         let mut clocks = Clocks::new();
