@@ -319,3 +319,21 @@ fn a_release_that_overtook_an_attempt_frees_what_that_took() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
     assert_eq!(host.told_last(), "released 2");
 }
+
+/// Catches a release that waits out its pause although the server can be reached again.
+#[test]
+fn a_new_connection_repeats_a_release_at_once() {
+    let (mut host, lease) = Host::holding();
+    host.net = Net::LoseRequests;
+    let call = host.release(lease);
+    // After several failures the pause is long.
+    host.advance(ms(7_000));
+    assert!(host.is_open(call));
+    host.cut(0);
+    host.net = Net::Up;
+    host.advance(ms(1));
+    host.forget();
+    host.connect(0);
+    assert_eq!(host.count("release"), 1);
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
+}

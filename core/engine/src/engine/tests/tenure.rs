@@ -4,7 +4,7 @@ use super::host::{Host, LOCK, Net, SOON, TTL, key, ms, remaining};
 use super::line::gaps;
 use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
-use crate::protocol::LeaseId;
+use crate::protocol::{LeaseId, Reply};
 
 #[test]
 fn a_lease_is_renewed_at_a_third_of_its_time_with_jitter() {
@@ -329,5 +329,70 @@ fn each_of_many_leases_is_renewed() {
     assert!(renewed > 18 * 3_000 && renewed < 30 * 3_000, "{renewed}");
     for lock in 1..=LEASES {
         assert!(host.is_held(LockId(lock)), "{lock}");
+    }
+}
+
+/// Catches a server whose clock runs away from the renewal's `not_after`, and which is asked again and again at once.
+#[test]
+fn a_renewal_that_always_comes_late_is_repeated_at_once_only_once() {
+    let (mut host, _) = Host::holding();
+    host.net = Net::Hold;
+    host.advance(TTL / 3);
+    host.answer_each(&Ok(Reply::Late));
+    assert_eq!(host.pending.len(), 1, "with the new clock");
+    host.answer_each(&Ok(Reply::Late));
+    assert_eq!(host.pending.len(), 0, "the next one after a pause");
+    assert_eq!(host.told_last(), "at risk");
+    host.advance(ms(200));
+    assert_eq!(host.pending.len(), 1);
+}
+
+/// Catches a short lease with a single renewal: the limit of a command is longer than the lease.
+#[test]
+fn a_short_lease_waits_for_a_renewal_for_a_third_of_its_time() {
+    let mut host = Host::new();
+    host.ttl = ms(600);
+    host.hold(LOCK);
+    host.forget();
+    host.net = Net::LoseRequests;
+    host.advance(host.ttl);
+    assert!((2..=3).contains(&host.count("renew")), "{:?}", host.ops());
+}
+
+/// Catches pauses of a long lease after failed renewals of a short one.
+#[test]
+fn failed_renewals_of_a_short_lease_are_repeated_soon() {
+    let mut host = Host::new();
+    host.ttl = ms(600);
+    host.hold(LOCK);
+    host.forget();
+    host.net = Net::Hold;
+    for millis in 0..600 {
+        host.advance(ms(1));
+        if !host.pending.is_empty() {
+            host.refuse_next(ErrorKind::Unavailable);
+        }
+        assert!(host.is_held(LOCK) || millis > 500);
+    }
+    let gaps = gaps(&host.times());
+    assert!(gaps.len() >= 5, "{gaps:?}");
+    assert!(gaps[0] <= host.ttl / 30 + ms(1), "{gaps:?}");
+    assert!(
+        gaps.iter().all(|gap| *gap <= host.ttl / 6 + ms(1)),
+        "{gaps:?}"
+    );
+}
+
+/// Catches a fixed lease that a new connection renews, as it does all others.
+#[test]
+fn a_new_connection_renews_no_fixed_lease() {
+    for (fixed, renewals) in [(true, 0), (false, 1)] {
+        let mut host = Host::new();
+        host.fixed = fixed;
+        host.hold(LOCK);
+        host.forget();
+        host.cut(0);
+        host.connect(0);
+        assert_eq!(host.count("renew"), renewals);
     }
 }
