@@ -125,6 +125,24 @@ fn a_holder_listens_at_the_server_that_renews_its_lease() {
     assert_eq!(cluster.asked_to_subscribe, [LEFT, RIGHT]);
 }
 
+/// Catches the same for a renewal that was asked of the former server, and redirected.
+#[test]
+fn a_holder_listens_at_the_server_to_which_its_renewal_was_redirected() {
+    let mut cluster = cluster();
+    cluster.hold_at(LEFT);
+    cluster.sleep(TTL / 2);
+    cluster.tick();
+    cluster.input(Input::Slots {
+        slots: 0..=LockKey::SLOTS - 1,
+        server: RIGHT,
+    });
+    cluster.pending[0].server = RIGHT;
+    let expires = cluster.clock(RIGHT) + TTL;
+    cluster.says(&Reply::Renewed { expires });
+    assert_eq!(cluster.told_last(), "renewed");
+    assert_eq!(cluster.asked_to_subscribe, [LEFT, RIGHT]);
+}
+
 /// Catches a lease that is lost, warned of or renewed because of another server's connection.
 #[test]
 fn a_broken_connection_concerns_only_the_locks_of_its_server() {
