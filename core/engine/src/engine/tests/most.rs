@@ -171,6 +171,21 @@ fn a_floor_that_waited_for_a_late_renewal_is_confirmed_by_the_next() {
     assert_eq!(host.count("renew"), 2);
 }
 
+/// Catches a second warning of the end, by a renewal that only raises the counter.
+#[test]
+fn a_counter_that_is_raised_after_the_warning_repeats_no_warning() {
+    let mut host = Host::new();
+    (host.fixed, host.at_most) = (true, Some(ms(40_000)));
+    let lease = host.hold(LOCK);
+    host.advance(ms(20_000));
+    host.renew(lease.lease);
+    assert_eq!(risks(&host).len(), 1);
+    let floor = FencingToken::new(1_000).expect("the token is above 0");
+    let raise = host.raise(lease.lease, floor);
+    assert_eq!(host.outcome(raise), &Answer::Renew(Ok(())));
+    assert_eq!(risks(&host).len(), 1);
+}
+
 #[test]
 fn a_lease_whose_last_renewal_never_came_through_expired() {
     let (mut host, lease) = holding(MOST);
