@@ -360,6 +360,8 @@ pub(crate) enum Report<'a> {
     Down(Error),
     Subscribed,
     Unsubscribed,
+    /// The user may not subscribe.
+    Refused,
     Message(&'a [u8]),
     /// This key may have changed, or any key if `None`.
     Changed(Option<&'a [u8]>),
@@ -403,6 +405,11 @@ impl Hearing {
     /// Reports that the channel cannot be heard for now.
     pub fn unsubscribed(&self) {
         self.0.take(Report::Unsubscribed);
+    }
+
+    /// Reports that the user may not subscribe to the channel.
+    pub(crate) fn refused(&self) {
+        self.0.take(Report::Refused);
     }
 
     /// Reports a message on the channel.

@@ -208,3 +208,22 @@ async fn a_guard_needs_rights_to_its_fence_and_its_writes() {
         assert_eq!(there == 1, taken.is_none(), "without {taken:?}");
     }
 }
+
+/// Catches a locker that hears nothing and tells nobody: its waiters only poll.
+#[tokio::test]
+async fn a_user_who_may_hear_no_channel_has_a_finding_until_it_may() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let deaf = ["~*", "+@all", "resetchannels"];
+    let url = user(&server, &mut admin, "deaf", &deaf).await;
+    let locker = Locker::connect(url).await.expect("the rights are enough");
+    let lease = locker.lock("x").expect("valid").acquire().await;
+    let lease = lease.expect("the lock is free");
+    let is_found = |finding: &Finding| matches!(finding, Finding::Untracked { reason } if reason.contains("&leasehold:*"));
+    let found = async || locker.findings().iter().any(is_found);
+    eventually(LIMIT, "a finding", found).await;
+    user(&server, &mut admin, "deaf", &["allchannels"]).await;
+    let gone = async || locker.findings().is_empty();
+    eventually(LIMIT, "the finding goes", gone).await;
+    lease.release().await.expect("a held lock");
+}

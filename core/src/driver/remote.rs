@@ -3,6 +3,7 @@
 mod tracking;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ use crate::rt;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The reason of the finding that no pushes arrive.
+const DEAF: &str = "the user may hear no pushes (&leasehold:*), so waiters ask every second, too";
+
 pub(crate) struct Remote {
     adapter: Arc<dyn Adapter>,
     /// The adapter, if it is fred: batches are sent to it without boxing futures.
@@ -39,6 +43,8 @@ pub(crate) struct Remote {
     /// The findings of the check.
     findings: OnceLock<Vec<Finding>>,
     tracking: Tracking,
+    /// True if the user may not subscribe to the locker's channel.
+    is_deaf: AtomicBool,
     run_id: OnceLock<String>,
     watcher: OnceLock<AbortHandle>,
     listener: OnceLock<AbortHandle>,
@@ -101,6 +107,7 @@ impl Remote {
             is_node,
             timeout,
             findings: OnceLock::new(),
+            is_deaf: AtomicBool::new(false),
             run_id: OnceLock::new(),
             watcher: OnceLock::new(),
             listener: OnceLock::new(),
@@ -247,7 +254,12 @@ impl Remote {
     /// Returns the findings so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let first = self.findings.get().into_iter().flatten();
-        first.chain(self.tracking.finding()).cloned().collect()
+        let deaf = self.is_deaf.load(Ordering::Acquire);
+        let deaf = deaf.then(|| Finding::Untracked {
+            reason: DEAF.to_owned(),
+        });
+        let untracked = deaf.or_else(|| self.tracking.finding().cloned());
+        first.cloned().chain(untracked).collect()
     }
 
     /// Returns the server's run ID, if it is known.
@@ -327,7 +339,11 @@ impl Sink for RemoteSink {
         match report {
             Report::Up => self.sink.connected(),
             Report::Down(error) => self.sink.disconnected(error),
-            Report::Subscribed => self.sink.subscribed(),
+            Report::Subscribed => {
+                self.remote.is_deaf.store(false, Ordering::Release);
+                self.sink.subscribed();
+            }
+            Report::Refused => self.remote.is_deaf.store(true, Ordering::Release),
             Report::Unsubscribed => self.sink.unsubscribed(),
             Report::Message(message) => self.sink.hear(message),
             Report::Changed(key) => {

@@ -176,6 +176,9 @@ impl<'a> Listener<'a> {
                 "pushes cannot be received; waiters poll every second instead"
             );
             hearing.unsubscribed();
+            if *kind == ErrorKind::Auth {
+                hearing.refused();
+            }
             pause = if subscribed {
                 FIRST_RETRY
             } else {

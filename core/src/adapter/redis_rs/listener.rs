@@ -57,6 +57,9 @@ where
             }
             // The client's message may contain what the server echoed, so show only the kind.
             Err(error) => {
+                if error.code() == Some("NOPERM") {
+                    hearing.refused();
+                }
                 let kind = error.kind();
                 tracing::warn!(
                     target: "leasehold",
