@@ -151,6 +151,9 @@ fn memory(name: &str) -> Result<StoreUrl, Wrong> {
     })
 }
 
+const NO_PASSWORD: &str =
+    "the store's URL has a user and no password; add the password (any, for a user who needs none)";
+
 impl StoreUrl {
     /// Reads the credentials and returns the hosts after them.
     fn take_credentials<'a>(&mut self, authority: &'a str) -> Result<&'a str, Wrong> {
@@ -305,6 +308,17 @@ impl StoreUrl {
     fn check(&self) -> Result<(), Wrong> {
         if self.kind == Kind::Sentinel && self.name.is_empty() {
             return Err("the store's URL names no sentinel service".into());
+        }
+        // Without a password clients send no user either, and would have the rights of the default user.
+        let users = [
+            (&self.username, &self.password),
+            (&self.sentinel_username, &self.sentinel_password),
+        ];
+        if users
+            .iter()
+            .any(|(user, password)| user.is_some() && password.is_none())
+        {
+            return Err(NO_PASSWORD.into());
         }
         if self.cert.is_some() != self.key.is_some() {
             return Err(

@@ -80,6 +80,20 @@ async fn it_goes_on_when_the_store_is_back() {
 }
 
 /// Catches an observer that retries for ever what no retry fixes, and one that does not end with its locker.
+/// Catches a semaphore that is held, and of which an observer says that nobody has it.
+#[tokio::test]
+async fn a_shared_name_has_no_single_holder() {
+    let locker = Locker::in_memory();
+    let gpus = locker.semaphore("gpus", 2).expect("valid");
+    let permit = gpus.acquire().await.expect("it is free");
+    let mut observer = locker.observe("gpus");
+    let error = observer.try_next().await.expect_err("it is shared");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("shared name"), "{error}");
+    assert!(observer.try_next().await.expect("the end").is_none());
+    permit.release().await.expect("it is held");
+}
+
 #[tokio::test]
 async fn it_ends_with_an_error_and_with_the_locker() {
     let server = RedisServer::start().await;

@@ -272,3 +272,40 @@ fn wakers_that_panic_end_the_locker_and_not_the_process() {
         assert!(error.to_string().contains("task panicked"), "{error}");
     });
 }
+
+/// Catches a caller whose thread has no runtime, and panics in the client of the server.
+#[test]
+fn calls_may_be_polled_outside_of_any_runtime() {
+    let home = two_threads();
+    let (server, locker) = home.block_on(async {
+        let server = RedisServer::start().await;
+        let locker = Locker::connect(server.url()).await;
+        (server, locker.expect("the server is up"))
+    });
+    let outside = std::thread::spawn(move || {
+        futures::executor::block_on(async {
+            let lease = locker.lock("outside")?.acquire().await?;
+            lease.renew().await?;
+            assert!(locker.inspect("outside").await?.holder.is_some());
+            lease.release().await?;
+            locker.shutdown().await;
+            Ok::<_, Error>(())
+        })
+    });
+    outside
+        .join()
+        .expect("no panic")
+        .expect("the calls succeed");
+    home.block_on(async { drop(server) });
+}
+
+#[test]
+fn a_locker_outside_of_any_runtime_is_refused() {
+    let connects = futures::executor::block_on(Locker::connect("redis://127.0.0.1:1"));
+    let lazily = Locker::builder().connect_lazily("redis://127.0.0.1:1");
+    for refused in [connects, lazily, Locker::builder().in_memory()] {
+        let error = refused.expect_err("there is no runtime");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("tokio runtime"), "{error}");
+    }
+}

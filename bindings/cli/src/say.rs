@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::LeaseEvent;
+use leasehold_observe::escaped;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -58,7 +59,7 @@ impl Voice {
             let (r#type, message) = ("note", what);
             self.put(serde_json::to_string(&Note { r#type, message }).unwrap_or_default());
         } else {
-            self.put(format!("leasehold: {what}"));
+            self.put(escaped(&format!("leasehold: {what}")));
         }
     }
 
@@ -88,7 +89,7 @@ impl Voice {
             LeaseEvent::Wanted {
                 name, by, within, ..
             } => {
-                let (by, within) = (leasehold_observe::escaped(by), show(*within));
+                let within = show(*within);
                 self.note(&format!("{name} is wanted by {by}, within {within}"));
             }
             LeaseEvent::CapacityDiffers {
@@ -111,7 +112,7 @@ impl Voice {
         if self.json {
             self.put(failure.json());
         } else {
-            self.put(format!("leasehold: {failure}"));
+            self.put(escaped(&format!("leasehold: {failure}")));
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_engine::engine::Settings;
 use leasehold_engine::limits;
 use leasehold_engine::protocol::{ClientId, Counter, LockKey};
-use leasehold_engine::{Error, Name, Owner};
+use leasehold_engine::{Error, ErrorKind, Name, Owner};
 
 use crate::adapter::fred::Dial;
 use crate::rt;
@@ -305,6 +305,10 @@ impl Builder {
     }
 
     fn checked(&self) -> Result<Owner, Error> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            let message = "a locker is made on a tokio runtime: call this in an async function that tokio runs";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         // The name and the client are placeholders; everything else is checked.
         LockKey::new(&self.namespace, &Name::new("n")?)?;
         self.settings(ClientId(0))?;

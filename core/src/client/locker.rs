@@ -159,7 +159,7 @@ impl Locker {
     pub fn in_memory() -> Self {
         Self::builder()
             .in_memory()
-            .expect("the defaults are valid, and there is randomness")
+            .expect("this is a tokio runtime, the defaults are valid, and there is randomness")
     }
 
     /// Returns a builder, for settings other than the defaults.

@@ -24,7 +24,8 @@ const YEAR: Duration = limits::time("longestPeriod");
 ///   most that time and a reply, and never learns of a tenure that began and ended in between. Holders and waiters
 ///   pay nothing for being observed: a push would cost each acquisition a command.
 /// - While the store cannot be reached it retries, and yields nothing. The holder may change meanwhile.
-/// - It ends after an error that a retry does not fix, and with the first look after the locker is shut down.
+/// - It ends after an error that a retry does not fix, such as [`Unsupported`](ErrorKind::Unsupported) for a shared
+///   name, which has no single holder. It also ends with the first look after the locker is shut down.
 ///
 /// An observer learns of a change late. Let the storage check tokens if the old and the new holder must not both
 /// write.
@@ -114,6 +115,10 @@ impl Observer {
             }
             let inspect = || core.driver.inspect(key.clone());
             let seen = persist("cannot observe the lock", inspect).await?;
+            if seen.shared.is_some() {
+                let message = "a shared name has no single holder to observe; inspect it";
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
             Ok(seen.holder)
         }
     }

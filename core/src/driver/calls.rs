@@ -215,6 +215,11 @@ impl Driver {
 
     /// Sends batches. Returns the part that the caller's own task executes.
     fn send(self: &Arc<Self>, mut sends: Batches) -> Option<Execution> {
+        // The clients of servers need a runtime, and the caller may be polled outside of any.
+        if self.stores.are_remote() && !sends.is_empty() && !self.is_at_home() {
+            self.spawn_all(sends);
+            return None;
+        }
         // Batches that concern others must not wait until this caller polls.
         if sends.len() > 1 && sends.iter().all(Batch::is_of_one) {
             // One batch to each of several servers: every reply wakes this caller's task, so no other task is

@@ -449,12 +449,17 @@ impl Driver {
         for batch in sends {
             let mut execution = Box::pin(self.execute(batch));
             // On another thread there may be no runtime to poll on, or one that is shutting down.
-            let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+            let at_home = self.is_at_home();
             let mut context = Context::from_waker(Waker::noop());
             if !at_home || execution.as_mut().poll(&mut context).is_pending() {
                 self.runtime.spawn(execution);
             }
         }
+    }
+
+    /// Returns true on a thread of the locker's runtime.
+    fn is_at_home(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
     }
 
     /// Sends pending operations once the tasks that were just answered have run.

@@ -143,6 +143,11 @@ class Parser {
     if (kind === "sentinel" && service === undefined) {
       throw bad("the store's URL names no sentinel service");
     }
+    // Without a password clients send no user either, and would have the rights of the default user.
+    const unsent = (user: string | undefined, password: string | undefined) => user !== undefined && password === undefined;
+    if (unsent(credentials.username, credentials.password) || unsent(of("sentinelUsername"), of("sentinelPassword"))) {
+      throw bad("the store's URL has a user and no password; add the password (any, for a user who needs none)");
+    }
     if ((of("cert") === undefined) !== (of("key") === undefined)) {
       throw bad(`the parameters "cert" and "key" in the store's URL must be given together`);
     }

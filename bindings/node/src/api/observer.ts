@@ -1,5 +1,6 @@
 import { longestPeriod, observePeriod, shortestPeriod } from "../../../../core/engine/src/limits.jsonc";
 import { config } from "../common/check.js";
+import { LeaseholdError } from "../common/errors.js";
 import { following } from "../common/signals.js";
 import type { HolderInfo } from "../common/types.js";
 import type { LockHost } from "../host/lock-host.js";
@@ -17,7 +18,8 @@ import { type Asked, INSPECT, printed } from "./show.js";
  *   for being observed: a push would cost each acquisition a command.
  * - While the store cannot be reached it retries, and yields nothing. The holder may change meanwhile.
  *
- * The loop ends when the locker shuts down or the signal is aborted. An error that retrying cannot fix is thrown.
+ * The loop ends when the locker shuts down or the signal is aborted. An error that retrying cannot fix is thrown, such
+ * as `unsupported` for a shared name, which has no single holder.
  *
  * An observer learns of a change late. Let the storage check tokens if the old and the new holder must not both write.
  *
@@ -47,7 +49,13 @@ export class Observer implements AsyncIterableIterator<HolderInfo | undefined, u
       throw config(`the options of observe: every must be from 10 ms to 366 days; got ${every} ms`);
     }
     this.#name = name;
-    this.#look = async () => (await host.inspect(name)).holder ?? undefined;
+    this.#look = async () => {
+      const { holder, shared } = await host.inspect(name);
+      if (shared !== undefined) {
+        throw new LeaseholdError("unsupported", "a shared name has no single holder to observe; inspect it");
+      }
+      return holder ?? undefined;
+    };
     this.#every = every;
     [this.#stop, this.#stopListening] = following(closed, signal);
   }

@@ -16,6 +16,15 @@ async function next(observer) {
 }
 
 forEachStore((store) => {
+  // Catches: a semaphore that is held, and of which an observer says that nobody has it.
+  test("a shared name has no single holder", async () => {
+    const name = store.name();
+    const locker = await store.locker();
+    const permit = await locker.semaphore(name, 2).acquire();
+    await assert.rejects(locker.observe(name).next(), { code: "unsupported", message: /shared name/ });
+    await permit.release();
+  });
+
   test("an observer sees each change once, and renewals are none", async () => {
     const name = store.name();
     const locker = await store.locker();

@@ -31,7 +31,12 @@ impl Durability {
             return Err(Error::bad_option("replicas", "must be at least 1; got 0"));
         }
         if !(1..=60_000).contains(&self.timeout) {
-            let rule = format!("must be from 1 ms to 1 min; got {} ms", self.timeout);
+            let got = match self.timeout {
+                0 => "less".to_owned(),
+                u32::MAX => "more".to_owned(),
+                millis => format!("{millis} ms"),
+            };
+            let rule = format!("must be from 1 ms to 1 min; got {got}");
             return Err(Error::bad_option("replicas_timeout", rule));
         }
         Ok(())

@@ -32,7 +32,7 @@ impl Builder {
     /// # Errors
     ///
     /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL, its database or a TLS file is not valid;
-    ///   if only one side speaks TLS; or if only one of URL and server is for a cluster;
+    ///   if only one side speaks TLS; if only one of URL and server is for a cluster; or outside of a tokio runtime;
     /// - [`Tls`](crate::ErrorKind::Tls) if the server's certificate is expired, mismatched or untrusted, or
     ///   if the server refuses the client's; the message says which;
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the
@@ -93,7 +93,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// Panics outside of a tokio runtime with time enabled. The locker lives as long as that runtime: see
+    /// Panics on a tokio runtime without time enabled. The locker lives as long as that runtime: see
     /// [`connect`](Self::connect).
     ///
     /// # Example
@@ -213,7 +213,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// Panics outside of a tokio runtime with time enabled. The locker lives as long as that runtime: see
+    /// Panics on a tokio runtime without time enabled. The locker lives as long as that runtime: see
     /// [`connect`](Self::connect).
     ///
     /// # Example

@@ -27,6 +27,9 @@ pub(in crate::engine) use sending::{
 /// The number of requests in a row without a reply after which the connection is suspected.
 const TIMEOUTS_TO_SUSPECT: usize = 2;
 
+/// The first and the longest pause between two suspicions that a server was demoted.
+const DEMOTED: (Duration, Duration) = (RETRY.0, Duration::from_secs(5));
+
 /// After this time without a refusal by a replica, the next one counts as the first.
 const DEMOTION_OVER: Duration = Duration::from_secs(10);
 
@@ -266,7 +269,7 @@ impl Server {
         if cx.now.since(due) > DEMOTION_OVER {
             self.demotions = Pace::due_at(cx.now);
         }
-        self.demotions.back_off(cx.now, RETRY, seed(cx));
+        self.demotions.back_off(cx.now, DEMOTED, seed(cx));
         self.suspect(cx, Suspicion::Demoted);
     }
 

@@ -273,10 +273,10 @@ fn a_server_that_stays_a_replica_is_suspected_ever_more_rarely() {
     };
     let first = refusals(2);
     assert!((4..=7).contains(&first), "{first} in the first two seconds");
-    let later = refusals(10);
-    assert!((9..=12).contains(&later), "{later} in ten seconds");
+    let later = refusals(60);
+    assert!((11..=16).contains(&later), "{later} in a minute");
     // Control: long after that, a demotion is suspected at once again.
-    cluster.sleep(ms(12_000));
+    cluster.sleep(ms(16_000));
     let before = cluster.suspected.len();
     cluster.acquire(lock_at(LEFT), Wait::Never);
     cluster.refuse_next(ErrorKind::ReadOnly);
