@@ -1,9 +1,10 @@
 //! The turns of jobs: their events and counts.
 
-use super::host::{Host, LOCK, TTL};
+use super::host::{Host, LOCK, Net, TIMEOUT, TTL};
 use crate::engine::{Answer, Backlog};
+use crate::error::ErrorKind;
 use crate::name::Owner;
-use crate::protocol::LeaseId;
+use crate::protocol::{LeaseId, Reply};
 use crate::tick::Tick;
 
 fn runner(tick: u64, backlog: Option<Backlog>) -> Host {
@@ -52,4 +53,25 @@ fn a_turn_without_a_backlog_emits_and_counts_none() {
         let ticks = (stats.ticks_completed, stats.ticks_repeated);
         assert_eq!((ticks, stats.ticks_missed), ((0, 0), 0));
     }
+}
+
+/// Catches a completion that counts as a loss because its first reply was lost, and one that counts although somebody
+/// else completed the tick.
+#[test]
+fn a_tick_that_is_completed_was_completed_by_the_turn_if_a_reply_is_missing() {
+    let mut host = runner(7, None);
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::LoseReplies;
+    let call = host.complete(lease);
+    host.net = Net::Up;
+    host.advance(TIMEOUT * 2);
+    assert_eq!(host.count("release"), 2);
+    assert_eq!(host.outcome(call), &Answer::Release(Ok(())));
+
+    let mut host = runner(7, None);
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let call = host.complete(lease);
+    host.answer_each(&Ok(Reply::Completed));
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
 }
