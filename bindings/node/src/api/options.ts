@@ -292,7 +292,8 @@ export interface AcquireOptions {
    * The longest time to wait in line, in milliseconds; `Infinity` by default.
    *
    * After that the call fails with the code `timeout`. It also does if the store does not reply; the message
-   * says which. If the store cannot be reached until then, the code is `unavailable`. With 0 the call takes the lock only if it is free and has no waiters.
+   * says which. If the store cannot be reached until then, the code is `unavailable`. With 0 the call takes the
+   * lock only if it is free and has no waiters.
    */
   readonly timeout?: number | undefined;
 }
