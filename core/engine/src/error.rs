@@ -277,7 +277,10 @@ impl Error {
     /// Makes the error for a reply that makes no sense, with the reason.
     #[doc(hidden)]
     pub fn unreadable(reason: &str) -> Self {
-        let message = format!("the store's answer could not be read: {reason}");
+        let reason = reason.trim_end_matches('.');
+        let message = format!(
+            "the store's answer could not be read: {reason}; is it a Redis server, with no proxy in between?"
+        );
         Self::new(ErrorKind::Store, message)
     }
 
