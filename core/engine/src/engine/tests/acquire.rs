@@ -175,7 +175,12 @@ fn an_answer_in_between_renews_the_patience() {
 
 #[test]
 fn an_acquisition_that_cannot_succeed_fails_at_once() {
-    for kind in [ErrorKind::WrongType, ErrorKind::Auth] {
+    for kind in [
+        ErrorKind::WrongType,
+        ErrorKind::Auth,
+        ErrorKind::Config,
+        ErrorKind::Unsupported,
+    ] {
         let (mut host, call) = Host::asking();
         host.refuse_next(kind);
         assert_eq!(host.error(call), kind);
