@@ -224,7 +224,8 @@ async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToke
         .and_then(|()| err.flush());
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+    let answer = answer.trim().to_ascii_lowercase();
+    if read.is_err() || !matches!(&*answer, "y" | "yes") {
         return Err(Failure::new(DECLINED, "nothing was released"));
     }
     Ok(Some(token))

@@ -91,8 +91,10 @@ impl Access {
             return Decision::Allow;
         };
         let bearer = headers.get(AUTHORIZATION).and_then(text);
-        let bearer = bearer.and_then(|bearer| bearer.strip_prefix("Bearer "));
-        if bearer.is_some_and(|given| is_same(given, token)) {
+        // The name of the scheme has no case: RFC 9110.
+        let bearer = bearer.and_then(|bearer| bearer.split_once(' '));
+        let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"));
+        if bearer.is_some_and(|(_, given)| is_same(given, token)) {
             return Decision::Allow;
         }
         let mut cookies = headers
@@ -294,6 +296,16 @@ mod tests {
         for (request, header, code) in [
             ("GET /", ("accept", "*/*"), 401),
             ("GET /metrics", ("authorization", &*good), 200),
+            (
+                "GET /metrics",
+                ("authorization", "bearer 0123456789abcdef"),
+                200,
+            ),
+            (
+                "GET /metrics",
+                ("authorization", "Basic 0123456789abcdef"),
+                401,
+            ),
             (
                 "GET /metrics",
                 ("authorization", "Bearer 0123456789abcdeg"),
