@@ -64,6 +64,11 @@ impl Ctx {
         }
     }
 
+    /// Returns the number that varies this locker's pauses.
+    pub(super) fn seed(&self) -> LeaseId {
+        LeaseId(u128::from(self.settings.client.0))
+    }
+
     pub(super) fn next_serial(&mut self) -> Serial {
         self.last_serial += 1;
         Serial::new(self.last_serial).unwrap_or(Serial::MAX)

@@ -12,7 +12,7 @@ use crate::engine::single::Failure;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{Enter, Entered, Incarnation, LeaseId, LockKey, Terms};
+use crate::protocol::{Enter, Entered, Incarnation, LockKey, Terms};
 use crate::time::Timestamp;
 
 /// How long a locker's first lock waits for servers that may vote soon. Without the wait, the lock would
@@ -425,7 +425,7 @@ impl Handshake {
     }
 
     fn failed(&mut self, cx: &Ctx, error: Error) {
-        let seed = LeaseId(u128::from(cx.settings.client.0));
+        let seed = cx.seed();
         let between = retry(cx.settings.command_timeout);
         self.pace.back_off(cx.now, between, seed);
         self.error = Some(error);

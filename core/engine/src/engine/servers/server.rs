@@ -14,9 +14,7 @@ use crate::engine::pace::{Pace, RETRY};
 use crate::engine::settings::Settings;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{
-    BatchReply, Command, Enter, Incarnation, Inspect, LeaseId, LockKey, Op, Reply,
-};
+use crate::protocol::{BatchReply, Command, Enter, Incarnation, Inspect, LockKey, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
 #[cfg(test)]
 pub(in crate::engine) use sending::{
@@ -234,7 +232,7 @@ impl Server {
     fn probe_failed(&mut self, cx: &mut Ctx, error: Error) {
         self.trouble = Some(self.trouble_of(error));
         if matches!(self.state, State::Unanchored) {
-            self.pace.back_off(cx.now, RETRY, seed(cx));
+            self.pace.back_off(cx.now, RETRY, cx.seed());
             self.set_timer(cx, self.pace.next);
         }
     }
@@ -269,7 +267,7 @@ impl Server {
         if cx.now.since(due) > DEMOTION_OVER {
             self.demotions = Pace::due_at(cx.now);
         }
-        self.demotions.back_off(cx.now, DEMOTED, seed(cx));
+        self.demotions.back_off(cx.now, DEMOTED, cx.seed());
         self.suspect(cx, Suspicion::Demoted);
     }
 
@@ -413,11 +411,6 @@ impl Server {
         self.set_timer(cx, Timestamp::NEVER);
         drifted
     }
-}
-
-/// Returns the number that varies this locker's pauses.
-fn seed(cx: &Ctx) -> LeaseId {
-    LeaseId(u128::from(cx.settings.client.0))
 }
 
 /// True if a server can be asked for its clock without a key.
