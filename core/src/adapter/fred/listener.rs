@@ -176,9 +176,6 @@ impl<'a> Listener<'a> {
                 "pushes cannot be received; waiters poll every second instead"
             );
             hearing.unsubscribed();
-            if *kind == ErrorKind::Auth {
-                hearing.refused();
-            }
             pause = if subscribed {
                 FIRST_RETRY
             } else {
@@ -275,7 +272,10 @@ impl<'a> Listener<'a> {
         // `subscribe` returns before the server has the subscription, and even if it refuses.
         let mut pauses = PAUSES.into_iter();
         loop {
-            let pause = pauses.next().ok_or_else(refused)?;
+            let Some(pause) = pauses.next() else {
+                self.hearing.refused();
+                return Err(refused());
+            };
             Clock::Machine.sleep(Duration::from_millis(pause)).await;
             if self.is_heard().await? {
                 break;
