@@ -136,6 +136,8 @@ const mustBe = (be: string, is: (value: unknown) => boolean) => (what: string, v
 
 export const checkWhole = mustBe("a whole number from 0 up", (value) => Number.isSafeInteger(value) && isTime(value));
 
+export const checkString = mustBe("a string", (value) => typeof value === "string");
+
 export const checkFunction = mustBe("a function", (value) => typeof value === "function");
 
 const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void>> = {

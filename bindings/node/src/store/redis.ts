@@ -156,32 +156,38 @@ export class RedisStore extends ServerStore implements Store {
 
   /** The findings since `check`. */
   get findings(): readonly Finding[] {
-    return [this.#unheard ?? this.#untracked].flatMap((finding) => finding ?? []);
+    const found = this.#unheard ?? this.#untracked;
+    return found === undefined ? [] : [found];
   }
 
-  /** Notes that the server refused the subscription. Locks work without it. The next connection tries again. */
+  /** Notes that the server refused the subscription. */
   #refusesPushes(error: unknown): void {
-    if ("reply" in failure(error)) {
-      const { message: reason } = this.#error(error);
-      const message =
-        "the server lets this user hear no pushes: waiters ask every second, and a holder whose lock was deleted or " +
-        `overwritten learns of it only at its next renewal: ${reason}`;
-      this.#unheard = { type: "untracked", reason, message };
-    }
+    this.#unheard = this.#refusal(
+      error,
+      "the server lets this user hear no pushes: waiters ask every second, and a holder whose lock was deleted or " +
+        "overwritten learns of it only at its next renewal",
+    ) ?? this.#unheard;
+  }
+
+  /** Notes that the server refused tracking. */
+  #refusesTracking(error: unknown): void {
+    this.#untracked = this.#refusal(
+      error,
+      "the server does not notify a holder whose lock was deleted or overwritten; the holder learns of it only at " +
+        "its next renewal",
+    ) ?? this.#untracked;
   }
 
   /**
-   * Notes that the server refused tracking. Locks work without it. An error other than a refusal is
-   * temporary: the next connection tries again.
+   * Returns the finding for a refusal. Locks work without what was refused. An error other than a refusal is temporary:
+   * the next connection tries again.
    */
-  #refusesTracking(error: unknown): void {
-    if (error instanceof LeaseholdError || "reply" in failure(error)) {
-      const { message: reason } = this.#error(error);
-      const message =
-        "the server does not notify a holder whose lock was deleted or overwritten; the holder learns of it only at " +
-        `its next renewal: ${reason}`;
-      this.#untracked = { type: "untracked", reason, message };
+  #refusal(error: unknown, effect: string): Finding | undefined {
+    if (!(error instanceof LeaseholdError || "reply" in failure(error))) {
+      return undefined;
     }
+    const { message: reason } = this.#error(error);
+    return { type: "untracked", reason, message: `${effect}: ${reason}` };
   }
 
   watch(host: StoreHost, keys: readonly string[]): void {

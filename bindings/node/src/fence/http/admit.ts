@@ -1,4 +1,4 @@
-import { config, type OptionKind, readOptions, shown } from "../../common/check.js";
+import { checkString, type OptionKind, readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { type Entered, Gate } from "../gate.js";
 import { tokenOf } from "../token.js";
@@ -141,11 +141,8 @@ function tokenIn(header: string): number | Problem {
  * not UTF-8. Slashes and the case of letters stay as they are.
  */
 export function writtenPath(method: string, url: string): string | undefined {
-  for (const [what, text] of Object.entries({ method, URL: url })) {
-    if (typeof text !== "string") {
-      throw config(`the ${what} must be a string; got ${shown(text)}`);
-    }
-  }
+  checkString("the method", method);
+  checkString("the URL", url);
   if (["GET", "HEAD", "OPTIONS", "TRACE"].includes(method.toUpperCase())) {
     return undefined;
   }
