@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_engine::protocol::{
-    Admit, Command, Counter, Grant, Inspected, LockKey, Reclaim, Release, Reply, Resize, Vacate,
+    Admit, Command, Counter, Grant, Inspected, LockKey, Release, Reply, Resize, Vacate,
 };
-use leasehold_engine::{Error, ErrorKind, FencingToken, Owner, Share};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Share};
 use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};
 use crate::samples::{
-    FLOOR, acquire, batch, every_operation, inspect, key, raise, release, renew, told, wait,
+    FLOOR, acquire, admit, batch, every_operation, inspect, key, raise, release, renew, told, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -128,9 +128,7 @@ async fn a_shared_name_takes_no_key_of_another_program() {
     let mut real = Real::start().await;
     let key = key("foreign");
     let operations = |share: Share| {
-        let mut asks = acquire(&key, 1, FLOOR);
-        asks.claim.owner = Owner::sharing("somebody", share).expect("a short label is valid");
-        asks.reclaims = Reclaim::Never;
+        let asks = admit(&key, 1, (FLOOR, share));
         let leaves = Release {
             key: key.clone(),
             claim: asks.claim.clone(),

@@ -7,7 +7,7 @@ use leasehold_engine::protocol::{
     Inspect, LeaseId, List, LockKey, Op, Pattern, Reclaim, Release, Renew, Retire,
 };
 use leasehold_engine::time::ServerTime;
-use leasehold_engine::{FencingToken, Name, Owner};
+use leasehold_engine::{FencingToken, Name, Owner, Share};
 
 /// A namespace that needs as many escapes as a name and contains characters with a meaning in globs.
 pub(crate) const NAMESPACE: &str = "di[ff}er:en*tial%";
@@ -48,6 +48,14 @@ pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
         waits: false,
         reclaims: Reclaim::Ask,
     }
+}
+
+/// Returns an acquisition of a part of a shared name for ten minutes. It does not wait.
+pub(crate) fn admit(key: &LockKey, lease: u32, (counter, share): (Counter, Share)) -> Acquire {
+    let mut admit = acquire(key, lease, counter);
+    admit.claim.owner = Owner::sharing("somebody", share).expect("a short label is valid");
+    admit.reclaims = Reclaim::Never;
+    admit
 }
 
 /// Returns an acquisition that joins the line if the lock is not free.

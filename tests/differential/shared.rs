@@ -12,7 +12,7 @@ use leasehold_engine::time::ServerTime;
 use leasehold_engine::{FencingToken, Owner, Share, Sharing};
 
 use crate::pair::{LONG, Pair, Random, SHORT};
-use crate::samples::{acquire, inspect, key};
+use crate::samples::{self, acquire, inspect, key};
 use crate::sequence::client;
 
 const SEQUENCES: u64 = 120;
@@ -201,11 +201,12 @@ async fn a_permit_that_a_resize_admits_sets_the_expiry_of_the_keys() {
     let mut pair = Pair::start().await;
     let key = key("one");
     let admit = |lease, weight| {
-        let mut acquire = acquire(&key, lease, COUNTER);
         let share = Share::slots(weight, 4).expect("a share within the bounds");
-        acquire.claim.owner = Owner::sharing("someone", share).expect("a short label is valid");
-        (acquire.waits, acquire.reclaims) = (true, Reclaim::Never);
-        Command::Admit(Admit(acquire))
+        let waits = true;
+        Command::Admit(Admit(Acquire {
+            waits,
+            ..samples::admit(&key, lease, (COUNTER, share))
+        }))
     };
     for (lease, weight) in [(1, 4), (2, 3)] {
         let reply = pair.step(admit(lease, weight), "admit").await;

@@ -79,7 +79,6 @@ async fn it_goes_on_when_the_store_is_back() {
     drop(lease);
 }
 
-/// Catches an observer that retries for ever what no retry fixes, and one that does not end with its locker.
 /// Catches a semaphore that is held, and of which an observer says that nobody has it.
 #[tokio::test]
 async fn a_shared_name_has_no_single_holder() {
@@ -94,6 +93,7 @@ async fn a_shared_name_has_no_single_holder() {
     permit.release().await.expect("it is held");
 }
 
+/// Catches an observer that retries for ever what no retry fixes, and one that does not end with its locker.
 #[tokio::test]
 async fn it_ends_with_an_error_and_with_the_locker() {
     let server = RedisServer::start().await;

@@ -21,6 +21,14 @@ fn holding(most: Duration) -> (Host, Acquired) {
     (host, lease)
 }
 
+/// Returns a host that holds `LOCK` by a fixed lease for at most 40 s, and the lease.
+fn holding_fixed() -> (Host, Acquired) {
+    let mut host = Host::new();
+    (host.fixed, host.at_most) = (true, Some(ms(40_000)));
+    let lease = host.hold(LOCK);
+    (host, lease)
+}
+
 /// Returns the kinds of the errors that holders were warned with, and when.
 fn risks(host: &Host) -> Vec<(ErrorKind, Duration)> {
     let risk = |told: &crate::testing::Told| match &told.event {
@@ -118,9 +126,7 @@ fn the_next_waiter_has_the_lock_at_once() {
 
 #[test]
 fn a_renewal_by_hand_extends_up_to_the_end_and_then_fails() {
-    let mut host = Host::new();
-    (host.fixed, host.at_most) = (true, Some(ms(40_000)));
-    let lease = host.hold(LOCK);
+    let (mut host, lease) = holding_fixed();
     let end = lease.began + ms(40_000);
     host.advance(ms(20_000));
     let call = host.renew(lease.lease);
@@ -140,9 +146,7 @@ fn a_renewal_by_hand_extends_up_to_the_end_and_then_fails() {
 /// Catches a call that is told of an extension that gained nothing.
 #[test]
 fn a_renewal_that_waited_for_the_last_one_fails() {
-    let mut host = Host::new();
-    (host.fixed, host.at_most) = (true, Some(ms(40_000)));
-    let lease = host.hold(LOCK);
+    let (mut host, lease) = holding_fixed();
     host.advance(ms(20_000));
     host.net = Net::Hold;
     let (first, later) = (
@@ -174,9 +178,7 @@ fn a_floor_that_waited_for_a_late_renewal_is_confirmed_by_the_next() {
 /// Catches a second warning of the end, by a renewal that only raises the counter.
 #[test]
 fn a_counter_that_is_raised_after_the_warning_repeats_no_warning() {
-    let mut host = Host::new();
-    (host.fixed, host.at_most) = (true, Some(ms(40_000)));
-    let lease = host.hold(LOCK);
+    let (mut host, lease) = holding_fixed();
     host.advance(ms(20_000));
     host.renew(lease.lease);
     assert_eq!(risks(&host).len(), 1);

@@ -347,14 +347,20 @@ fn a_renewal_that_always_comes_late_is_repeated_at_once_only_once() {
     assert_eq!(host.pending.len(), 1);
 }
 
-/// Catches a short lease with a single renewal: the limit of a command is longer than the lease.
-#[test]
-fn a_short_lease_waits_for_a_renewal_for_a_third_of_its_time() {
+/// Returns a host with a lease of 600 ms, and this network from then on.
+fn briefly_on(net: Net) -> Host {
     let mut host = Host::new();
     host.ttl = ms(600);
     host.hold(LOCK);
     host.forget();
-    host.net = Net::LoseRequests;
+    host.net = net;
+    host
+}
+
+/// Catches a short lease with a single renewal: the limit of a command is longer than the lease.
+#[test]
+fn a_short_lease_waits_for_a_renewal_for_a_third_of_its_time() {
+    let mut host = briefly_on(Net::LoseRequests);
     host.advance(host.ttl);
     assert!((2..=3).contains(&host.count("renew")), "{:?}", host.ops());
 }
@@ -362,11 +368,7 @@ fn a_short_lease_waits_for_a_renewal_for_a_third_of_its_time() {
 /// Catches pauses of a long lease after failed renewals of a short one.
 #[test]
 fn failed_renewals_of_a_short_lease_are_repeated_soon() {
-    let mut host = Host::new();
-    host.ttl = ms(600);
-    host.hold(LOCK);
-    host.forget();
-    host.net = Net::Hold;
+    let mut host = briefly_on(Net::Hold);
     for millis in 0..600 {
         host.advance(ms(1));
         if !host.pending.is_empty() {
