@@ -10,13 +10,14 @@ use tokio::time::sleep;
 async fn main() -> Result<(), Error> {
     let url = std::env::var("LEASEHOLD_URL").unwrap_or("memory://rolling_deploy".into());
     let deploy = Locker::connect(&url).await?;
-    tokio::spawn(lead(Locker::connect(&url).await?, 1));
-    for version in 2..=4 {
+    for version in 1..=4 {
         tokio::spawn(lead(Locker::connect(&url).await?, version));
-        sleep(Duration::from_millis(200)).await; // By now it stands in line.
-        let asked = Instant::now();
-        let request = deploy.request_yield("leader", Duration::from_secs(10));
-        println!("yielded: {}, {:?}", request.await?, asked.elapsed());
+        sleep(Duration::from_millis(200)).await; // By now it leads, or stands in line.
+        if version > 1 {
+            let asked = Instant::now();
+            let request = deploy.request_yield("leader", Duration::from_secs(10));
+            println!("yielded: {}, {:?}", request.await?, asked.elapsed());
+        }
     }
     sleep(Duration::from_millis(200)).await; // By now the last version leads.
     let lock = deploy.lock("silent")?.ttl(Duration::from_secs(2)).fixed();

@@ -5,10 +5,11 @@ import { Locker } from "leasehold";
 
 const url = process.env.LEASEHOLD_URL ?? "memory://rolling_deploy";
 const deploy = await Locker.connect(url);
-const versions = [lead(1)];
-for (const version of [2, 3, 4]) {
-  versions.push(lead(version));
-  await sleep(200); // By now it stands in line.
+const versions = [];
+for (const version of [1, 2, 3, 4]) {
+  versions.push(lead(await Locker.connect(url), version));
+  await sleep(200); // By now it leads, or stands in line.
+  if (version === 1) continue;
   const asked = performance.now();
   const yielded = await deploy.requestYield("leader", { within: 10_000 });
   console.log(`yielded: ${yielded}, ${since(asked)}`);
@@ -23,8 +24,7 @@ console.log(`expired: ${since(began)}`);
 await deploy.shutdown();
 
 /** Leads until somebody wants the lock: by a request, or in line. */
-async function lead(version) {
-  const locker = await Locker.connect(url);
+async function lead(locker, version) {
   await locker.lock("leader").using(async (lease) => {
     console.log(`version ${version} leads with token ${lease.token}`);
     await lease.wanted(); // The leader's work goes here, up to a good point to stop.
