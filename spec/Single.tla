@@ -134,18 +134,21 @@ Take(lease, until) ==
     /\ greatest' = Max(greatest, NewToken)
     /\ holder' = [lease |-> lease, token |-> NewToken, expires |-> until]
 
-Reply(m, reply) == news' = Wanted(news \cup {reply @@ [lease |-> m.lease, serial |-> m.serial, time |-> time]}, client)
+ReplyTo(m, reply) == reply @@ [lease |-> m.lease, serial |-> m.serial, time |-> time]
 
-Push(reply) == news' = Wanted(news \cup {reply}, client)
+Reply(m, reply) == news' = Wanted(news \cup {ReplyTo(m, reply)}, client)
+
+\* Whether the client of a waiter receives the push that hands the lock over.
+Hears == BOOLEAN
 
 \* `line.grant`, serving.lua: hands the free lock to a waiter, whose client gets a push. If nobody received the push, the
-\* lock is held for half the window.
-Grant(lease, others, wasHeard) ==
+\* lock is held for half the window. `replies` is what the request itself is answered.
+Grant(lease, others, wasHeard, replies) ==
     LET half == time + Window \div 2
         until == IF wasHeard THEN time + Window ELSE half
     IN /\ Take(lease, until)
        /\ line' = others
-       /\ news' = Wanted(news \cup
+       /\ news' = Wanted(news \cup replies \cup
             {[kind |-> "granted", lease |-> lease, token |-> NewToken, time |-> time,
               expires |-> IF PromisesHalf THEN half ELSE time + Window]}, client)
 
@@ -155,8 +158,8 @@ Serve(waiting) ==
     IF alive = <<>>
     THEN holder' = None /\ line' = <<>> /\ UNCHANGED <<last, greatest, news>> /\ broken' = broken
     ELSE LET first == IF ServesFirst THEN alive[1].lease ELSE alive[Len(alive)].lease IN
-         /\ \E wasHeard \in BOOLEAN:
-                Grant(first, SelectSeq(alive, LAMBDA waiter: waiter.lease # first), wasHeard)
+         /\ \E wasHeard \in Hears:
+                Grant(first, SelectSeq(alive, LAMBDA waiter: waiter.lease # first), wasHeard, {})
          /\ broken' = broken
                 \cup (IF NewToken <= greatest THEN {"tokens"} ELSE {})
                 \cup (IF alive[1].lease # first THEN {"order"} ELSE {})
@@ -204,8 +207,9 @@ Acquire(m) ==
                        /\ line' = SelectSeq(Alive, LAMBDA waiter: waiter.lease # m.lease)
                        /\ Reply(m, [kind |-> "held", token |-> NewToken, expires |-> time + Ttl])
                        /\ broken' = broken \cup BrokenBy(m.lease, NewToken) \cup Ghost(m)
-                  ELSE \E wasHeard \in BOOLEAN:
-                       /\ Grant(first, IF m.waits THEN Joined(others, m.lease) ELSE others, wasHeard)
+                  ELSE \E wasHeard \in Hears:
+                       /\ Grant(first, IF m.waits THEN Joined(others, m.lease) ELSE others, wasHeard,
+                                {ReplyTo(m, [kind |-> "busy"])})
                        /\ broken' = broken \cup BrokenBy(first, NewToken)
 
 \* renew.lua and renew_rest.lua.
@@ -250,6 +254,9 @@ Arrives(m) ==
 
 Send(m) == net' = Open(net \cup {m}, time, holder)
 
+\* How long an attempt is awaited. The code waits for less in some cases, for example when it renews.
+Awaits == Patience
+
 Attempt(c, state, giveUp) ==
     /\ client[c].serial < MaxRequests
     /\ client' = [client EXCEPT ![c] =
@@ -261,7 +268,7 @@ Attempt(c, state, giveUp) ==
 Ask(c) ==
     /\ UNCHANGED <<time, local, steady, server, anchor, store, broken>>
     /\ LET its == client[c]
-           giveUp == local[c] + Patience
+           giveUp == local[c] + Awaits
            begins == its.phase = "idle" /\ (its.number < MaxLeases \/ ~LeaseIdsAreNew)
            again == its.phase = "asking" /\ (~its.awaits \/ its.giveUp <= local[c])
            number == IF begins /\ (LeaseIdsAreNew \/ its.number = 0) THEN its.number + 1 ELSE its.number
@@ -278,7 +285,7 @@ AskRenewal(c) ==
     /\ UNCHANGED <<time, local, steady, server, anchor, store, broken>>
     /\ IsValid(c)
     /\ ~client[c].awaits \/ client[c].giveUp <= local[c]
-    /\ LET giveUp == Min(local[c] + Patience, client[c].deadline) IN
+    /\ LET giveUp == Min(local[c] + Awaits, client[c].deadline) IN
        /\ Attempt(c, client[c], giveUp)
        /\ Send([op |-> "renew", lease |-> LeaseOf(c), serial |-> client[c].serial + 1, token |-> client[c].token,
                 notAfter |-> NotAfter(anchor[c], giveUp), giveUp |-> giveUp])
@@ -302,8 +309,10 @@ Begins(c, token, deadline) ==
     client' = [client EXCEPT ![c] = [@ EXCEPT !.phase = "held", !.awaits = FALSE, !.sent = 0, !.giveUp = 0, !.waits = FALSE,
         !.reclaims = Never, !.refused = 0, !.token = token, !.deadline = deadline]]
 
-\* `Acquiring::held`, `busy` and the reply `Reclaimable` in `Acquiring::landed`; `Tenure::extended` and the losses in
-\* `Tenure::landed`.
+\* The deadline after a renewal: `Tenure::extended`.
+Extended(c, deadline) == Max(client[c].deadline, deadline)
+
+\* `Acquiring::held`, `busy` and the reply `Reclaimable` in `Acquiring::landed`; the losses in `Tenure::landed`.
 Receive(c, reply) ==
     LET its == client[c]
         sent == IF CountsFromRequest THEN its.sent ELSE local[c]
@@ -324,7 +333,7 @@ Receive(c, reply) ==
             client' = [client EXCEPT ![c] = [@ EXCEPT !.awaits = FALSE, !.sent = 0, !.giveUp = 0, !.refused = IF its.waits THEN reply.time ELSE 0,
                 !.reclaims = IF @ = AskFirst THEN reply.token ELSE @]]
          [] reply.kind = "renewed" ->
-            client' = [client EXCEPT ![c] = [@ EXCEPT !.awaits = FALSE, !.sent = 0, !.giveUp = 0, !.deadline = Max(@, deadline)]]
+            client' = [client EXCEPT ![c] = [@ EXCEPT !.awaits = FALSE, !.sent = 0, !.giveUp = 0, !.deadline = Extended(c, deadline)]]
          [] reply.kind = "gone" ->
             client' = [client EXCEPT ![c] = Idle(c)]
     /\ news' = Wanted(news, client')

@@ -180,7 +180,7 @@ impl Checks {
             Command::Renew(renew) if has(after, renew.lease) && !has(before, renew.lease) => {
                 broken("I5", "a renewal takes the lock again")
             }
-            Command::Release(release) => {
+            Command::Release(release) if !matches!(reply, Some(Reply::Late)) => {
                 let lease = release.claim.lease;
                 self.line.retain(|waiting| waiting.claim.lease != lease);
                 let waits =

@@ -31,6 +31,7 @@ const EMPTY: Plan = Plan {
     renews: false,
     steps: &[500, 2_500],
     passes: 0,
+    hears_at_the_end: false,
     repeats: 0,
     cancels: 0,
     crashes: 0,

@@ -1,14 +1,19 @@
 //! Traces of real engines and their server in the terms of `spec/Single.tla`. TLC then checks that each is a behavior
 //! of the specification, and refuses those of an engine or server with a fault.
 //!
-//! No time passes in these worlds: the specification counts in ticks, which would have to be those of the engine.
-//! `cargo xtask spec` writes the traces with the test [`write`] and runs TLC.
+//! Time passes in whole ticks, at whose end the engines hear of it. No time of the code is a multiple of [`TICK`], so no bound is
+//! met exactly, where the code and the specification round differently. `cargo xtask spec` writes the traces with the test
+//! [`write`] and runs TLC.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
 
 use leasehold_engine::Error;
 use leasehold_engine::engine::RequestId;
 use leasehold_engine::protocol::{Command, LeaseId, Op, Reply};
+use leasehold_engine::testing::ms;
+use leasehold_engine::time::Timestamp;
 
 use crate::EMPTY;
 use crate::faults::Fault;
@@ -21,6 +26,12 @@ const TRACES: u64 = 200;
 const FAULTY: u64 = 50;
 /// The greatest number of actions of a trace.
 const ACTIONS: usize = 40;
+/// A tick of the specification in milliseconds. `spec/Traces.cfg` has the times of the code in ticks, rounded up.
+const TICK: u64 = 101;
+/// How long a waiter counts as alive.
+const WINDOW: Duration = ms(2_400);
+/// How many ticks may pass at once. Among them are the timeout of a request and the time to live.
+const TICKS: [u8; 4] = [1, 6, 10, 20];
 
 /// The worlds whose traces are written, by the names of their instances in `xtask/src/spec/instances.rs`.
 const WORLDS: &[(&str, Plan)] = &[
@@ -31,6 +42,12 @@ const WORLDS: &[(&str, Plan)] = &[
     ("traces-same-ids", of(Fault::LeaseIdsAgain)),
     ("traces-same-token", of(Fault::TokensStandStill)),
     ("traces-twice", of(Fault::RepeatsCountTwice)),
+    ("timed-traces", TIMED),
+    ("timed-traces-alive", timed(Fault::LivenessIgnored)),
+    ("timed-traces-late", timed(Fault::ActsLate)),
+    ("timed-traces-longer", timed(Fault::RenewsForLonger)),
+    ("timed-traces-slow", timed(Fault::TicksLate)),
+    ("timed-traces-untold", timed(Fault::LossesUntold)),
 ];
 
 const TRACED: Plan = Plan {
@@ -45,6 +62,20 @@ const TRACED: Plan = Plan {
 
 const fn of(fault: Fault) -> Plan {
     Plan { fault, ..TRACED }
+}
+
+const TIMED: Plan = Plan {
+    renews: true,
+    steps: &[TICK],
+    passes: 250,
+    hears_at_the_end: true,
+    faster: 0,
+    crashes: 0,
+    ..TRACED
+};
+
+const fn timed(fault: Fault) -> Plan {
+    Plan { fault, ..TIMED }
 }
 
 /// Writes the module `TraceData` of the world that the environment names into the file that it names.
@@ -69,10 +100,28 @@ fn write() {
 /// Without a fault no promise is broken on these walks either.
 #[test]
 fn walks_keep_every_promise() {
-    for seed in 0..TRACES {
-        let mut walk = Walk::new(TRACED);
+    for (plan, seed) in [TRACED, TIMED]
+        .into_iter()
+        .flat_map(|plan| (0..TRACES).map(move |seed| (plan, seed)))
+    {
+        let mut walk = Walk::new(plan);
         walk.walk(seed);
-        assert!(walk.is_kept, "seed {seed}");
+        assert!(walk.is_kept, "seed {seed} of {plan:?}");
+    }
+}
+
+/// What a program knows.
+struct Known {
+    asks: bool,
+    deadline: Option<Timestamp>,
+}
+
+impl Known {
+    fn of(client: &Client) -> Self {
+        Self {
+            asks: client.asking.is_some(),
+            deadline: client.held.as_ref().map(|held| held.deadline),
+        }
     }
 }
 
@@ -87,7 +136,11 @@ struct Walk {
     attempts: BTreeMap<String, usize>,
     numbers: BTreeMap<(LeaseId, RequestId), usize>,
     events: Vec<String>,
+    /// How many ticks have passed.
+    ticks: i64,
     is_kept: bool,
+    /// True if nothing more is noted.
+    is_over: bool,
 }
 
 impl Walk {
@@ -99,7 +152,9 @@ impl Walk {
             attempts: BTreeMap::new(),
             numbers: BTreeMap::new(),
             events: Vec::new(),
+            ticks: 0,
             is_kept: true,
+            is_over: false,
         }
     }
 
@@ -110,41 +165,104 @@ impl Walk {
             let Some(at) = hash(&(seed, step)).checked_rem(actions.len() as u64) else {
                 break;
             };
-            self.act(actions[usize::try_from(at).expect("an index is small")]);
-            if !self.is_kept {
+            let action = actions[usize::try_from(at).expect("an index is small")];
+            if self.is_late(action) {
+                continue;
+            }
+            let times = match action {
+                Action::Pass { .. } => TICKS[step % TICKS.len()],
+                _ => 1,
+            };
+            for _ in 0..times {
+                if !self.is_over && self.world.actions().contains(&action) {
+                    self.act(action);
+                }
+            }
+            if self.is_over {
                 break;
             }
         }
         format!("<<{}>>", self.events.join(",\n"))
     }
 
+    /// True for a reply past the time of its request. It is lost in these walks: the engine may have given up, or not.
+    fn is_late(&self, action: Action) -> bool {
+        let Action::Reply { reply } = action else {
+            return false;
+        };
+        let now = self.world.host.server_now();
+        let mut ops = self.world.replies[reply].0.batch.iter();
+        ops.any(|op| op.not_after < now)
+    }
+
     fn act(&mut self, action: Action) {
         let mut events = self.described(action);
-        let asking = |world: &World| -> Vec<bool> {
-            let clients = world.clients.iter();
-            clients.map(|client| client.asking.is_some()).collect()
-        };
-        let (asked, sent) = (asking(&self.world), self.world.requests.len());
+        let before: Vec<_> = self.world.clients.iter().map(Known::of).collect();
+        let tenure = self.world.stored(0).tenure;
+        let sent = self.world.requests.len();
         let sent = sent - usize::from(matches!(action, Action::Execute { .. }));
+        let releases = self.releases(action);
+        let receiver = match action {
+            Action::Reply { reply } => Some(self.world.replies[reply].0.locker),
+            _ => None,
+        };
         self.is_kept = self.world.apply(action).is_ok();
+        self.is_over = !self.is_kept;
+        let new = self
+            .world
+            .stored(0)
+            .tenure
+            .filter(|_| self.world.stored(0).tenure != tenure);
+        let new = new.and_then(|(lease, _)| self.leases.get(&lease));
+        if self.is_timed() && new.is_some_and(|(process, _)| Some(process) == releases.as_ref()) {
+            // A lock that is handed over to the client that releases it lasts for its time to live, as that hears of it
+            // for sure. The specification has no such case.
+            self.is_over = true;
+            return;
+        }
         if let Action::Acquire { client, .. } = action {
             self.name_lease(client);
         }
-        if let Action::Reply { .. } = action {
-            // A caller that does not wait and is refused gives up, in the terms of the specification.
-            let refused = (0..asked.len()).filter(|client| {
-                let state = &self.world.clients[*client];
-                asked[*client] && state.asking.is_none() && state.held.is_none()
-            });
-            let gives_up =
-                |client| format!("do |-> \"cancel\", c |-> \"{}\"", self.process(client));
-            events.extend(refused.map(gives_up));
+        if let Action::Execute { .. } | Action::Repeat { .. } = action {
+            let left = self
+                .world
+                .stored(0)
+                .expires
+                .map_or(Duration::ZERO, |at| at.since(self.world.host.server_now()));
+            // A lock that is handed over lasts for the whole window if its new client heard of it.
+            let heard = if left > WINDOW / 2 { "TRUE" } else { "FALSE" };
+            for event in &mut events {
+                let _ = write!(event, ", heard |-> {heard}");
+            }
         }
+        for (client, before) in before.into_iter().enumerate() {
+            let after = Known::of(&self.world.clients[client]);
+            let is_idle = !after.asks && after.deadline.is_none();
+            let ends = match action {
+                // A caller that is refused, or has waited long enough, gives up in the terms of the specification.
+                Action::Reply { .. } | Action::Pass { .. } if before.asks && is_idle => "cancel",
+                Action::Pass { .. } if before.deadline.is_some() && is_idle => "lose",
+                _ if receiver == Some(client) && before.deadline == after.deadline => {
+                    // A renewal that only asks whether the server has the lock.
+                    for event in &mut events {
+                        *event = event.replace("\"renewed\"", "\"checked\"");
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            let process = self.process(client);
+            events.push(format!("do |-> \"{ends}\", c |-> \"{process}\""));
+        }
+        self.ticks += i64::from(matches!(action, Action::Pass { .. }));
         let mut attempts = Vec::new();
         let sent = self.world.requests[sent..].to_vec();
         for Request { sent, .. } in &sent {
+            // A batch that arrives past the time of one of its operations does nothing.
+            let not_after = sent.batch.iter().map(|op| op.not_after).min();
+            let patience = not_after.map(|at| ticks(at.since(self.world.host.server_now())));
             let ops = sent.batch.iter();
-            attempts.extend(ops.filter_map(|op| self.sent(op, sent.request)));
+            attempts.extend(ops.filter_map(|op| self.sent(op, sent.request, patience?)));
         }
         // An attempt that leaves together with a release was due before it.
         let is_end = matches!(action, Action::Release { .. } | Action::Cancel { .. });
@@ -166,13 +284,20 @@ impl Walk {
             }
             Action::Execute { request } | Action::Repeat { request } => {
                 let sent = &self.world.requests[request].sent;
-                let ops = sent.batch.iter();
+                let now = self.world.host.server_now();
+                // A release that arrives late together with another request does nothing, so it counts as lost.
+                let is_release = |op: &Op| matches!(op.command, Command::Release(_));
+                let is_late = sent.batch.iter().any(|op| op.not_after < now);
+                let is_late = is_late && !sent.batch.iter().all(is_release);
+                let is_lost = |op: &Op| is_late && is_release(op);
+                let ops = sent.batch.iter().filter(|op| !is_lost(op));
                 ops.map(|op| self.arrived(op, sent.request)).collect()
             }
             Action::Reply { reply } => {
                 let (sent, reply) = &self.world.replies[reply];
                 let each = sent.batch.iter().zip(&reply.replies);
-                each.map(|(op, reply)| self.replied(op, reply)).collect()
+                each.map(|(op, reply)| self.replied(op, reply, sent.request))
+                    .collect()
             }
             Action::Push { push } => {
                 let (.., push) = &self.world.pushes[push];
@@ -180,8 +305,9 @@ impl Walk {
                 let lease = leases.find(|lease| lease.half() == push.lease);
                 lease.map(|lease| self.pushed(*lease)).into_iter().collect()
             }
+            Action::Pass { .. } => vec!["do |-> \"tick\"".to_owned()],
             Action::Acquire { .. } | Action::Cancel { .. } | Action::Crash { .. } => Vec::new(),
-            Action::Pass { .. } | Action::Flush { .. } => panic!("no time passes"),
+            Action::Flush { .. } => panic!("no data is lost"),
         }
     }
 
@@ -199,14 +325,15 @@ impl Walk {
     }
 
     /// A release may be answered with the lease that has the lock now: in the specification, a push says that.
-    fn replied(&self, op: &Op, reply: &Result<Reply, Error>) -> String {
+    fn replied(&self, op: &Op, reply: &Result<Reply, Error>, request: RequestId) -> String {
         if let Ok(Reply::HandedOver { lease, .. }) = reply {
             return self.pushed(*lease);
         }
         let (_, lease) = operation(&op.command);
+        let number = self.numbers.get(&(lease, request)).unwrap_or(&0);
         let (lease, kind) = (self.lease(lease), shown(reply));
         let kind = kind.split(',').next().unwrap_or_default();
-        format!("do |-> \"reply\", kind |-> \"{kind}\", lease |-> {lease}")
+        format!("do |-> \"reply\", kind |-> \"{kind}\", serial |-> {number}, lease |-> {lease}")
     }
 
     fn pushed(&self, lease: LeaseId) -> String {
@@ -215,7 +342,7 @@ impl Walk {
 
     /// Returns the event of an attempt that leaves. A release is no attempt: it leaves when the program ends its lease or
     /// its call.
-    fn sent(&mut self, op: &Op, request: RequestId) -> Option<String> {
+    fn sent(&mut self, op: &Op, request: RequestId, patience: u128) -> Option<String> {
         let (_, lease) = operation(&op.command);
         let what = match &op.command {
             Command::Acquire(acquire) if acquire.waits => "\"ask\", waits |-> TRUE",
@@ -227,7 +354,10 @@ impl Walk {
         let number = self.attempts.entry(process.clone()).or_default();
         *number += 1;
         self.numbers.insert((lease, request), *number);
-        Some(format!("do |-> {what}, lease |-> {}", self.lease(lease)))
+        let lease = self.lease(lease);
+        Some(format!(
+            "do |-> {what}, lease |-> {lease}, patience |-> {patience}"
+        ))
     }
 
     /// Notes events, and what the server and the clients know after the last of them.
@@ -238,21 +368,25 @@ impl Walk {
         self.events
             .extend(before.iter().map(|event| format!("[{event}]")));
         let stored = self.world.stored(0);
+        let now = self.world.host.server_now();
         let holder = match stored.tenure {
             Some((lease, token)) => format!("<<{}, {}>>", self.lease(lease), self.counted(token)),
             None => "<<>>".to_owned(),
         };
         let mut line = stored.line;
+        line.retain(|(.., until)| until.millis() >= now.millis());
         line.sort_by_key(|(_, arrival, _)| *arrival);
-        let line: Vec<_> = line
+        let waiting = line
             .iter()
-            .map(|(claim, ..)| self.lease(lease_of_claim(claim)))
-            .collect();
-        let mut clients = Vec::new();
+            .map(|(claim, ..)| self.lease(lease_of_claim(claim)));
+        let waiting: Vec<_> = waiting.collect();
+        let (mut clients, mut deadlines) = (Vec::new(), Vec::new());
         for client in 0..self.world.clients.len() {
             let process = self.process(client);
             let state = &self.world.clients[client];
             let (held, asks) = (state.held.as_ref(), self.has_asked(client));
+            let deadline = held.map_or(0, |held| ticks(held.deadline.since(self.world.host.now)));
+            deadlines.push(format!("{process} |-> {deadline}"));
             let shown = match held.map(|held| held.token) {
                 Some(token) => format!("<<\"held\", {}>>", self.counted(token)),
                 None if asks => "<<\"asking\", 0>>".to_owned(),
@@ -260,13 +394,43 @@ impl Walk {
             };
             clients.push(format!("{process} |-> {shown}"));
         }
-        let (line, clients) = (line.join(", "), clients.join(", "));
-        let state = format!("holder |-> {holder}, line |-> <<{line}>>, clients |-> [{clients}]");
+        let (waiting, clients) = (waiting.join(", "), clients.join(", "));
+        let mut state =
+            format!("holder |-> {holder}, line |-> <<{waiting}>>, clients |-> [{clients}]");
+        if self.is_timed() {
+            let expires = stored.expires.map_or(0, |at| ticks(at.since(now)));
+            let alive = line
+                .iter()
+                .map(|(.., until)| ticks(until.since(now)).to_string());
+            let (alive, deadlines) = (alive.collect::<Vec<_>>().join(", "), deadlines.join(", "));
+            let _ = write!(
+                state,
+                ", expires |-> {expires}, alive |-> <<{alive}>>, deadlines |-> [{deadlines}]"
+            );
+        }
         self.events.push(format!("[{last}, {state}]"));
     }
 
-    /// Returns the token that the specification gives: they count from 1, as no time passes there. Those of the server
-    /// also count on, from its clock after each connection, which takes a moment.
+    fn is_timed(&self) -> bool {
+        self.world.plan.passes > 0
+    }
+
+    /// Returns the process whose release the server executes in this action.
+    fn releases(&self, action: Action) -> Option<String> {
+        let (Action::Execute { request } | Action::Repeat { request }) = action else {
+            return None;
+        };
+        let ops = self.world.requests[request].sent.batch.iter();
+        let mut released = ops
+            .map(|op| operation(&op.command))
+            .filter(|(kind, _)| *kind == "release");
+        released
+            .next()
+            .map(|(_, lease)| self.leases[&lease].0.clone())
+    }
+
+    /// Returns the token that the specification gives: they count on, from the ticks that have passed. Those of the server
+    /// also count on, from its clock.
     fn counted(&mut self, token: u64) -> i64 {
         let now = self.world.host.server_now().as_micros();
         let (last, number) = self
@@ -274,7 +438,8 @@ impl Walk {
             .last_key_value()
             .map_or((0, 0), |(token, number)| (*token, *number));
         let next = now.max(last + 1);
-        let number = number + 1 + token.cast_signed() - next.cast_signed();
+        let expected = (number + 1).max(self.ticks + 1);
+        let number = expected + token.cast_signed() - next.cast_signed();
         *self.tokens.entry(token).or_insert(number)
     }
 
@@ -297,6 +462,11 @@ impl Walk {
         let (process, number) = &self.leases[&lease];
         format!("<<\"{process}\", {number}>>")
     }
+}
+
+/// Returns how many ticks this time has, rounded up.
+fn ticks(time: Duration) -> u128 {
+    time.as_micros().div_ceil(u128::from(TICK) * 1_000)
 }
 
 /// Returns what the specification calls an operation, and its lease.

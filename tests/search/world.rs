@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) steps: &'static [u64],
     /// How often time may pass.
     pub(crate) passes: u8,
+    /// True if the engines hear of the time only at the end of each step.
+    pub(crate) hears_at_the_end: bool,
     /// How many requests the network may repeat.
     pub(crate) repeats: u8,
     pub(crate) cancels: u8,
@@ -353,6 +355,9 @@ impl World {
     /// Lets time pass, with each tick that an engine asked for.
     pub(crate) fn pass(&mut self, time: Duration) -> Result<(), Violation> {
         let until = self.host.now + time;
+        if self.plan.hears_at_the_end {
+            self.move_to(until);
+        }
         let late = match self.plan.fault {
             Fault::TicksLate => ms(500),
             _ => Duration::ZERO,

@@ -117,6 +117,21 @@ pub(super) const INSTANCES: &[Instance] = &[
         "traces-twice",
         "a repeated acquisition counts as another one",
     ),
+    traces("timed-traces", "the code as it is"),
+    refused(
+        "timed-traces-alive",
+        "a dead waiter counts as alive for a minute",
+    ),
+    refused("timed-traces-late", "the server acts past `not_after`"),
+    refused(
+        "timed-traces-longer",
+        "the engine asks for twice the time to live",
+    ),
+    refused(
+        "timed-traces-slow",
+        "the engine hears of the time half a second late",
+    ),
+    refused("timed-traces-untold", "a loss is not told"),
     searched(
         "slow",
         "Paces={0,1} MaxRequests=1 MaxTime=5",
