@@ -142,10 +142,13 @@ GivenBack(c, stored) == [m \in Members |-> Left(c, m, stored)]
 \* `Tenure::begin`.
 Begun(its, votes) == [its EXCEPT !.phase = "held", !.token = TokenOf(votes)]
 
+\* Whether a lease that can begin begins now. The code may wait for an answer of the first server of the line, and begins later.
+Begins(c) == TRUE
+
 \* Judges the votes of a client: its lease begins, ends, or goes on.
 Judged(c, votes, stored, calls) ==
     LET its == client[c]
-        begins == its.phase = "asking" /\ Suffices(votes)
+        begins == its.phase = "asking" /\ Suffices(votes) /\ Begins(c)
         ends == its.phase = "held" /\ ~Lives(votes, local[c])
         token == TokenOf(votes)
         before == IF HasForce THEN its.after ELSE greatest
@@ -274,16 +277,23 @@ AcquireOf(c, m, proposed) ==
 
 CanAsk(c, m) == vote[c][m].phase = "none" /\ call[c][m].kind = "none"
 
-\* `Quorum::begin`, `QuorumAcquiring::ask_all` and `Quorum::propose`. No clock of the client is trusted, so it proposes any
-\* of these.
-Begin(c) ==
+\* `Quorum::begin`, `QuorumAcquiring::ask_all` and `Quorum::propose`.
+BeginWith(c, proposed) ==
     /\ client[c].phase = "idle" /\ client[c].number < MaxLeases
-    /\ \E guess \in Guesses:
-       LET proposed == IF guess = NoProposal THEN NoProposal ELSE Scale * (time + guess - 1) IN
-       /\ client' = [client EXCEPT ![c] = [Idle(@.number + 1) EXCEPT !.phase = "asking", !.proposed = proposed,
-                                           !.after = IF HasForce THEN greatest ELSE 0] @@ [seen |-> @.seen]]
-       /\ call' = [call EXCEPT ![c] = [m \in Members |-> IF CanAsk(c, m) THEN AcquireOf(c, m, proposed) ELSE NoCall]]
+    /\ client' = [client EXCEPT ![c] = [Idle(@.number + 1) EXCEPT !.phase = "asking", !.proposed = proposed,
+                                        !.after = IF HasForce THEN greatest ELSE 0] @@ [seen |-> @.seen]]
+    /\ call' = [call EXCEPT ![c] = [m \in Members |-> IF CanAsk(c, m) THEN AcquireOf(c, m, proposed) ELSE NoCall]]
     /\ UNCHANGED <<time, ahead, local, steady, forward, member, vote, greatest, bound, broken>>
+
+\* No clock of the client is trusted, so it proposes any of these.
+Begin(c) ==
+    \E guess \in Guesses: BeginWith(c, IF guess = NoProposal THEN NoProposal ELSE Scale * (time + guess - 1))
+
+\* Its lease could begin before, and begins now.
+BeginLate(c) ==
+    /\ client[c].phase = "asking" /\ Suffices(vote[c])
+    /\ UNCHANGED <<time, ahead, local, steady, forward, member>>
+    /\ Judged(c, vote[c], member, call[c])
 
 Later(c) ==
     /\ client[c].later < MaxLater
@@ -393,7 +403,7 @@ SetClock(m) ==
 Next ==
     \/ Tick
     \/ \E m \in Members: LoseData(m) \/ SetClock(m)
-    \/ \E c \in Clients: Begin(c) \/ Raise(c) \/ AskForProof(c) \/ End(c)
+    \/ \E c \in Clients: Begin(c) \/ BeginLate(c) \/ Raise(c) \/ AskForProof(c) \/ End(c)
     \/ \E c \in Clients: \E m \in Members:
         Arrives(c, m) \/ Receives(c, m) \/ Release(c, m) \/ ForceRelease(c, m) \/ AskAgain(c, m) \/ AskRenewal(c, m)
         \/ Admit(c, m)

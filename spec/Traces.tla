@@ -1,6 +1,6 @@
 ------------------------------- MODULE Traces -------------------------------
 \* The code follows Single.tla: each trace of real engines and their server is a behavior of the specification. The module
-\* TraceData has the traces; tests/search/traces.rs writes it.
+\* TraceData has the traces; tests/search/traces/single.rs writes it.
 EXTENDS Single, TraceData
 
 VARIABLES

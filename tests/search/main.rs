@@ -20,7 +20,7 @@ mod world;
 
 use faults::Fault;
 use search::search;
-use world::Plan;
+use world::{Plan, Wakes};
 
 /// A world in which nothing may happen yet.
 const EMPTY: Plan = Plan {
@@ -31,7 +31,7 @@ const EMPTY: Plan = Plan {
     renews: false,
     steps: &[500, 2_500],
     passes: 0,
-    hears_at_the_end: false,
+    wakes: Wakes::InTime,
     repeats: 0,
     cancels: 0,
     crashes: 0,

@@ -31,8 +31,7 @@ pub(crate) struct Plan {
     pub(crate) steps: &'static [u64],
     /// How often time may pass.
     pub(crate) passes: u8,
-    /// True if the engines hear of the time only at the end of each step.
-    pub(crate) hears_at_the_end: bool,
+    pub(crate) wakes: Wakes,
     /// How many requests the network may repeat.
     pub(crate) repeats: u8,
     pub(crate) cancels: u8,
@@ -47,6 +46,14 @@ pub(crate) struct Plan {
     pub(crate) fault: Fault,
     /// The greatest number of actions.
     pub(crate) depth: usize,
+}
+
+/// When engines hear of the time that passes in a step.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wakes {
+    /// At the times that they asked for.
+    InTime,
+    AtTheEnd,
 }
 
 /// One action of a program, the network, the server or time.
@@ -355,7 +362,7 @@ impl World {
     /// Lets time pass, with each tick that an engine asked for.
     pub(crate) fn pass(&mut self, time: Duration) -> Result<(), Violation> {
         let until = self.host.now + time;
-        if self.plan.hears_at_the_end {
+        if self.plan.wakes == Wakes::AtTheEnd {
             self.move_to(until);
         }
         let late = match self.plan.fault {

@@ -18,6 +18,11 @@ pub(super) struct Instance {
 }
 
 impl Instance {
+    /// True if it follows traces of the code.
+    pub(super) fn is_of_traces(&self) -> bool {
+        [TRACES, QUORUM_TRACES].contains(&self.module)
+    }
+
     /// Returns the assumptions and protections that are switched off, as Markdown.
     pub(super) fn switched_off(&self) -> String {
         let changes = self.with.split_whitespace();
@@ -73,7 +78,7 @@ const fn quorum(instance: Instance) -> Instance {
     }
 }
 
-/// Returns an instance that follows traces of the code. A control has a fault of `tests/search/traces.rs`, and is refused.
+/// Returns an instance that follows traces of the code. A control has a fault of `tests/search/traces`, and is refused.
 const fn traces(name: &'static str, story: &'static str) -> Instance {
     Instance {
         module: TRACES,
@@ -88,8 +93,17 @@ const fn refused(name: &'static str, story: &'static str) -> Instance {
     }
 }
 
-/// The module of the instances that follow traces of the code.
-pub(super) const TRACES: &str = "Traces";
+/// Returns an instance that follows traces of a quorum.
+const fn of_quorum(instance: Instance) -> Instance {
+    Instance {
+        module: QUORUM_TRACES,
+        ..instance
+    }
+}
+
+/// The modules of the instances that follow traces of the code.
+const TRACES: &str = "Traces";
+const QUORUM_TRACES: &str = "QuorumTraces";
 
 /// The lemmas behind the promises.
 const LEMMAS: &str = "LossIsInTime";
@@ -117,6 +131,19 @@ pub(super) const INSTANCES: &[Instance] = &[
         "traces-twice",
         "a repeated acquisition counts as another one",
     ),
+    of_quorum(traces("quorum-traces", "the code as it is")),
+    of_quorum(refused(
+        "quorum-traces-lost",
+        "a server loses the lock, and nobody notices",
+    )),
+    of_quorum(refused(
+        "quorum-traces-same-token",
+        "a server gives the same token again",
+    )),
+    of_quorum(refused(
+        "quorum-traces-votes",
+        "a server votes for each client that asks",
+    )),
     traces("timed-traces", "the code as it is"),
     refused(
         "timed-traces-alive",

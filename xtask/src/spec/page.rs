@@ -6,7 +6,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use super::instances::{INSTANCES, Instance, TRACES};
+use super::instances::{INSTANCES, Instance};
 use super::tlc::Outcome;
 use crate::markdown;
 use crate::run::root;
@@ -41,7 +41,7 @@ fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
         let done = INSTANCES.iter();
         done.filter_map(|instance| Some((instance, outcomes.get(instance.name)?)))
     };
-    let all = || done().filter(|(instance, _)| instance.module != TRACES);
+    let all = || done().filter(|(instance, _)| !instance.is_of_traces());
     let searched = |large: bool| {
         all().filter(move |(instance, _)| instance.breaks.is_none() && instance.is_large == large)
     };
@@ -91,7 +91,7 @@ fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
     }
     let mut table = "| instance | the code | traces |\n|---|---|---|\n".to_owned();
     let traces: Vec<_> = done()
-        .filter(|(instance, _)| instance.module == TRACES)
+        .filter(|(instance, _)| instance.is_of_traces())
         .collect();
     for (Instance { name, story, .. }, outcome) in &traces {
         let found = match outcome.violated {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::instances::{Instance, TRACES};
+use super::instances::Instance;
 use crate::run::{Cmd, root, target};
 use crate::setup::TLC;
 
@@ -34,7 +34,7 @@ pub(super) struct Outcome {
 pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
     let folder = folder_of(instance);
     fs::create_dir_all(&folder)?;
-    if instance.module == TRACES {
+    if instance.is_of_traces() {
         write_traces(instance, &folder)?;
     }
     let base = root().join(FOLDER).join(format!("{}.cfg", instance.module));

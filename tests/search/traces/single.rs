@@ -1,9 +1,7 @@
-//! Traces of real engines and their server in the terms of `spec/Single.tla`. TLC then checks that each is a behavior
-//! of the specification, and refuses those of an engine or server with a fault.
+//! Traces of one server in the terms of `spec/Single.tla`.
 //!
 //! Time passes in whole ticks, at whose end the engines hear of it. No time of the code is a multiple of [`TICK`], so no bound is
-//! met exactly, where the code and the specification round differently. `cargo xtask spec` writes the traces with the test
-//! [`write`] and runs TLC.
+//! met exactly, where the code and the specification round differently.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,38 +17,19 @@ use crate::EMPTY;
 use crate::faults::Fault;
 use crate::program::Client;
 use crate::search::hash;
-use crate::world::{Action, Plan, Request, World, name, shown};
+use crate::world::{Action, Plan, Request, Wakes, World, name, shown};
 
-/// The number of traces of the code, and of a world with a fault.
-const TRACES: u64 = 200;
-const FAULTY: u64 = 50;
 /// The greatest number of actions of a trace.
 const ACTIONS: usize = 40;
 /// A tick of the specification in milliseconds. `spec/Traces.cfg` has the times of the code in ticks, rounded up.
 const TICK: u64 = 101;
-/// How long a waiter counts as alive.
-const WINDOW: Duration = ms(2_400);
 /// How many ticks may pass at once. Among them are the timeout of a request and the time to live.
 const TICKS: [u8; 4] = [1, 6, 10, 20];
+/// How long a waiter counts as alive.
+const WINDOW: Duration = ms(2_400);
 
-/// The worlds whose traces are written, by the names of their instances in `xtask/src/spec/instances.rs`.
-const WORLDS: &[(&str, Plan)] = &[
-    ("traces", TRACED),
-    ("traces-anybody", of(Fault::ReleasesAnybody)),
-    ("traces-forgotten", of(Fault::LeavesForgotten)),
-    ("traces-last-first", of(Fault::LastFirst)),
-    ("traces-same-ids", of(Fault::LeaseIdsAgain)),
-    ("traces-same-token", of(Fault::TokensStandStill)),
-    ("traces-twice", of(Fault::RepeatsCountTwice)),
-    ("timed-traces", TIMED),
-    ("timed-traces-alive", timed(Fault::LivenessIgnored)),
-    ("timed-traces-late", timed(Fault::ActsLate)),
-    ("timed-traces-longer", timed(Fault::RenewsForLonger)),
-    ("timed-traces-slow", timed(Fault::TicksLate)),
-    ("timed-traces-untold", timed(Fault::LossesUntold)),
-];
-
-const TRACED: Plan = Plan {
+/// A world in which no time passes.
+pub(super) const TRACED: Plan = Plan {
     clients: 3,
     calls: 2,
     tries: true,
@@ -60,54 +39,27 @@ const TRACED: Plan = Plan {
     ..EMPTY
 };
 
-const fn of(fault: Fault) -> Plan {
-    Plan { fault, ..TRACED }
-}
-
-const TIMED: Plan = Plan {
+pub(super) const TIMED: Plan = Plan {
     renews: true,
     steps: &[TICK],
     passes: 250,
-    hears_at_the_end: true,
+    wakes: Wakes::AtTheEnd,
     faster: 0,
     crashes: 0,
     ..TRACED
 };
 
-const fn timed(fault: Fault) -> Plan {
+pub(super) const fn of(fault: Fault) -> Plan {
+    Plan { fault, ..TRACED }
+}
+
+pub(super) const fn timed(fault: Fault) -> Plan {
     Plan { fault, ..TIMED }
 }
 
-/// Writes the module `TraceData` of the world that the environment names into the file that it names.
-#[test]
-#[ignore = "cargo xtask spec runs it"]
-fn write() {
-    let variable = |name| std::env::var(name).expect("cargo xtask spec sets it");
-    let of = variable("LEASEHOLD_TRACES_OF");
-    let known = WORLDS.iter().find(|(name, _)| *name == of);
-    let (_, plan) = known.unwrap_or_else(|| panic!("there is no world `{of}`"));
-    let is_faulty = plan.fault != Fault::None;
-    let traces: Vec<_> = (0..if is_faulty { FAULTY } else { TRACES })
-        .map(|seed| Walk::new(*plan).walk(seed))
-        .collect();
-    let text = format!(
-        "---- MODULE TraceData ----\nTraces == <<\n{}\n>>\n====\n",
-        traces.join(",\n")
-    );
-    std::fs::write(variable("LEASEHOLD_TRACES_TO"), text).expect("the folder exists");
-}
-
-/// Without a fault no promise is broken on these walks either.
-#[test]
-fn walks_keep_every_promise() {
-    for (plan, seed) in [TRACED, TIMED]
-        .into_iter()
-        .flat_map(|plan| (0..TRACES).map(move |seed| (plan, seed)))
-    {
-        let mut walk = Walk::new(plan);
-        walk.walk(seed);
-        assert!(walk.is_kept, "seed {seed} of {plan:?}");
-    }
+/// Returns how many ticks this time has, rounded up.
+fn ticks(time: Duration) -> u128 {
+    time.as_micros().div_ceil(u128::from(TICK) * 1_000)
 }
 
 /// What a program knows.
@@ -126,30 +78,30 @@ impl Known {
 }
 
 /// A walk through a world, and what it looks like in the specification.
-struct Walk {
+pub(super) struct Walk {
     world: World,
     /// The lease of each acquisition: the name of its process, and its number there.
     leases: BTreeMap<LeaseId, (String, usize)>,
     /// The tokens that the server gave, and what they are in the specification.
     tokens: BTreeMap<u64, i64>,
     /// The attempts of each process, and the number of each: by its lease and request.
-    attempts: BTreeMap<String, usize>,
+    counts: BTreeMap<String, usize>,
     numbers: BTreeMap<(LeaseId, RequestId), usize>,
     events: Vec<String>,
     /// How many ticks have passed.
     ticks: i64,
-    is_kept: bool,
+    pub(super) is_kept: bool,
     /// True if nothing more is noted.
     is_over: bool,
 }
 
 impl Walk {
-    fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan) -> Self {
         Self {
             world: World::new(plan, false),
             leases: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            counts: BTreeMap::new(),
             numbers: BTreeMap::new(),
             events: Vec::new(),
             ticks: 0,
@@ -159,7 +111,7 @@ impl Walk {
     }
 
     /// Does actions at random. Returns the trace as a TLA+ sequence.
-    fn walk(&mut self, seed: u64) -> String {
+    pub(super) fn walk(&mut self, seed: u64) -> String {
         for step in 0..ACTIONS {
             let actions = self.world.actions();
             let Some(at) = hash(&(seed, step)).checked_rem(actions.len() as u64) else {
@@ -201,69 +153,34 @@ impl Walk {
         let tenure = self.world.stored(0).tenure;
         let sent = self.world.requests.len();
         let sent = sent - usize::from(matches!(action, Action::Execute { .. }));
-        let releases = self.releases(action);
-        let receiver = match action {
-            Action::Reply { reply } => Some(self.world.replies[reply].0.locker),
-            _ => None,
-        };
+        let (releaser, receiver) = (self.releaser(action), self.receiver(action));
         self.is_kept = self.world.apply(action).is_ok();
-        self.is_over = !self.is_kept;
-        let new = self
-            .world
-            .stored(0)
-            .tenure
-            .filter(|_| self.world.stored(0).tenure != tenure);
-        let new = new.and_then(|(lease, _)| self.leases.get(&lease));
-        if self.is_timed() && new.is_some_and(|(process, _)| Some(process) == releases.as_ref()) {
-            // A lock that is handed over to the client that releases it lasts for its time to live, as that hears of it
-            // for sure. The specification has no such case.
-            self.is_over = true;
+        let is_handed_over = self.world.stored(0).tenure != tenure && self.holder() == releaser;
+        // A lock that is handed over to the client that releases it lasts for its time to live, as that hears of it for
+        // sure. The specification has no such case.
+        let is_unknown = self.is_timed() && releaser.is_some() && is_handed_over;
+        self.is_over = !self.is_kept || is_unknown;
+        if is_unknown {
             return;
         }
-        if let Action::Acquire { client, .. } = action {
-            self.name_lease(client);
+        match action {
+            Action::Acquire { client, .. } => self.name_lease(client),
+            Action::Execute { .. } | Action::Repeat { .. } => self.tell_who_hears(&mut events),
+            Action::Pass { .. } => self.ticks += 1,
+            _ => {}
         }
-        if let Action::Execute { .. } | Action::Repeat { .. } = action {
-            let left = self
-                .world
-                .stored(0)
-                .expires
-                .map_or(Duration::ZERO, |at| at.since(self.world.host.server_now()));
-            // A lock that is handed over lasts for the whole window if its new client heard of it.
-            let heard = if left > WINDOW / 2 { "TRUE" } else { "FALSE" };
+        if let Some(before) = receiver.map(|client| &before[client])
+            && receiver.map(|client| self.known(client).deadline) == Some(before.deadline)
+        {
+            // A renewal that only asks whether the server has the lock.
             for event in &mut events {
-                let _ = write!(event, ", heard |-> {heard}");
+                *event = event.replace("\"renewed\"", "\"checked\"");
             }
         }
-        for (client, before) in before.into_iter().enumerate() {
-            let after = Known::of(&self.world.clients[client]);
-            let is_idle = !after.asks && after.deadline.is_none();
-            let ends = match action {
-                // A caller that is refused, or has waited long enough, gives up in the terms of the specification.
-                Action::Reply { .. } | Action::Pass { .. } if before.asks && is_idle => "cancel",
-                Action::Pass { .. } if before.deadline.is_some() && is_idle => "lose",
-                _ if receiver == Some(client) && before.deadline == after.deadline => {
-                    // A renewal that only asks whether the server has the lock.
-                    for event in &mut events {
-                        *event = event.replace("\"renewed\"", "\"checked\"");
-                    }
-                    continue;
-                }
-                _ => continue,
-            };
-            let process = self.process(client);
-            events.push(format!("do |-> \"{ends}\", c |-> \"{process}\""));
+        if let Action::Reply { .. } | Action::Pass { .. } = action {
+            events.extend(self.ends(&before));
         }
-        self.ticks += i64::from(matches!(action, Action::Pass { .. }));
-        let mut attempts = Vec::new();
-        let sent = self.world.requests[sent..].to_vec();
-        for Request { sent, .. } in &sent {
-            // A batch that arrives past the time of one of its operations does nothing.
-            let not_after = sent.batch.iter().map(|op| op.not_after).min();
-            let patience = not_after.map(|at| ticks(at.since(self.world.host.server_now())));
-            let ops = sent.batch.iter();
-            attempts.extend(ops.filter_map(|op| self.sent(op, sent.request, patience?)));
-        }
+        let attempts = self.attempts(sent);
         // An attempt that leaves together with a release was due before it.
         let is_end = matches!(action, Action::Release { .. } | Action::Cancel { .. });
         let (first, then) = if is_end {
@@ -272,6 +189,59 @@ impl Walk {
             (events, attempts)
         };
         self.note(&[first, then].concat());
+    }
+
+    fn known(&self, client: usize) -> Known {
+        Known::of(&self.world.clients[client])
+    }
+
+    /// Adds to the arrival of requests whether the client that the lock was handed to hears of it: then the lock lasts for the
+    /// whole window.
+    fn tell_who_hears(&self, events: &mut [String]) {
+        let expires = self.world.stored(0).expires;
+        let left = expires.map(|at| at.since(self.world.host.server_now()));
+        let heard = if left > Some(WINDOW / 2) {
+            "TRUE"
+        } else {
+            "FALSE"
+        };
+        for event in events {
+            let _ = write!(event, ", heard |-> {heard}");
+        }
+    }
+
+    /// Returns the calls and leases that have ended. A caller that is refused, or has waited long enough, gives up in the terms
+    /// of the specification. A lease that a reply ends is no event of its own.
+    fn ends(&self, before: &[Known]) -> Vec<String> {
+        let mut events = Vec::new();
+        for (client, before) in before.iter().enumerate() {
+            let after = self.known(client);
+            let ends = match (before.asks, before.deadline) {
+                _ if after.asks || after.deadline.is_some() => continue,
+                (true, _) => "cancel",
+                (_, Some(deadline)) if deadline <= self.world.host.now => "lose",
+                _ => continue,
+            };
+            events.push(format!(
+                "do |-> \"{ends}\", c |-> \"{}\"",
+                self.process(client)
+            ));
+        }
+        events
+    }
+
+    /// Returns the attempts among the requests from this one on.
+    fn attempts(&mut self, first: usize) -> Vec<String> {
+        let mut attempts = Vec::new();
+        let requests = self.world.requests[first..].to_vec();
+        for Request { sent, .. } in &requests {
+            // A batch that arrives past the time of one of its operations does nothing.
+            let not_after = sent.batch.iter().map(|op| op.not_after).min();
+            let patience = not_after.map(|at| ticks(at.since(self.world.host.server_now())));
+            let ops = sent.batch.iter();
+            attempts.extend(ops.filter_map(|op| self.sent(op, sent.request, patience?)));
+        }
+        attempts
     }
 
     /// Returns the events of an action. It has none if it only lets an engine send something.
@@ -351,7 +321,7 @@ impl Walk {
             _ => return None,
         };
         let (process, _) = &self.leases[&lease];
-        let number = self.attempts.entry(process.clone()).or_default();
+        let number = self.counts.entry(process.clone()).or_default();
         *number += 1;
         self.numbers.insert((lease, request), *number);
         let lease = self.lease(lease);
@@ -415,18 +385,29 @@ impl Walk {
         self.world.plan.passes > 0
     }
 
+    /// Returns the process that has the lock.
+    fn holder(&self) -> Option<String> {
+        let (lease, _) = self.world.stored(0).tenure?;
+        self.leases.get(&lease).map(|(process, _)| process.clone())
+    }
+
     /// Returns the process whose release the server executes in this action.
-    fn releases(&self, action: Action) -> Option<String> {
+    fn releaser(&self, action: Action) -> Option<String> {
         let (Action::Execute { request } | Action::Repeat { request }) = action else {
             return None;
         };
         let ops = self.world.requests[request].sent.batch.iter();
-        let mut released = ops
-            .map(|op| operation(&op.command))
-            .filter(|(kind, _)| *kind == "release");
-        released
-            .next()
-            .map(|(_, lease)| self.leases[&lease].0.clone())
+        let mut released = ops.map(|op| operation(&op.command));
+        let (_, lease) = released.find(|(kind, _)| *kind == "release")?;
+        Some(self.leases[&lease].0.clone())
+    }
+
+    /// Returns the client to which a reply comes in this action.
+    fn receiver(&self, action: Action) -> Option<usize> {
+        let Action::Reply { reply } = action else {
+            return None;
+        };
+        Some(self.world.replies[reply].0.locker)
     }
 
     /// Returns the token that the specification gives: they count on, from the ticks that have passed. Those of the server
@@ -462,11 +443,6 @@ impl Walk {
         let (process, number) = &self.leases[&lease];
         format!("<<\"{process}\", {number}>>")
     }
-}
-
-/// Returns how many ticks this time has, rounded up.
-fn ticks(time: Duration) -> u128 {
-    time.as_micros().div_ceil(u128::from(TICK) * 1_000)
 }
 
 /// Returns what the specification calls an operation, and its lease.
