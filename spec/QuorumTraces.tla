@@ -18,6 +18,7 @@ Does(e) ==
       [] e.do = "prove" -> AskForProof(e.c)
       [] e.do = "end" -> End(e.c)
       [] e.do = "start" -> BeginLate(e.c)
+      [] e.do = "flush" -> LoseData(e.m)
       [] e.do = "arrive" -> Arrives(e.c, e.m)
       [] e.do = "reply" -> Receives(e.c, e.m)
       [] e.do = "release" -> Release(e.c, e.m)

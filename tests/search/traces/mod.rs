@@ -23,13 +23,7 @@ const WORLDS: &[(&str, Plan)] = &[
     ("traces-same-token", single::of(Fault::TokensStandStill)),
     ("traces-twice", single::of(Fault::RepeatsCountTwice)),
     ("quorum-traces", quorum::PLAN),
-    (
-        "quorum-traces-lost",
-        Plan {
-            flushes: 1,
-            ..quorum::of(Fault::DataLost)
-        },
-    ),
+    ("quorum-traces-lost", quorum::of(Fault::DataLost)),
     (
         "quorum-traces-same-token",
         quorum::of(Fault::TokensStandStill),

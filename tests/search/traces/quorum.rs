@@ -33,6 +33,7 @@ pub(super) const PLAN: Plan = Plan {
     steps: &[2],
     faster: 0,
     cancels: 3,
+    flushes: 1,
     ..EMPTY
 };
 
@@ -70,7 +71,10 @@ impl Walk {
         }
         for step in 0..ACTIONS {
             let mut actions = self.world.actions();
-            actions.retain(|action| self.is_known(*action));
+            // Every other trace keeps all servers for longer.
+            let keeps_data = seed.is_multiple_of(2);
+            let flushes = |action: &Action| matches!(action, Action::Flush { .. });
+            actions.retain(|action| self.is_known(*action) && !(keeps_data && flushes(action)));
             let drawn = |draw: u64| {
                 let at = hash(&(seed, step, draw)).checked_rem(actions.len() as u64)?;
                 Some(actions[usize::try_from(at).expect("an index is small")])
@@ -194,7 +198,14 @@ impl Walk {
         if sent.iter().any(|request| self.yields(request)) {
             return false;
         }
-        events.extend(self.sent(&sent));
+        let sent = self.sent(&sent);
+        // A request may leave after what it was for, if its server had another one: a raise was decided before the lease began.
+        let is_raised = !begins.is_empty() && sent.iter().any(|event| event.contains("raise"));
+        events = if is_raised {
+            [sent, events].concat()
+        } else {
+            [events, sent].concat()
+        };
         self.note(&events, begins);
         true
     }
@@ -210,6 +221,9 @@ impl Walk {
         let (what, sent) = match action {
             Action::Execute { request } => ("arrive", &self.world.requests[request].sent),
             Action::Reply { reply } => ("reply", &self.world.replies[reply].0),
+            Action::Flush { server } if self.world.plan.fault != Fault::DataLost => {
+                return vec![format!("do |-> \"flush\", m |-> {}", server + 1)];
+            }
             _ => return Vec::new(),
         };
         let stored = self.world.stored(place(sent.server)).tenure;
@@ -232,7 +246,8 @@ impl Walk {
         for Request { sent, .. } in sent {
             let client = name(sent.locker);
             let is_first = !self.has_begun(sent.locker);
-            for op in &sent.batch {
+            let own = |op: &&Op| about(op).is_some_and(|(_, lease)| self.uses(lease));
+            for op in sent.batch.iter().filter(own) {
                 let event = match &op.command {
                     Command::Acquire(acquire) => {
                         let proposed = match acquire.reclaims {
