@@ -96,6 +96,21 @@ fn no_deadline_is_later_than_the_end() {
     }
 }
 
+/// Catches a floor that is refused because the deadline cannot move any more, while another renewal is under way.
+#[test]
+fn a_floor_behind_the_last_renewal_is_raised_all_the_same() {
+    let (mut host, lease) = holding_fixed();
+    host.advance_to(lease.began + ms(40_000) - TTL / 2);
+    host.net = Net::Hold;
+    let renewal = host.renew(lease.lease);
+    let floor = FencingToken::new(lease.token.get() + 1_000).expect("a valid token");
+    let raise = host.raise(lease.lease, floor);
+    host.answer_all();
+    assert_eq!(host.outcome(renewal), &Answer::Renew(Ok(())));
+    host.answer_all();
+    assert_eq!(host.outcome(raise), &Answer::Renew(Ok(())));
+}
+
 /// Catches renewals that keep the lock at the store although its holder was cut off after the last one.
 #[test]
 fn the_store_ends_the_lease_at_about_the_same_time() {

@@ -46,6 +46,21 @@ fn a_new_time_to_live_counts_for_this_renewal_and_later_ones() {
     );
 }
 
+/// Catches a renewal for the lock's own time that counts on the longer one before it, whose answer was lost.
+#[test]
+fn a_lease_lasts_no_longer_than_the_last_renewal_asked_for() {
+    let (mut host, lease) = Host::holding();
+    host.net = Net::LoseReplies;
+    let longer = host.renew_for(lease, MINUTE);
+    host.advance(ms(2_100));
+    assert_eq!(host.error(longer), ErrorKind::Timeout);
+    host.net = Net::Up;
+    let own = host.renew_for(lease, TTL);
+    host.advance(ms(3_000));
+    assert_eq!(host.outcome(own), &Answer::Renew(Ok(())));
+    assert!(host.held_until(LOCK) <= host.now + TTL);
+}
+
 /// Catches a shorter renewal that acts at the store while the holder counts on the longer one.
 #[test]
 fn the_rest_of_a_lease_is_never_cut_short() {

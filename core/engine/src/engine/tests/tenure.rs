@@ -221,6 +221,22 @@ fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
     assert!(host.engine.is_idle());
 }
 
+/// Catches a doubt about an attempt that outlives the time in which it can act: a release of nothing would follow the loss.
+#[test]
+fn an_attempt_that_can_act_no_longer_leaves_the_tenure_no_doubt() {
+    let mut host = Host::on(Net::LoseRequests);
+    host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(2_100));
+    host.net = Net::Up;
+    host.advance(ms(3_000));
+    assert!(host.is_held(LOCK));
+    host.forget();
+    host.servers[0].delete(&key(LOCK));
+    host.advance(TTL * 3);
+    assert_eq!(host.ops(), ["renew"]);
+    assert!(host.engine.is_idle());
+}
+
 #[test]
 fn a_lease_whose_lock_another_client_took_is_superseded() {
     let (mut host, _) = Host::holding();
