@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LEAD, LOCK, Net, TTL, ms};
+use super::host::{Host, LEAD, LOCK, Net, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
@@ -39,6 +39,16 @@ fn too_few_copies_are_reported_and_the_lock_is_given_back() {
         assert!(host.told().is_empty() && !host.is_taken(OTHER));
     }
     assert!(host.is_held(LOCK));
+}
+
+/// Catches an attempt that is given up before its copies can have been made.
+#[test]
+fn an_acquisition_is_awaited_for_as_long_as_its_copies_may_take() {
+    let mut host = host();
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Forever);
+    let sent = host.take();
+    assert_eq!(sent.give_up.since(sent.at), TIMEOUT + ms(500));
 }
 
 /// Catches a request for the wrong kind of copy, and replies about disk and replicas that are swapped.

@@ -115,6 +115,22 @@ fn a_caller_that_joins_gives_the_store_its_full_time() {
     );
 }
 
+/// Catches a second request for what the one under way does already: it takes the place in line of both calls.
+#[test]
+fn a_caller_that_joins_one_that_waits_asks_nothing_of_its_own() {
+    let mut host = Host::new();
+    // It hears pushes from now on.
+    host.hold(LockId(2));
+    host.stranger_acquires(LOCK, TTL);
+    host.forget();
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Forever);
+    host.acquire(LOCK, Wait::Forever);
+    host.answer_next();
+    host.advance(ms(1));
+    assert_eq!(host.ops(), ["acquire"]);
+}
+
 #[test]
 fn locks_of_different_names_are_independent() {
     let mut host = Host::new();

@@ -1,7 +1,7 @@
 //! The turns of jobs: their events and counts.
 
 use super::host::{Host, LOCK, Net, TIMEOUT, TTL};
-use crate::engine::{Answer, Backlog};
+use crate::engine::{Answer, Backlog, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
 use crate::protocol::{LeaseId, Reply};
@@ -39,6 +39,19 @@ fn a_turn_emits_the_ticks_that_were_missed_before_it() {
     let stats = &host.counted;
     assert_eq!((stats.ticks_completed, stats.ticks_repeated), (1, 1));
     assert_eq!(stats.ticks_missed, 4);
+}
+
+/// Catches a claim of a completed tick that counts as a failure, and asks again until its patience ends.
+#[test]
+fn a_claim_of_a_completed_tick_gets_nothing_at_once() {
+    for wait in [Wait::Never, Wait::Forever] {
+        let mut host = runner(7, None);
+        host.net = Net::Hold;
+        let call = host.acquire(LOCK, wait);
+        host.answer_each(&Ok(Reply::Completed));
+        assert_eq!(host.outcome(call), &Answer::Acquire(Ok(None)));
+        assert_eq!(host.ops(), ["acquire"]);
+    }
 }
 
 /// Catches an event that says that nothing was missed, and a turn that counts as completed when it is not.
