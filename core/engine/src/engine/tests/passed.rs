@@ -219,6 +219,22 @@ fn a_lost_reply_does_not_lose_the_lease() {
     assert_eq!(host.token_of(LOCK), before);
 }
 
+/// Catches an answer that took longer than the lease lives and is told as the end of its age, although it has none.
+#[test]
+fn an_accept_whose_answer_is_late_asks_again() {
+    let (mut host, lease) = two();
+    let ticket = pass(&mut host, lease.lease);
+    (host.ttl, host.net) = (ms(500), Net::Hold);
+    let call = host.at(1).accept(OTHER, &ticket);
+    let sent = host.take();
+    let reply = host.execute(&sent);
+    host.advance(ms(498));
+    host.reply(&sent, Ok(reply));
+    host.net = Net::Up;
+    host.advance(TIMEOUT);
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+}
+
 /// Catches a store that stays away forever, and an accept that leaves the lock behind.
 #[test]
 fn an_accept_that_is_given_up_frees_what_it_may_have_got() {
