@@ -67,7 +67,7 @@ impl Walk {
     /// Does actions at random. Returns the trace as a TLA+ sequence.
     pub(super) fn walk(&mut self, seed: u64) -> String {
         for server in 0..3 {
-            self.raise_clock(server, hash(&(seed, server)) % 3 * AHEAD);
+            self.raise_counter(server, hash(&(seed, server)) % 3 * AHEAD);
         }
         for step in 0..ACTIONS {
             let mut actions = self.world.actions();
@@ -94,7 +94,7 @@ impl Walk {
     }
 
     /// A client whose clock is ahead has had the lock at one server, and let it go. So the servers' counters differ.
-    fn raise_clock(&mut self, server: usize, ahead: u64) {
+    fn raise_counter(&mut self, server: usize, ahead: u64) {
         let (start, now) = (self.start, self.world.host.time(server));
         if ahead == 0 {
             return;
