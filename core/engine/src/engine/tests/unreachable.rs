@@ -83,6 +83,17 @@ fn calls_that_do_not_wait_for_a_lock_wait_for_the_connection() {
     assert_eq!(host.log.len(), 2, "a probe, and one batch");
 }
 
+/// Catches an error that names the first of several reasons, which may be over by now.
+#[test]
+fn a_call_without_an_answer_fails_with_the_last_reason() {
+    let mut host = Host::on(Net::Hold);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.refuse_next(ErrorKind::Unavailable);
+    host.net = Net::LoseRequests;
+    host.advance(PATIENCE + TIMEOUT * 2);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+}
+
 #[test]
 fn without_a_connection_a_call_ends_at_its_timeout() {
     let mut host = Host::new();
