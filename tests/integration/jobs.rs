@@ -104,7 +104,7 @@ async fn the_tick_of_a_runner_that_died_goes_to_the_next() {
             let locker = Locker::connect(&url)
                 .await
                 .expect("the server can be reached");
-            let turn = turn(&job(&locker).ttl(millis(400)), 5).await;
+            let turn = turn(&job(&locker).ttl(millis(1_000)), 5).await;
             let token = turn.token();
             std::mem::forget(turn);
             token
@@ -394,7 +394,7 @@ async fn a_tick_in_progress_is_not_missed() {
 async fn a_turn_that_lasts_too_long_ends_and_its_tick_goes_on() {
     let server = RedisServer::start().await;
     let (one, other) = (connect(&server).await, connect(&server).await);
-    let short = job(&one).ttl(millis(300)).at_most(millis(600));
+    let short = job(&one).ttl(millis(900)).at_most(millis(1_000));
     let first = turn(&short, 5).await;
     let lost = timeout(LIMIT, first.lease().lost()).await.expect("in time");
     assert_eq!(lost.reason, leasehold::LossReason::Overheld);

@@ -115,9 +115,9 @@ async fn available_permits_are_right_after_a_crash() {
 async fn a_dead_reader_is_not_kept_alive_by_another_reader_that_renews() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
-    let prices = locker.rw_lock(NAME).expect("valid").ttl(millis(600));
+    let prices = locker.rw_lock(NAME).expect("valid").ttl(millis(1_500));
     let lives = prices.read().acquire().await.expect("a permit");
-    crash_with(&server, true, millis(600)).await;
+    crash_with(&server, true, millis(1_500)).await;
     let shared = async || locker.inspect(NAME).await.expect("seen").shared;
     assert_eq!(shared().await.map(|shared| shared.held), Some(2));
     let one_left = async || shared().await.is_some_and(|shared| shared.held == 1);
@@ -217,7 +217,7 @@ async fn expired_permits_do_not_stay_in_memory() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let mut admin = Admin::connect(&server).await;
-    let one = locker.semaphore(NAME, 2).expect("valid").ttl(millis(300));
+    let one = locker.semaphore(NAME, 2).expect("valid").ttl(millis(1_000));
     let permit = one.clone().fixed().acquire().await.expect("a permit");
     permit.lost().await;
     sleep(millis(100)).await;

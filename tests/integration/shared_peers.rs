@@ -36,12 +36,12 @@ async fn a_weight_of_4000_is_refused_for_slots_and_fits_a_quota() {
 async fn held_permits_are_not_lost_under_contention() {
     let server = RedisServer::start().await;
     let (locker, others) = (connect(&server).await, connect(&server).await);
-    let held = locker.semaphore(NAME, 3).expect("valid").ttl(millis(500));
+    let held = locker.semaphore(NAME, 3).expect("valid").ttl(millis(1_500));
     let (first, second) = (held.acquire().await, held.acquire().await);
     let (first, second) = (first.expect("a permit"), second.expect("a permit"));
     let end = Instant::now() + Duration::from_secs(2);
     let callers = (0..20).map(|_| {
-        let semaphore = others.semaphore(NAME, 3).expect("valid").ttl(millis(500));
+        let semaphore = others.semaphore(NAME, 3).expect("valid").ttl(millis(1_500));
         tokio::spawn(async move {
             let mut turns = 0;
             while Instant::now() < end {
@@ -92,19 +92,19 @@ async fn reading_twice_leaves_no_renewals_behind() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let mut admin = Admin::connect(&server).await;
-    let prices = locker.rw_lock(NAME).expect("valid").ttl(millis(600));
+    let prices = locker.rw_lock(NAME).expect("valid").ttl(millis(1_200));
     let prices = prices.owner("worker-7");
     let outer = prices.read().acquire().await.expect("a permit");
     let inner = prices.read().acquire().await.expect("a permit");
     assert_ne!(outer.token(), inner.token());
     inner.release().await.expect("it is held");
     let before = admin.command_calls("evalsha").await;
-    sleep(millis(700)).await;
+    sleep(millis(1_400)).await;
     assert!(outer.is_valid(), "it is renewed after the other's release");
     assert!(admin.command_calls("evalsha").await > before);
     outer.release().await.expect("it is held");
     let after = admin.command_calls("evalsha").await;
-    sleep(millis(700)).await;
+    sleep(millis(1_400)).await;
     assert_eq!(
         admin.command_calls("evalsha").await,
         after,
@@ -220,7 +220,7 @@ async fn a_permit_gets_more_time_unless_it_has_expired() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let licenses = locker.semaphore(NAME, 2).expect("valid").fixed();
-    let licenses = licenses.ttl(millis(300));
+    let licenses = licenses.ttl(millis(1_000));
     let longer = licenses.acquire().await.expect("a permit");
     let brief = licenses.acquire().await.expect("a permit");
     longer

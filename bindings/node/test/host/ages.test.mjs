@@ -8,7 +8,7 @@ forEachStore((store) => {
     const [one, other, name] = [await store.locker(), await store.locker(), store.name()];
     const leaders = [];
     const lead = async (locker, who) => {
-      for await (const lease of locker.lock(name, { ttl: 300, atMost: 600 }).hold()) {
+      for await (const lease of locker.lock(name, { ttl: 900, atMost: 1_000 }).hold()) {
         leaders.push({ who, token: lease.token });
         const reason = await aborted(lease.signal);
         assert.equal(reason.reason, "overheld");

@@ -6,7 +6,7 @@ const [, , url] = process.argv;
 const say = (...words) => process.stdout.write(`${words.join(" ")}\n`);
 
 const [kept, other] = [await Locker.connect(url, { thread: true }), await Locker.connect(url, { thread: true })];
-const lease = await kept.lock("kept", { ttl: 500 }).acquire();
+const lease = await kept.lock("kept", { ttl: 1_200 }).acquire();
 // Beyond the time after which an idle locker no longer keeps the process alive.
 const later = (act) => setTimeout(act, 1_500).unref();
 later(async () => {

@@ -28,7 +28,7 @@ forEachStore((store) => {
   test("an observer sees each change once, and renewals are none", async () => {
     const name = store.name();
     const locker = await store.locker();
-    const lock = locker.lock(name, { ttl: 300, owner: `owner of ${name}` });
+    const lock = locker.lock(name, { ttl: 1_200, owner: `owner of ${name}` });
     const observer = (await store.locker()).observe(name, { every: 20 });
     assert.equal(await next(observer), undefined);
     for (let turn = 0; turn < 2; turn += 1) {

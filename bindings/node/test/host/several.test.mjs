@@ -82,7 +82,7 @@ forEachStore((store) => {
     for (const way of ways) {
       const [a, b, c] = three(store);
       const lease = await store.admin.lock(b).acquire();
-      const waits = (await store.locker())[way]([b, c, a], { ttl: 600 }).acquire();
+      const waits = (await store.locker())[way]([b, c, a], { ttl: 1_200 }).acquire();
       await store.inLine(b, 1);
       const holder = async (name) => (await store.admin.inspect(name)).holder;
       const first = await holder(a);

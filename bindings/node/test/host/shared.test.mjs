@@ -316,9 +316,9 @@ forEachStore((store) => {
 
   test("permits are renewed, and end at their greatest age", async () => {
     const name = store.name();
-    const licenses = (await store.locker()).semaphore(name, 2, { ttl: 500 });
+    const licenses = (await store.locker()).semaphore(name, 2, { ttl: 900 });
     const renewed = await licenses.acquire();
-    const aged = await (await store.locker()).semaphore(name, 2, { ttl: 500, atMost: 1_000 }).acquire();
+    const aged = await (await store.locker()).semaphore(name, 2, { ttl: 900, atMost: 1_000 }).acquire();
     assert.equal((await aborted(aged.signal)).reason, "overheld");
     assert.ok(renewed.valid);
     await renewed.renew({ ttl: 20_000 });
@@ -331,7 +331,7 @@ forEachStore((store) => {
 
   test("a holder learns that somebody waits for its permit", async () => {
     const name = store.name();
-    const licenses = (await store.locker()).semaphore(name, 2, { ttl: 600 });
+    const licenses = (await store.locker()).semaphore(name, 2, { ttl: 1_500 });
     const [one, other] = [await licenses.acquire(), await licenses.acquire()];
     const wanted = one.wanted();
     const next = licenses.acquire();
