@@ -1,6 +1,6 @@
 //! Acquiring a lock, with and without success.
 
-use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, quorum};
+use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, ms, quorum};
 use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 
@@ -149,6 +149,21 @@ fn no_call_waits_for_a_frozen_minority() {
     assert_eq!(world.left(), (5, 0), "the late servers joined the lease");
     world.release(lease.lease);
     assert_eq!(world.left(), (0, 0));
+}
+
+/// Catches a lease that begins when it is all but over, and is lost at once.
+#[test]
+fn a_lease_whose_answers_are_late_does_not_begin() {
+    let mut world = quorum(1, 3);
+    (world.ttl, world.net) = (ms(100), Net::Hold);
+    world.acquire(LOCK, Wait::Never);
+    let sent: Vec<_> = world.pending.drain(..).collect();
+    let replies: Vec<_> = sent.iter().map(|sent| world.execute(sent)).collect();
+    world.advance(ms(98));
+    for (sent, reply) in sent.iter().zip(replies) {
+        world.reply(sent, Ok(reply));
+    }
+    assert_eq!(world.story(0), [""; 0]);
 }
 
 #[test]
