@@ -123,3 +123,24 @@ async fn a_dropped_request_forces_nothing() {
     let error = operator.request_yield("", TTL).await.expect_err("no name");
     assert_eq!(error.kind(), ErrorKind::Config);
 }
+
+/// Catches a request that is dropped because the one before it, which was answered, has not quite ended at the store.
+#[tokio::test]
+async fn a_request_right_after_a_refused_one_reaches_the_holder() {
+    let server = RedisServer::start().await;
+    let (holder, operator) = (connect(&server).await, connect(&server).await);
+    for turn in 0..10 {
+        let name = format!("x {turn}");
+        let lease = held(&holder, &name).await;
+        assert_eq!(operator.request_yield(&name, millis(20)).await, Ok(false));
+        let again = tokio::spawn(operator.request_yield(&name, LIMIT).into_future());
+        sleep(millis(100)).await;
+        let seen = operator.inspect(&name).await.expect("it can be inspected");
+        assert!(
+            seen.wanted.is_some(),
+            "turn {turn}: the second request was dropped"
+        );
+        lease.release().await.expect("it is held");
+        assert_eq!(again.await.expect("no panic"), Ok(true));
+    }
+}

@@ -13,6 +13,8 @@ use super::Core;
 /// The pauses between two looks at a lock whose holder was asked to yield.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How much later a request may end at the store, which counts whole milliseconds, and for the whole of the last one.
+const ROUNDED_OFF: Duration = Duration::from_millis(2);
 
 /// A request to the holder of a lock to release it: see [`Locker::request_yield`](super::Locker::request_yield).
 ///
@@ -63,13 +65,15 @@ impl YieldRequest {
             force,
         } = self;
         let (driver, key) = (&core.driver, key?);
-        let (began, by) = (driver.now(), core.options.owner.clone());
+        let by = core.options.owner.clone();
         let Some(mut holder) = driver.request_yield(key.clone(), by, within).await? else {
             return Ok(true);
         };
+        // By then the request has ended at the store, so that another one is not taken for this one.
+        let end = driver.now() + within + ROUNDED_OFF;
         let mut pause = FIRST_PAUSE;
         loop {
-            let left = within.saturating_sub(driver.now().since(began));
+            let left = end.since(driver.now());
             if left.is_zero() {
                 break;
             }

@@ -9,18 +9,21 @@ import type { YieldOptions } from "./options.js";
 /** The shortest and longest pause in milliseconds between two looks at a lock whose holder was asked to yield. */
 const FIRST_PAUSE = 10;
 const LONGEST_PAUSE = 1_000;
+/** How much later a request may end at the store, which counts whole milliseconds, and for the whole of the last one. */
+const ROUNDED_OFF = 2;
 
 /** Asks the holder of a lock to yield, and follows the lock: see `Locker.requestYield`. */
 export function requestYield(host: LockHost, name: string, by: string, options: YieldOptions): Promise<boolean> {
   const { within, force = false, signal } = options;
   return abortable(signal, async (run) => {
-    const began = now();
     let holder = await host.requestYield(name, by, within);
     if (holder === null) {
       return true;
     }
+    // By then the request has ended at the store, so that another one is not taken for this one.
+    const end = now() + within + ROUNDED_OFF;
     let pause = FIRST_PAUSE;
-    for (let left = within; left > 0 && !run.over; left = began + within - now()) {
+    for (let left = end - now(); left > 0 && !run.over; left = end - now()) {
       await sleep(run, Math.min(pause, left));
       pause = Math.min(pause * 2, LONGEST_PAUSE);
       const seen = await stillHolds(host, name, holder);

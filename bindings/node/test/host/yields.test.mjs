@@ -46,6 +46,21 @@ forEachStore((store) => {
     await next.release();
   });
 
+  test("a request right after a refused one reaches the holder", async () => {
+    // Catches: a request that is dropped because the one before it has not quite ended at the store.
+    const leader = await store.locker();
+    for (let turn = 0; turn < 10; turn += 1) {
+      const name = store.name();
+      const lease = await leader.lock(name).acquire();
+      assert.equal(await store.admin.requestYield(name, { within: 20 }), false);
+      const again = store.admin.requestYield(name, { within: 20_000 });
+      await pause(100);
+      assert.ok((await store.admin.inspect(name)).wanted !== undefined, `turn ${turn}: it was dropped`);
+      await lease.release();
+      assert.equal(await within(again, 5_000, "the release"), true);
+    }
+  });
+
   test("a holder that goes on keeps the lock, or loses it by force", async () => {
     const name = store.name();
     const lease = await (await store.hearing()).lock(name).acquire();
