@@ -75,9 +75,7 @@ async function cron(text: string, timeZone: string): Promise<Schedule> {
   checkTimeZone(timeZone);
   let read: InstanceType<typeof Cron>;
   try {
-    if (text.includes(":")) {
-      throw new Error("it has a colon, as a date has");
-    }
+    checkFields(text);
     read = new Cron(text, { timezone: timeZone, paused: true });
   } catch (cause) {
     throw config(`the cron text ${JSON.stringify(text)} is not valid: ${messageOf(cause)}`, cause);
@@ -119,6 +117,35 @@ async function cron(text: string, timeZone: string): Promise<Schedule> {
       return before;
     },
   };
+}
+
+/** The greatest step of each field: seconds, minutes, hours, days, months and days of the week. */
+const MOST_STEPS = [60, 60, 24, 31, 12, 7];
+
+/** Refuses what the package of one language reads and that of the other does not: the machines of a job may be of both. */
+function checkFields(text: string): void {
+  const fields = text.trim().split(/\s+/);
+  if (fields[0]!.startsWith("@")) {
+    return;
+  }
+  if (text.includes(":")) {
+    throw new Error("it has a colon, as a date has");
+  }
+  const without = MOST_STEPS.length - fields.length;
+  if (without !== 0 && without !== 1) {
+    throw new Error(`it has ${fields.length} fields, not five or six`);
+  }
+  for (const [at, field] of fields.entries()) {
+    const most = MOST_STEPS[at + without]!;
+    for (const part of field.split(",")) {
+      if (part === "" || part.includes("?")) {
+        throw new Error(`\`${field}\` has an empty place or a question mark`);
+      }
+      if (Number(part.split("/")[1] ?? 0) > most) {
+        throw new Error(`the step of \`${field}\` is greater than ${most}`);
+      }
+    }
+  }
 }
 
 /** Lets the event loop run: a search takes a tenth of a millisecond for each tick. */

@@ -99,6 +99,9 @@ mod cron {
     /// The number of due times whose pauses are compared.
     const COMPARED: usize = limits::count("comparedTicks") as usize;
 
+    /// The greatest step of each field: seconds, minutes, hours, days, months and days of the week.
+    const MOST_STEPS: [u64; 6] = [60, 60, 24, 31, 12, 7];
+
     /// A cron text in a time zone.
     #[derive(Debug)]
     pub(in crate::client) struct Cron {
@@ -111,8 +114,10 @@ mod cron {
     impl Cron {
         pub(super) fn new(text: &str, time_zone: &str) -> Result<Self, Error> {
             let bad = |what: String| Error::new(ErrorKind::Config, what);
-            let invalid = |error| bad(format!("the cron text {text:?} is not valid: {error}"));
-            let parsed = text.parse::<croner::Cron>().map_err(invalid)?;
+            let invalid = |why: String| bad(format!("the cron text {text:?} is not valid: {why}"));
+            check_fields(text).map_err(invalid)?;
+            let parsed = text.parse::<croner::Cron>();
+            let parsed = parsed.map_err(|error| invalid(error.to_string()))?;
             let unknown = |_| {
                 bad(format!(
                     "the time zone {time_zone:?} is not known; give a name such as Europe/Berlin or UTC"
@@ -152,6 +157,30 @@ mod cron {
             let time = Timestamp::from_millisecond(millis).ok()?;
             Some(time.to_zoned(self.zone.clone()))
         }
+    }
+
+    /// Refuses what the package of one language reads and that of the other does not: the machines of a job may be of both.
+    fn check_fields(text: &str) -> Result<(), String> {
+        let fields: Vec<_> = text.split_whitespace().collect();
+        if fields.first().is_some_and(|first| first.starts_with('@')) {
+            return Ok(());
+        }
+        let without = MOST_STEPS.len().checked_sub(fields.len());
+        let Some(without) = without.filter(|fields| *fields < 2) else {
+            return Err(format!("it has {} fields, not five or six", fields.len()));
+        };
+        for (field, most) in fields.iter().zip(&MOST_STEPS[without..]) {
+            for part in field.split(',') {
+                if part.is_empty() || part.contains('?') {
+                    return Err(format!("`{field}` has an empty place or a question mark"));
+                }
+                let step = part.split_once('/').and_then(|(_, step)| step.parse().ok());
+                if step.is_some_and(|step: u64| step > *most) {
+                    return Err(format!("the step of `{field}` is greater than {most}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn millis_of(time: Timestamp) -> u64 {
