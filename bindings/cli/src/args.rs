@@ -95,6 +95,8 @@ Examples:
   leasehold cron report '*/15 * * * *' -- ./report
   leasehold cron report '0 6 * * MON-FRI' --time-zone Europe/Berlin -- ./report
   leasehold cron poll '@every 10s' -- ./poll"))]
+    // A job refuses them.
+    #[command(mut_arg("owner", |arg| arg.hide(true)), mut_arg("at_least", |arg| arg.hide(true)))]
     Cron(CronArgs),
     /// List the locks that are held
     ///
@@ -573,7 +575,7 @@ pub(crate) struct LeaseArgs {
     /// Keep the name taken until the lease has this age, even if COMMAND ends sooner
     ///
     /// A machine whose clock is a little behind then does not run a cron job again. Only if COMMAND ends by
-    /// itself: after a loss or a crash the name is free when the time to live is over.
+    /// itself: after a loss or a crash the name is free when the time to live is over. Not with --slots, --read or --write.
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     pub(crate) at_least: Option<Duration>,
 

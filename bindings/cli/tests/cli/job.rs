@@ -150,3 +150,27 @@ fn a_command_that_does_not_exist_ends_the_service() {
     ];
     assert_eq!(output(leasehold(args)).code, Some(127));
 }
+
+/// Catches a help text that lists an option which the command refuses each time.
+#[test]
+fn the_help_of_cron_lists_only_what_it_takes() {
+    let help = output(leasehold(["cron", "--help"]));
+    assert!(help.stdout.contains("--at-most"), "{help:?}");
+    for (option, value) in [("--owner", "me"), ("--at-least", "5s")] {
+        assert!(!help.stdout.contains(option), "{help:?}");
+        let args = [
+            "cron",
+            "report",
+            "@every 1s",
+            "--url",
+            "memory://",
+            option,
+            value,
+            "--",
+            "true",
+        ];
+        let refused = output(leasehold(args));
+        assert_eq!(refused.code, Some(64), "{refused:?}");
+        assert!(refused.stderr.contains(option), "{refused:?}");
+    }
+}
