@@ -66,6 +66,7 @@ impl MemoryStore {
     }
 
     /// Deletes all locks, lines of waiters and last tokens, as `FLUSHALL` does. Works while the store is cut off, too.
+    /// Holders learn of it at their next renewal.
     pub fn clear(&self) {
         self.store.clear();
     }

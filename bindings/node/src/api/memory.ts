@@ -57,7 +57,8 @@ export class MemoryStore {
   }
 
   /**
-   * Deletes all locks, waiters and last tokens, as `FLUSHALL` does. It works while the store is cut off, too.
+   * Deletes all locks, waiters and last tokens, as `FLUSHALL` does. It works while the store is cut off, too. Holders learn of
+   * it at their next renewal.
    */
   clear(): void {
     this.#store.clear();

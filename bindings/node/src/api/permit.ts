@@ -42,7 +42,10 @@ export class Permit extends Lease {
    * the token under this name.
    */
   readonly resource: string;
-  /** The capacity that the name had when the permit was given. */
+  /**
+   * The capacity that the name had when the locker heard of the permit. After a `resize` meanwhile it may be smaller than the
+   * one under which the permit was given, and than `slot + 1`.
+   */
   readonly capacity: number;
   /** The number of times that the capacity was set, from 1. */
   readonly epoch: number;

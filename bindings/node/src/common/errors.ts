@@ -43,7 +43,7 @@ export type ErrorCode =
  * The reason why a lease was lost.
  *
  * - `expired`: it was not renewed before its deadline
- * - `deleted`: the lock's key was deleted
+ * - `deleted`: the lock's key was deleted, or the lock was force-released before the locker heard notifications
  * - `superseded`: another client holds the lock
  * - `revoked`: the lock was force-released
  * - `shutdown`: the locker was shut down

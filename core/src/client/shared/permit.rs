@@ -79,7 +79,9 @@ impl Permit {
         }
     }
 
-    /// Returns the capacity that the name had when the permit was given.
+    /// Returns the capacity that the name had when the locker heard of the permit.
+    ///
+    /// After a `resize` meanwhile it may be smaller than the one under which the permit was given, and than the slot's number.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

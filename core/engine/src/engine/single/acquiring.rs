@@ -433,7 +433,7 @@ fn refused_capacity(spec: &LockSpec, capacity: u32) -> Option<Error> {
 }
 
 fn line_full(waiting: u32) -> Error {
-    let message = format!("the lock's line is full: {waiting} waiters");
+    let message = format!("the line is full: {waiting} in line");
     Error::new(ErrorKind::Overloaded, message)
 }
 
