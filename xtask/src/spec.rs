@@ -38,6 +38,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     for need in [Need::Java, Need::Tlc] {
         need.ensure()?;
     }
+    if chosen.iter().any(|instance| instance.is_of_traces()) {
+        tlc::write_traces()?;
+    }
     let side_by_side = match thread::available_parallelism() {
         Ok(most) if !options.large => most,
         _ => NonZero::<usize>::MIN,

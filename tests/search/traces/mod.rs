@@ -6,6 +6,9 @@
 mod quorum;
 mod single;
 
+use std::fs;
+use std::path::Path;
+
 use crate::faults::Fault;
 use crate::world::Plan;
 
@@ -37,27 +40,28 @@ const WORLDS: &[(&str, Plan)] = &[
     ("timed-traces-untold", single::timed(Fault::LossesUntold)),
 ];
 
-/// Writes the module `TraceData` of the world that the environment names into the file that it names.
+/// Writes the module `TraceData` of each world into a folder of its name, in the one that the environment names.
 #[test]
 #[ignore = "cargo xtask spec runs it"]
 fn write() {
-    let variable = |name| std::env::var(name).expect("cargo xtask spec sets it");
-    let of = variable("LEASEHOLD_TRACES_OF");
-    let known = WORLDS.iter().find(|(name, _)| *name == of);
-    let (_, plan) = known.unwrap_or_else(|| panic!("there is no world `{of}`"));
-    let is_faulty = plan.fault != Fault::None;
-    let walk = |seed| match plan.servers {
-        1 => single::Walk::new(*plan).walk(seed),
-        _ => quorum::Walk::new(*plan).walk(seed),
-    };
-    let traces: Vec<_> = (0..if is_faulty { FAULTY } else { TRACES })
-        .map(walk)
-        .collect();
-    let text = format!(
-        "---- MODULE TraceData ----\nTraces == <<\n{}\n>>\n====\n",
-        traces.join(",\n")
-    );
-    std::fs::write(variable("LEASEHOLD_TRACES_TO"), text).expect("the folder exists");
+    let to = std::env::var_os("LEASEHOLD_TRACES_TO").expect("cargo xtask spec sets it");
+    for (name, plan) in WORLDS {
+        let is_faulty = plan.fault != Fault::None;
+        let walk = |seed| match plan.servers {
+            1 => single::Walk::new(*plan).walk(seed),
+            _ => quorum::Walk::new(*plan).walk(seed),
+        };
+        let traces: Vec<_> = (0..if is_faulty { FAULTY } else { TRACES })
+            .map(walk)
+            .collect();
+        let text = format!(
+            "---- MODULE TraceData ----\nTraces == <<\n{}\n>>\n====\n",
+            traces.join(",\n")
+        );
+        let folder = Path::new(&to).join(name);
+        fs::create_dir_all(&folder).expect("the folder can be made");
+        fs::write(folder.join("TraceData.tla"), text).expect("the file can be written");
+    }
 }
 
 /// Without a fault no promise is broken on these walks either.

@@ -1,7 +1,7 @@
 //! Runs TLC and reads its output.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -34,9 +34,12 @@ pub(super) struct Outcome {
 pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
     let folder = folder_of(instance);
     fs::create_dir_all(&folder)?;
-    if instance.is_of_traces() {
-        write_traces(instance, &folder)?;
-    }
+    let traces = folder.join("TraceData.tla");
+    ensure!(
+        traces.exists() || !instance.is_of_traces(),
+        "{} was not written",
+        traces.display()
+    );
     let base = root().join(FOLDER).join(format!("{}.cfg", instance.module));
     let base = fs::read_to_string(&base).with_context(|| base.display().to_string())?;
     let config = folder.join(format!("{}.cfg", instance.name));
@@ -88,14 +91,12 @@ pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
     Ok((outcome, begun.elapsed().as_secs()))
 }
 
-/// Writes the module with the traces of this instance.
-fn write_traces(instance: &Instance, folder: &Path) -> Result<()> {
-    let to = folder.join("TraceData.tla");
+/// Writes the modules with the traces of all instances that have any.
+pub(super) fn write_traces() -> Result<()> {
+    let to = target().join("spec");
     Cmd::line(WRITE_TRACES)
-        .with_env("LEASEHOLD_TRACES_OF", instance.name)
         .with_env("LEASEHOLD_TRACES_TO", &to.to_string_lossy())
         .read()?;
-    ensure!(to.exists(), "{} was not written", to.display());
     Ok(())
 }
 
