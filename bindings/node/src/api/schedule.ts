@@ -124,12 +124,12 @@ const MOST_STEPS = [60, 60, 24, 31, 12, 7];
 
 /** Refuses what the package of one language reads and that of the other does not: the machines of a job may be of both. */
 function checkFields(text: string): void {
+  if (text.includes(":")) {
+    throw new Error("it has a colon, as a date has");
+  }
   const fields = text.trim().split(/\s+/);
   if (fields[0]!.startsWith("@")) {
     return;
-  }
-  if (text.includes(":")) {
-    throw new Error("it has a colon, as a date has");
   }
   const without = MOST_STEPS.length - fields.length;
   if (without !== 0 && without !== 1) {
