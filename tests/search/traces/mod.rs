@@ -17,27 +17,28 @@ const TRACES: u64 = 200;
 const FAULTY: u64 = 50;
 
 /// The worlds whose traces are written, by the names of their instances in `xtask/src/spec/instances.rs`.
-const WORLDS: &[(&str, Plan)] = &[
-    ("traces", single::TRACED),
-    ("traces-anybody", single::of(Fault::ReleasesAnybody)),
-    ("traces-forgotten", single::of(Fault::LeavesForgotten)),
-    ("traces-last-first", single::of(Fault::LastFirst)),
-    ("traces-same-ids", single::of(Fault::LeaseIdsAgain)),
-    ("traces-same-token", single::of(Fault::TokensStandStill)),
-    ("traces-twice", single::of(Fault::RepeatsCountTwice)),
-    ("quorum-traces", quorum::PLAN),
-    ("quorum-traces-lost", quorum::of(Fault::DataLost)),
+const WORLDS: &[(&str, Plan, Fault)] = &[
+    ("traces", single::TRACED, Fault::None),
+    ("traces-anybody", single::TRACED, Fault::ReleasesAnybody),
+    ("traces-forgotten", single::TRACED, Fault::LeavesForgotten),
+    ("traces-last-first", single::TRACED, Fault::LastFirst),
+    ("traces-same-ids", single::TRACED, Fault::LeaseIdsAgain),
+    ("traces-same-token", single::TRACED, Fault::TokensStandStill),
+    ("traces-twice", single::TRACED, Fault::RepeatsCountTwice),
+    ("quorum-traces", quorum::PLAN, Fault::None),
+    ("quorum-traces-lost", quorum::PLAN, Fault::DataLost),
     (
         "quorum-traces-same-token",
-        quorum::of(Fault::TokensStandStill),
+        quorum::PLAN,
+        Fault::TokensStandStill,
     ),
-    ("quorum-traces-votes", quorum::of(Fault::VotesTwice)),
-    ("timed-traces", single::TIMED),
-    ("timed-traces-alive", single::timed(Fault::LivenessIgnored)),
-    ("timed-traces-late", single::timed(Fault::ActsLate)),
-    ("timed-traces-longer", single::timed(Fault::RenewsForLonger)),
-    ("timed-traces-slow", single::timed(Fault::TicksLate)),
-    ("timed-traces-untold", single::timed(Fault::LossesUntold)),
+    ("quorum-traces-votes", quorum::PLAN, Fault::VotesTwice),
+    ("timed-traces", single::TIMED, Fault::None),
+    ("timed-traces-alive", single::TIMED, Fault::LivenessIgnored),
+    ("timed-traces-late", single::TIMED, Fault::ActsLate),
+    ("timed-traces-longer", single::TIMED, Fault::RenewsForLonger),
+    ("timed-traces-slow", single::TIMED, Fault::TicksLate),
+    ("timed-traces-untold", single::TIMED, Fault::LossesUntold),
 ];
 
 /// Writes the module `TraceData` of each world into a folder of its name, in the one that the environment names.
@@ -45,15 +46,20 @@ const WORLDS: &[(&str, Plan)] = &[
 #[ignore = "cargo xtask spec runs it"]
 fn write() {
     let to = std::env::var_os("LEASEHOLD_TRACES_TO").expect("cargo xtask spec sets it");
-    for (name, plan) in WORLDS {
-        let is_faulty = plan.fault != Fault::None;
-        let walk = |seed| match plan.servers {
-            1 => single::Walk::new(*plan).walk(seed),
-            _ => quorum::Walk::new(*plan).walk(seed),
+    for (name, plan, fault) in WORLDS {
+        let plan = Plan {
+            fault: *fault,
+            ..*plan
         };
-        let traces: Vec<_> = (0..if is_faulty { FAULTY } else { TRACES })
-            .map(walk)
-            .collect();
+        let walk = |seed| match plan.servers {
+            1 => single::Walk::new(plan).walk(seed),
+            _ => quorum::Walk::new(plan).walk(seed),
+        };
+        let count = match fault {
+            Fault::None => TRACES,
+            _ => FAULTY,
+        };
+        let traces: Vec<_> = (0..count).map(walk).collect();
         let text = format!(
             "---- MODULE TraceData ----\nTraces == <<\n{}\n>>\n====\n",
             traces.join(",\n")

@@ -4,7 +4,7 @@
 //! specification lacks does not happen: nobody waits in line, and a request whose caller gave up is lost. A trace ends before a
 //! client yields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_engine::FencingToken;
 use leasehold_engine::protocol::{
@@ -37,15 +37,13 @@ pub(super) const PLAN: Plan = Plan {
     ..EMPTY
 };
 
-pub(super) const fn of(fault: Fault) -> Plan {
-    Plan { fault, ..PLAN }
-}
-
 /// A walk through a world, and what it looks like in the specification.
 pub(super) struct Walk {
     world: World,
     /// The client of each lease.
     clients: BTreeMap<LeaseId, usize>,
+    /// The leases for which some server was asked.
+    begun: BTreeSet<LeaseId>,
     /// The time of the servers at the start.
     start: u64,
     events: Vec<String>,
@@ -59,6 +57,7 @@ impl Walk {
             start: world.host.time(0).as_micros(),
             world,
             clients: BTreeMap::new(),
+            begun: BTreeSet::new(),
             events: Vec::new(),
             is_kept: true,
         }
@@ -243,9 +242,9 @@ impl Walk {
     /// Returns the events of requests that leave in one action.
     fn sent(&mut self, sent: &[Request]) -> Vec<String> {
         let mut events: Vec<String> = Vec::new();
+        let mut asked = Vec::new();
         for Request { sent, .. } in sent {
             let client = name(sent.locker);
-            let is_first = !self.has_begun(sent.locker);
             let own = |op: &&Op| about(op).is_some_and(|(_, lease)| self.uses(lease));
             for op in sent.batch.iter().filter(own) {
                 let event = match &op.command {
@@ -254,11 +253,13 @@ impl Walk {
                             Reclaim::Propose(token) => self.counted(token.get()),
                             _ => 0,
                         };
-                        if is_first {
-                            format!("do |-> \"begin\", c |-> \"{client}\", proposed |-> {proposed}")
-                        } else {
+                        let lease = acquire.claim.lease;
+                        asked.push(lease);
+                        if self.begun.contains(&lease) {
                             let member = place(sent.server) + 1;
                             format!("do |-> \"ask\", c |-> \"{client}\", m |-> {member}")
+                        } else {
+                            format!("do |-> \"begin\", c |-> \"{client}\", proposed |-> {proposed}")
                         }
                     }
                     Command::Renew(renew) => match renew.floor {
@@ -275,18 +276,8 @@ impl Walk {
                 }
             }
         }
+        self.begun.extend(asked);
         events
-    }
-
-    /// True if a client's attempt is in the trace already.
-    fn has_begun(&self, client: usize) -> bool {
-        let of = format!("c |-> \"{}\"", name(client));
-        let own = self.events.iter().rev().filter(|event| event.contains(&of));
-        let kind = |what: &str, event: &str| event.contains(&format!("do |-> \"{what}\""));
-        let last = own
-            .clone()
-            .find(|event| kind("begin", event) || kind("end", event));
-        last.is_some_and(|event| kind("begin", event))
     }
 
     /// Notes events, and what the members and the clients know after the last of them.

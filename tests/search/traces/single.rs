@@ -14,7 +14,6 @@ use leasehold_engine::testing::ms;
 use leasehold_engine::time::Timestamp;
 
 use crate::EMPTY;
-use crate::faults::Fault;
 use crate::program::Client;
 use crate::search::hash;
 use crate::world::{Action, Plan, Request, Wakes, World, name, shown};
@@ -49,20 +48,12 @@ pub(super) const TIMED: Plan = Plan {
     ..TRACED
 };
 
-pub(super) const fn of(fault: Fault) -> Plan {
-    Plan { fault, ..TRACED }
-}
-
-pub(super) const fn timed(fault: Fault) -> Plan {
-    Plan { fault, ..TIMED }
-}
-
 /// Returns how many ticks this time has, rounded up.
 fn ticks(time: Duration) -> u128 {
     time.as_micros().div_ceil(u128::from(TICK) * 1_000)
 }
 
-/// What a program knows.
+/// What a program knows of its call and of its lease.
 struct Known {
     asks: bool,
     deadline: Option<Timestamp>,

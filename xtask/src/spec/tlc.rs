@@ -93,15 +93,19 @@ pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
 
 /// Writes the modules with the traces of all instances that have any.
 pub(super) fn write_traces() -> Result<()> {
-    let to = target().join("spec");
     Cmd::line(WRITE_TRACES)
-        .with_env("LEASEHOLD_TRACES_TO", &to.to_string_lossy())
+        .with_env("LEASEHOLD_TRACES_TO", &results().to_string_lossy())
         .read()?;
     Ok(())
 }
 
+/// Returns the folder with a folder for each instance.
+fn results() -> PathBuf {
+    target().join("spec")
+}
+
 fn folder_of(instance: &Instance) -> PathBuf {
-    target().join("spec").join(instance.name)
+    results().join(instance.name)
 }
 
 /// Returns the file with TLC's output.
