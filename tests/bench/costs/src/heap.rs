@@ -15,7 +15,10 @@ use crate::{Figures, Result};
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const PAIRS: usize = 4_096;
+const PAIRS: usize = 1_024;
+/// The number of times that pairs are counted. A busy machine delays callers, whose operations then leave in
+/// more calls: the least is what the code costs.
+const REPEATS: usize = 5;
 const HELD: usize = 20_000;
 const LOCKERS: usize = 100;
 /// The connections of this program besides its lockers'.
@@ -39,23 +42,30 @@ async fn measure_all(figures: &mut Figures) -> Result<()> {
         let locker = Locker::connect(&url).await?;
         for callers in [1, 64] {
             pairs(&locker, callers).await?;
-            let before = admin.script_calls().await;
-            let region = Region::new(HEAP);
-            pairs(&locker, callers).await?;
-            let counted = region.change();
-            let count = (counted.allocations + counted.reallocations) as f64 / PAIRS as f64;
-            let figure = format!("heap: allocations of a pair, {callers} at once, on {store}");
-            figures.insert(figure, count);
-            let calls = admin.script_calls().await - before;
-            if calls > 0 {
-                let figure = format!("host: script calls of a pair, {callers} at once");
-                figures.insert(figure, calls as f64 / PAIRS as f64);
+            for _ in 0..REPEATS {
+                let before = admin.script_calls().await;
+                let region = Region::new(HEAP);
+                pairs(&locker, callers).await?;
+                let counted = region.change();
+                let allocations = counted.allocations + counted.reallocations;
+                let what = format!("heap: allocations of a pair, {callers} at once, on {store}");
+                keep_least(figures, what, allocations as f64 / PAIRS as f64);
+                let calls = admin.script_calls().await - before;
+                if calls > 0 {
+                    let what = format!("host: script calls of a pair, {callers} at once");
+                    keep_least(figures, what, calls as f64 / PAIRS as f64);
+                }
             }
         }
         locker.shutdown().await;
     }
     held(figures, &server).await?;
     lockers(figures, &server, &mut admin).await
+}
+
+fn keep_least(figures: &mut Figures, what: String, count: f64) {
+    let least = figures.entry(what).or_insert(count);
+    *least = least.min(count);
 }
 
 async fn held(figures: &mut Figures, server: &RedisServer) -> Result<()> {
