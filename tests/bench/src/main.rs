@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_precision_loss)]
 
+mod batcher;
 mod cluster_handoff;
 #[cfg(feature = "guards")]
 mod guards;

@@ -4,6 +4,7 @@
 use leasehold::Locker;
 use leasehold_tests::{Admin, RedisServer};
 
+use crate::batcher::Batcher;
 use crate::sides::{self, Side};
 use crate::{Options, Result};
 
@@ -18,6 +19,10 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             ("two PINGs", Side::Pings(client.clone())),
             ("two bare scripts", Side::Scripts(clients.clone(), nothing)),
             ("SET NX + CAD", Side::Sets(clients, delete.clone())),
+            (
+                "a batcher without a protocol",
+                Side::Batcher(Batcher::start(&client).await?),
+            ),
             ("the least batches", Side::least(&client).await?),
         ]);
         if sides::has_redis_benchmark() {

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::Result;
+use crate::batcher::Batcher;
 use crate::peer::{Process, number};
 use crate::stats::{context_switches, median, processor_time, ratios, server_time};
 
@@ -43,6 +44,8 @@ pub(crate) enum Side {
     /// The smallest possible lock whose callers share calls. Half of the callers share a call, which reads
     /// the time once and sets or deletes a field for each of them. No one is notified.
     Least(Client, [String; 2]),
+    /// The smallest lock whose callers are tasks of their own and share calls.
+    Batcher(Batcher),
     /// A program in C with a connection for each caller and no pipelining, and the compare-and-delete that it calls.
     ///
     /// It knows no pairs of commands, so it runs many sets on random keys, and then as many deletes. A pair takes
@@ -246,6 +249,14 @@ impl Side {
                     let client = [clients[caller % clients.len()].clone()];
                     let script = script.clone();
                     async move { set_and_delete(&client, &script, caller).await }
+                })
+                .await
+            }
+            Self::Batcher(batcher) => {
+                let batcher = batcher.clone();
+                pairs(callers, move |caller| {
+                    let batcher = batcher.clone();
+                    async move { batcher.pair(&format!("batched-{caller}")).await }
                 })
                 .await
             }
