@@ -243,3 +243,106 @@ fn events_queued_before_the_end_are_still_delivered() {
     assert_eq!(poll(), Poll::Ready(Some(released(1))));
     assert_eq!(poll(), Poll::Ready(None));
 }
+
+/// Catches a reader that goes on after it was closed, and one that ends with another.
+#[test]
+fn closing_a_reader_returns_its_waker_and_leaves_the_others() {
+    let (engine, now) = (
+        Engine::new(Settings::new(ClientId(1))),
+        Timestamp::from_nanos(0),
+    );
+    let mut hub = Hub::default();
+    let readers = [(1, Some(LOCK)), (2, Some(LOCK)), (3, None), (4, None)];
+    for (id, scope) in readers {
+        hub.subscribe(ReaderId(id), scope, &engine, now);
+        let none_yet = hub.poll(ReaderId(id), &engine, now, &mut Some(id));
+        assert_eq!(none_yet, Poll::Pending);
+    }
+    assert_eq!(hub.unsubscribe(ReaderId(1)), Some(1));
+    assert_eq!(hub.unsubscribe(ReaderId(3)), Some(3));
+    let mut woken = hub.publish(LOCK, LeaseId(1), &released(1));
+    woken.sort_unstable();
+    assert_eq!(woken, [2, 4]);
+    for (id, scope) in readers {
+        let open = id % 2 == 0;
+        let next = hub.poll(ReaderId(id), &engine, now, &mut None);
+        assert_eq!(next, Poll::Ready(open.then(|| released(1))), "{scope:?}");
+    }
+}
+
+#[test]
+fn the_end_wakes_all_who_wait() {
+    let (engine, now) = (
+        Engine::new(Settings::new(ClientId(1))),
+        Timestamp::from_nanos(0),
+    );
+    let mut hub = Hub::default();
+    for (id, scope) in [(1, Some(LOCK)), (2, None), (3, None)] {
+        hub.subscribe(ReaderId(id), scope, &engine, now);
+        let mut waker = (id != 2).then_some(id);
+        assert_eq!(
+            hub.poll(ReaderId(id), &engine, now, &mut waker),
+            Poll::Pending
+        );
+    }
+    let mut woken = hub.end_all();
+    woken.sort_unstable();
+    assert_eq!(woken, [1, 3]);
+    assert_eq!(
+        hub.poll(ReaderId(2), &engine, now, &mut None),
+        Poll::Ready(None)
+    );
+}
+
+/// Catches a renewal that takes the place of what was queued after a renewal that was read.
+#[test]
+fn a_renewal_takes_the_place_only_of_its_own_leases() {
+    let (mut reading, other) = (Reading::new(None), LockId(2));
+    reading.publish(LOCK, &renewed(1, 1));
+    assert_eq!(reading.read(), [renewed(1, 1)]);
+    reading.publish(other, &lost(2));
+    reading.publish(LOCK, &renewed(1, 2));
+    assert_eq!(reading.read(), [lost(2), renewed(1, 2)]);
+
+    reading.publish(other, &acquired(3));
+    reading.publish(LOCK, &renewed(1, 3));
+    let (now, mut waker) = (Timestamp::from_nanos(0), None);
+    let first = reading.0.poll(READER, &reading.1, now, &mut waker);
+    assert_eq!(first, Poll::Ready(Some(acquired(3))));
+    reading.publish(other, &lost(3));
+    reading.publish(LOCK, &renewed(1, 4));
+    assert_eq!(reading.read(), [renewed(1, 4), lost(3)]);
+}
+
+#[test]
+fn a_reader_lags_only_when_its_queue_is_full() {
+    let mut reading = Reading::new(Some(LOCK));
+    for _ in 0..CAPACITY {
+        reading.publish(LOCK, &released(1));
+    }
+    assert_eq!(reading.read().len(), CAPACITY);
+    for _ in 0..=CAPACITY {
+        reading.publish(LOCK, &released(1));
+    }
+    // The state that follows is told instead.
+    reading.publish(LOCK, &acquired(2));
+    let missed = CAPACITY as u64 + 2;
+    assert_eq!(reading.read(), [LeaseEvent::Lagged { missed }]);
+}
+
+/// Catches losses that count as held leases, for which the queue has room.
+#[test]
+fn losses_that_are_kept_give_the_queue_no_more_room() {
+    let mut reading = Reading::new(Some(LOCK));
+    for t in 1..=10_000 {
+        reading.publish(LOCK, &lost(t));
+    }
+    let kept = reading.queued();
+    assert!(kept >= CAPACITY / 2);
+    assert_eq!(reading.read().len(), kept + 1);
+    for _ in 0..=CAPACITY {
+        reading.publish(LOCK, &released(1));
+    }
+    let missed = CAPACITY as u64 + 1;
+    assert_eq!(reading.read(), [LeaseEvent::Lagged { missed }]);
+}
