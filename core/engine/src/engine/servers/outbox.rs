@@ -248,6 +248,17 @@ mod tests {
         assert_eq!(outbox.len(), 0);
     }
 
+    /// Catches an operation that moved here from another server and is lost, or leaves after newer ones.
+    #[test]
+    fn an_older_operation_takes_its_place_among_the_newer() {
+        let mut outbox = Outbox::default();
+        for number in [4, 5, 9, 7, 1, 8] {
+            outbox.push(out(number, false));
+        }
+        assert!(outbox.take_back(serial(7)).is_some() && outbox.find(serial(1)).is_some());
+        assert_eq!(left(&mut outbox), [1, 4, 5, 8, 9]);
+    }
+
     #[test]
     fn an_operation_that_was_taken_back_does_not_leave() {
         let mut outbox = Outbox::default();
