@@ -245,16 +245,25 @@ impl QuorumQuery {
         if let Some((_, error)) = self.errors.pop().filter(|_| !enough) {
             return Answer::List(Err(error));
         }
-        if cursor.is_some_and(|cursor| cursor >> CURSOR_BITS != 0) {
-            let message =
-                "the server's SCAN cursor is too large for a listing that spans several servers";
-            return Answer::List(Err(Error::new(ErrorKind::Unsupported, message)));
-        }
-        let is_last = member + 1 >= u64::try_from(env.members.len()).unwrap_or(u64::MAX);
-        let next = (!is_last).then_some((member + 1) << CURSOR_BITS);
-        let cursor = cursor.map_or(next, |cursor| Some(member << CURSOR_BITS | cursor));
-        Answer::List(Ok(Listing { cursor, names }))
+        let next = next_cursor(env.members.len(), member, cursor);
+        Answer::List(next.map(|cursor| Listing { cursor, names }))
     }
+}
+
+/// Returns the cursor that continues a listing of so many members: at this place of the member, or without a place
+/// at the next member.
+fn next_cursor(members: usize, member: u64, place: Option<u64>) -> Result<Option<u64>, Error> {
+    let Some(place) = place else {
+        let next = member + 1;
+        let is_there = usize::try_from(next).is_ok_and(|next| next < members);
+        return Ok(is_there.then_some(next << CURSOR_BITS));
+    };
+    if place >> CURSOR_BITS != 0 {
+        let message =
+            "the server's SCAN cursor is too large for a listing that spans several servers";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    Ok(Some(member << CURSOR_BITS | place))
 }
 
 /// Returns the bit that stands for a member in a set of members. A quorum has at most seven.
@@ -298,5 +307,50 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
         server_time,
         wanted: wanted.filter(|_| holder.is_some()),
         holder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{holder, next_cursor};
+    use crate::engine::inspection::HolderInfo;
+    use crate::name::Owner;
+    use crate::token::FencingToken;
+
+    #[test]
+    fn a_listing_continues_at_its_place_and_then_at_the_next_member() {
+        let next = |member, place| next_cursor(3, member, place).map_err(|error| error.kind());
+        assert_eq!(next(0, Some(5)), Ok(Some(5)));
+        assert_eq!(next(2, Some(5)), Ok(Some(2 << 56 | 5)));
+        let most = (1 << 56) - 1;
+        assert_eq!(next(1, Some(most)), Ok(Some(1 << 56 | most)));
+        assert_eq!(next(1, Some(most + 1)), Err(crate::ErrorKind::Unsupported));
+        assert_eq!(next(0, None), Ok(Some(1 << 56)));
+        assert_eq!(next(1, None), Ok(Some(2 << 56)));
+        assert_eq!(next(2, None), Ok(None));
+    }
+
+    /// Catches a joint token or time to live that more than a minority contradicts.
+    #[test]
+    fn the_holder_has_what_a_majority_grants() {
+        let seen = |owner: &str, token, seconds| HolderInfo {
+            token: FencingToken::new(token).expect("not 0"),
+            remaining: Duration::from_secs(seconds),
+            owner: Owner::labelled(owner).expect("a short label"),
+        };
+        let of_five = |mut all: Vec<HolderInfo>| {
+            let found = holder(all.clone(), 3);
+            all.reverse();
+            assert_eq!(holder(all, 3), found, "the order of answers does not count");
+            found
+        };
+        let [a, b] = [1, 2].map(|token| seen("other", token, 9));
+        assert_eq!(of_five(vec![a.clone(), b.clone(), seen("one", 3, 1)]), None);
+        let granted =
+            [(7, 5), (9, 3), (8, 2), (6, 4)].map(|(token, left)| seen("one", token, left));
+        let found = of_five(granted.into_iter().chain([a]).collect());
+        assert_eq!(found, Some(seen("one", 8, 3)));
     }
 }
