@@ -179,3 +179,59 @@ impl fmt::Display for Claim {
         f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_bit_of_a_client_tells_where_it_subscribes() {
+        for random in [0, 5, u64::MAX] {
+            assert_eq!(ClientId::new(random).0, random & (u64::MAX >> 1));
+            assert_eq!(ClientId::at_shards(random).0, random | 1 << 63);
+        }
+    }
+
+    #[test]
+    fn counters_are_kept_for_a_second_to_a_year() {
+        let second = Duration::from_secs(1);
+        for (retention, is_valid) in [
+            (Duration::ZERO, false),
+            (second - Duration::from_nanos(1), false),
+            (second, true),
+            (YEAR, true),
+            (YEAR + second, false),
+        ] {
+            let checked = Counter::ClockFloor { retention }.check();
+            assert_eq!(checked.is_ok(), is_valid, "{retention:?}: {checked:?}");
+        }
+        assert_eq!(Counter::Dense.check(), Ok(()));
+    }
+
+    #[test]
+    fn claims_are_the_same_to_the_millisecond() {
+        let claim = Claim {
+            lease: LeaseId(7),
+            client: ClientId(1),
+            owner: Owner::labelled("me").expect("a short label"),
+            counter: Counter::Dense,
+            ttl: Duration::from_secs(1),
+            window: Duration::from_secs(1),
+        };
+        let ttl = claim.ttl + Duration::from_micros(999);
+        assert!(claim.is_same(&Claim {
+            ttl,
+            ..claim.clone()
+        }));
+        let ttl = claim.ttl + Duration::from_millis(1);
+        assert!(!claim.is_same(&Claim {
+            ttl,
+            ..claim.clone()
+        }));
+        let lease = LeaseId(8);
+        assert!(!claim.is_same(&Claim {
+            lease,
+            ..claim.clone()
+        }));
+    }
+}

@@ -125,3 +125,59 @@ impl Durability {
         Ok(reply)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durability_requires_a_copy_and_bounds_the_wait() {
+        let [one, disk] = [(1, false), (0, true)].map(|(replicas, fsynced)| Durability {
+            replicas,
+            fsynced,
+            ..Durability::NONE
+        });
+        let waits = |timeout| Durability { timeout, ..one };
+        for (durability, culprit) in [
+            (one, None),
+            (disk, None),
+            (waits(1), None),
+            (waits(60_000), None),
+            (Durability::NONE, Some("replicas")),
+            (waits(0), Some("replicas_timeout")),
+            (waits(60_001), Some("replicas_timeout")),
+        ] {
+            let message = durability.check().err().map(|error| error.to_string());
+            let named = message.as_deref().map(|message| {
+                let name = message.trim_start_matches("invalid option ");
+                name.split([' ', ':'])
+                    .next()
+                    .unwrap_or_default()
+                    .trim_matches('`')
+            });
+            assert_eq!(named, culprit, "{message:?}");
+        }
+    }
+
+    /// Catches an error of the connection that counts as a refusal of the server.
+    #[test]
+    fn what_may_pass_is_an_error_of_the_call() {
+        let one = Durability {
+            replicas: 1,
+            ..Durability::NONE
+        };
+        let expires = crate::time::ServerTime::from_micros(1);
+        let reply = || BatchReply {
+            time: None,
+            replies: vec![Ok(Reply::Renewed { expires })],
+        };
+        let error = Error::new(ErrorKind::Unavailable, "cut");
+        assert_eq!(one.weigh(reply(), Err(error.clone())), Err(error));
+        let error = Error::new(ErrorKind::Store, "ERR unknown command 'WAITAOF'");
+        let weighed = one.weigh(reply(), Err(error)).map(|reply| reply.replies);
+        let Ok([Ok(Reply::NotDurable(error))]) = weighed.as_deref() else {
+            panic!("{weighed:?}");
+        };
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}

@@ -292,6 +292,28 @@ mod tests {
     }
 
     #[test]
+    fn a_name_has_a_few_keys() {
+        let key = key("ns:eu", "a:b%");
+        assert_eq!(key.lock(), "{ns%3Aeu:a:b%25}");
+        assert_eq!(key.line(), "{ns%3Aeu:a:b%25}:line");
+        assert_eq!(key.holders(), "{ns%3Aeu:a:b%25}:holders");
+        for own in [key.lock(), &key.line(), &key.holders()] {
+            assert!(key.has(own), "{own}");
+        }
+        for other in [
+            "{ns%3Aeu:a:b%25}:other",
+            "{ns%3Aeu:a}",
+            "{ns%3Aeu:a:b%25",
+            "",
+        ] {
+            assert!(!key.has(other), "{other}");
+        }
+        for other in ["{ns:a", "ns:a}", ""] {
+            assert_eq!(LockKey::of_lock(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn a_namespace_is_checked() {
         let name = Name::new("x").expect("a valid name");
         assert!(LockKey::new("", &name).is_err());

@@ -461,6 +461,11 @@ mod tests {
             (self.0 >> 33) % limit
         }
 
+        fn index(&mut self, limit: usize) -> usize {
+            let limit = u64::try_from(limit).expect("a small limit");
+            usize::try_from(self.below(limit)).expect("below the limit")
+        }
+
         fn claim(&mut self, of_job: bool) -> Claim {
             let lease = LeaseId(u128::from(self.below(6)) << 64 | 7);
             let owner = match self.below(3) {
@@ -469,7 +474,7 @@ mod tests {
                 }
                 0 => Owner::reclaimable("a:b"),
                 1 => Owner::reclaimable("ö"),
-                _ => Owner::labelled("me"),
+                _ => Owner::labelled("m".repeat(1 + self.index(Owner::MAX_BYTES))),
             };
             let counter = if self.below(3) == 0 {
                 Counter::Dense
@@ -490,20 +495,21 @@ mod tests {
         fn enter(&mut self, key: &LockKey) -> Enter {
             let mut incarnation = || Incarnation(u128::from(self.below(3)) << 64 | 5);
             let ids = [(); 4].map(|()| incarnation());
+            let [remember, watch, forget] = [1, 2, 3].map(|id| vec![ids[id]; self.index(4)]);
             Enter {
                 key: key.mark(),
                 incarnation: ids[0],
                 terms: (ids[1] != ids[2]).then(|| Terms {
                     longest: Duration::from_secs(60 + self.below(2)),
-                    remember: ids[1..2].to_vec(),
-                    watch: ids[2..3].to_vec(),
-                    forget: ids[3..].to_vec(),
+                    remember,
+                    watch,
+                    forget,
                 }),
             }
         }
 
         fn command(&mut self) -> Command {
-            let name = ["a", "*b}%", "ö:c"][usize::try_from(self.below(3)).expect("below 3")];
+            let name = ["a", "*b}%", "ö:c"][self.index(3)];
             let of_job = name == "a";
             let claim = self.claim(of_job);
             let name = Name::new(name).expect("a short name is valid");
@@ -563,7 +569,7 @@ mod tests {
                 }),
                 _ => {
                     let patterns = ["*", r"\**", "ö*c", r"*\**"];
-                    let pattern = patterns[usize::try_from(self.below(4)).expect("below 4")];
+                    let pattern = patterns[self.index(4)];
                     let pattern = Pattern::new("n:s*", pattern).expect("a valid pattern");
                     Command::List(List { pattern, cursor: 0 })
                 }
@@ -632,6 +638,22 @@ mod tests {
             "wanted",
         ] {
             assert!(seen.contains(status), "no reply was {status}");
+        }
+    }
+
+    /// Catches batches that are cut by sizes that are not those of their operations.
+    #[test]
+    fn the_size_of_a_command_is_about_what_is_sent() {
+        let mut random = Random(2);
+        for _ in 0..5_000 {
+            let (command, not_after) = (random.command(), ServerTime::from_micros(5));
+            let (size, shown) = (command.size(), format!("{command:?}"));
+            let call = encode(&[Op { command, not_after }]);
+            let sent: usize = call.parts().map(<[u8]>::len).sum();
+            assert!(
+                (sent..sent + 256).contains(&size),
+                "{size} for {sent}: {shown}"
+            );
         }
     }
 
