@@ -163,6 +163,39 @@ fn a_resize_admits_waiters_and_sends_away_those_that_never_fit() {
 }
 
 #[test]
+fn a_forced_release_of_one_of_several_holders_names_its_token() {
+    let mut host = Host::new();
+    let (first, second) = (
+        take(&mut host, ONE, slots(1, 2)),
+        take(&mut host, TWO, slots(1, 2)),
+    );
+    let refused = host.force_release(LOCK);
+    assert_eq!(host.error(refused), ErrorKind::Config);
+    let text = host.failure(refused).to_string();
+    assert!(text.contains("2 holders"), "{text}");
+    let mut free = |token| {
+        let call = host.force_release_token(LOCK, token);
+        match host.outcome(call) {
+            Answer::ForceRelease(Ok(freed)) => freed.as_ref().map(|freed| freed.token),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(free(Some(first.token)), Some(first.token));
+    assert_eq!(free(Some(first.token)), None);
+    assert_eq!(free(None), Some(second.token));
+    assert!(!host.is_held(ONE) && !host.is_held(TWO));
+}
+
+#[test]
+fn the_holders_of_a_shared_name_cannot_be_asked_to_yield() {
+    let mut host = Host::new();
+    let lease = take(&mut host, ONE, slots(1, 2));
+    let call = host.request_yield(LOCK, "deploy", TTL);
+    assert_eq!(host.error(call), ErrorKind::Unsupported);
+    assert!(host.is_held(ONE) && lease.admission.is_some());
+}
+
+#[test]
 fn a_name_has_one_use() {
     let mut host = Host::new();
     take(&mut host, ONE, slots(1, 2));
