@@ -10,6 +10,7 @@ mod most;
 mod passed;
 mod quarantine;
 mod queries;
+mod renewals;
 mod stats;
 mod tenure;
 mod wait;
