@@ -20,7 +20,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             ("two bare scripts", Side::Scripts(clients.clone(), nothing)),
             ("SET NX + CAD", Side::Sets(clients, delete.clone())),
             (
-                "a batcher without a protocol",
+                "the lock's script, a batcher",
                 Side::Batcher(Batcher::start(&client).await?),
             ),
             ("the least batches", Side::least(&client).await?),

@@ -44,7 +44,7 @@ pub(crate) enum Side {
     /// The smallest possible lock whose callers share calls. Half of the callers share a call, which reads
     /// the time once and sets or deletes a field for each of them. No one is notified.
     Least(Client, [String; 2]),
-    /// The smallest lock whose callers are tasks of their own and share calls.
+    /// The script of the lock, by the smallest client whose callers are tasks of their own and share calls.
     Batcher(Batcher),
     /// A program in C with a connection for each caller and no pipelining, and the compare-and-delete that it calls.
     ///
