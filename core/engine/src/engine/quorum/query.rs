@@ -236,15 +236,14 @@ impl QuorumQuery {
 
     /// Ends one step of a listing. Skips a member that does not answer, if the others are a majority.
     fn next_step(&mut self, member: u64, env: &Quorum) -> Answer {
-        let answer = self.answers.pop();
-        let (cursor, names) = match answer {
+        let (cursor, names) = match self.answers.pop() {
             Some((_, Answer::List(Ok(listing)))) => (listing.cursor, listing.names),
-            _ => (None, Vec::new()),
+            _ if env.members.able() >= env.members.majority() => (None, Vec::new()),
+            _ => {
+                let error = self.errors.pop().map(|(_, error)| error);
+                return Answer::List(Err(error.unwrap_or_else(Error::no_answer)));
+            }
         };
-        let enough = env.members.able() >= env.members.majority();
-        if let Some((_, error)) = self.errors.pop().filter(|_| !enough) {
-            return Answer::List(Err(error));
-        }
         let next = next_cursor(env.members.len(), member, cursor);
         Answer::List(next.map(|cursor| Listing { cursor, names }))
     }

@@ -151,3 +151,71 @@ fn a_holder_is_told_once_that_it_is_wanted() {
     };
     assert_eq!(seen.wanted.as_ref().map(|seen| &*seen.by), Some("again"));
 }
+
+/// Catches a query that waits for all servers, one that counts a server twice, and one whose majority does not suffice.
+#[test]
+fn a_query_is_answered_once_a_majority_has_answered_and_the_others_had_time() {
+    let mut world = quorum(1, 3);
+    world.hold(LOCK);
+    world.set_all(0..3, Net::Hold);
+    let call = world.inspect(LOCK);
+    world.answer_next();
+    world.answer_next();
+    assert!(world.is_open(call), "the third server may still answer");
+    world.advance(SOON);
+    let Answer::Inspect(Ok(seen)) = world.outcome(call) else {
+        panic!("{:?}", world.outcome(call));
+    };
+    assert!(seen.holder.is_some());
+}
+
+#[test]
+fn a_query_fails_once_so_many_servers_refuse_that_no_majority_is_left() {
+    let mut world = quorum(1, 5);
+    world.set_all(0..5, Net::Hold);
+    let call = world.inspect(LOCK);
+    for _ in 0..3 {
+        assert!(world.is_open(call));
+        world.refuse_next(ErrorKind::Store);
+    }
+    assert_eq!(world.error(call), ErrorKind::Unavailable);
+}
+
+/// Catches a late reply to the inspection that counts as one to the release which follows it.
+#[test]
+fn a_late_inspection_is_no_part_of_a_forced_release() {
+    let mut world = quorum(1, 3);
+    let token = world.hold(LOCK).token;
+    world.set_all(0..3, Net::Hold);
+    let call = world.force_release_token(LOCK, Some(token));
+    world.answer_next();
+    world.answer_next();
+    world.advance(SOON);
+    world.answer_all();
+    let freed = world.outcome(call);
+    assert!(
+        matches!(freed, Answer::ForceRelease(Ok(Some(_)))),
+        "{freed:?}"
+    );
+}
+
+/// Catches a listing that ends with an error because one server is away, and one that silently leaves out a majority.
+#[test]
+fn a_listing_skips_a_server_that_is_away_if_the_others_are_a_majority() {
+    for (away, succeeds) in [(1, true), (2, false)] {
+        let mut world = quorum(1, 3);
+        world.hold(LOCK);
+        for server in 0..away {
+            world.cut(server);
+            world.set(server, Net::LoseRequests);
+        }
+        let call = world.list(0);
+        world.advance(SOON * 10);
+        match world.outcome(call) {
+            Answer::List(Ok(step)) => {
+                assert!(succeeds && step.names.is_empty() && step.cursor.is_some());
+            }
+            other => assert!(!succeeds, "{other:?}"),
+        }
+    }
+}
