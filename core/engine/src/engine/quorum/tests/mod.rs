@@ -2,6 +2,7 @@
 
 mod acquire;
 mod bounds;
+mod host;
 mod later;
 mod least;
 mod line;
