@@ -1,8 +1,11 @@
 //! What a quorum says to its host, and what the host tells it.
 
-use super::world::{LOCK, Net, SOON, TTL, fresh, id_of, key, lease_of, ms, quorum};
+use std::time::Duration;
+
+use super::world::{LOCK, LONGEST, Net, SOON, TTL, fresh, id_of, key, lease_of, ms, quorum};
 use crate::engine::{Answer, Input, LockId, Output, ServerId, Wait};
 use crate::error::ErrorKind;
+use crate::event::LeaseEvent;
 use crate::protocol::{Command, ForceRelease};
 
 /// Catches a shutdown that is over before the servers have the releases.
@@ -129,14 +132,68 @@ fn a_lock_that_a_majority_refuses_is_taken_and_not_out_of_reach() {
     for (servers, away) in [(3, 1), (5, 2), (7, 3)] {
         let mut world = quorum(2, servers);
         world.hold(LOCK);
-        for server in 0..away {
-            world.at(1).cut(server);
-        }
+        world.set_all(0..servers, Net::Hold);
         let call = world.at(1).acquire(LOCK, Wait::Never);
-        world.advance(SOON);
+        for _ in 0..away {
+            world.refuse_next(ErrorKind::Store);
+        }
+        world.answer_all();
         let taken = Answer::Acquire(Ok(None));
         assert_eq!(world.outcome(call), &taken, "{away} of {servers}");
     }
+}
+
+/// Catches a margin for clocks that a server of the quorum has left, of which readers who come later hear nothing.
+#[test]
+fn the_host_is_told_that_a_clock_of_a_server_drifts() {
+    let mut world = quorum(1, 3);
+    world.back = Duration::from_micros(200);
+    world.ttl = ms(500);
+    world.hold(LOCK);
+    assert_eq!(world.engine.clock_drift(), None);
+    for _ in 0..400 {
+        world.advance(ms(10));
+        world.ahead[1] += 1_000;
+    }
+    let told = world.engine.clock_drift();
+    assert!(
+        matches!(told, Some(LeaseEvent::ClockDrift { .. })),
+        "{told:?}"
+    );
+}
+
+/// Catches a waiter that reports its place at each server.
+#[test]
+fn a_waiter_has_one_place() {
+    let mut world = quorum(3, 5);
+    world.hold(LOCK);
+    for locker in [1, 2] {
+        world.at(locker).acquire(LOCK, Wait::Forever);
+    }
+    world.advance(SOON);
+    assert_eq!(world.story(1), ["waiting"]);
+    assert_eq!(world.story(2), ["waiting"]);
+}
+
+/// Catches an error of a server that may have forgotten locks that does not say how long it does not vote.
+#[test]
+fn an_error_says_when_a_server_that_forgot_votes_again() {
+    let mut world = quorum(1, 3);
+    world.hold(LOCK);
+    for server in [0, 1] {
+        world.servers[server].flush();
+    }
+    // The first attempt finds out.
+    let [_, call] = [(); 2].map(|()| {
+        let call = world.acquire(LockId(2), Wait::Never);
+        world.advance(ms(200));
+        call
+    });
+    let says = world.failure(call).to_string();
+    // With the margin for its clock.
+    let left = LONGEST.as_secs() + 1;
+    let why = format!("came back 0 s ago, may have forgotten locks, and votes again in {left} s");
+    assert!(says.contains(&why), "{says}");
 }
 
 /// Catches a release that goes on being repeated, and a caller that waits for it, when the name is held again.

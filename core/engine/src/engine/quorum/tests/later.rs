@@ -1,7 +1,7 @@
 //! Leases that are taken from holders without their notice: none goes on after a later lease.
 
 use super::line::hold_at;
-use super::world::{Host, LOCK, Net, SOON, TIMEOUT, TTL, key, ms, quorum};
+use super::world::{Host, LOCK, Net, SOON, Sent, TIMEOUT, TTL, key, ms, place, quorum};
 use crate::engine::{CallId, Wait};
 use crate::name::Owner;
 use crate::protocol::LeaseId;
@@ -221,4 +221,58 @@ fn a_round_from_before_a_server_joined_proves_nothing() {
     }
     world.advance(TTL);
     assert_eq!(world.story(0).last(), Some(&"lost"));
+}
+
+/// Takes the next pending batch of this host to this server.
+fn take_from(world: &mut Host, host: usize, server: usize) -> Sent {
+    let is_it = |sent: &Sent| sent.locker == host && place(sent.server) == server;
+    let at = world.pending.iter().position(is_it);
+    let sent = at.and_then(|at| world.pending.remove(at));
+    sent.expect("a batch is pending")
+}
+
+fn answer_to(world: &mut Host, host: usize, server: usize) {
+    let sent = take_from(world, host, server);
+    world.answer(&sent);
+}
+
+/// Catches two holders: an owner's attempt counts a server that raised its counter, lost the lock to the owner's later
+/// attempt, and gave a majority only together with a server whose answer came late.
+#[test]
+fn a_counter_that_was_raised_before_a_majority_answered_is_raised_again() {
+    // The late server is not the one that decides who is first in line, and its clock is behind.
+    let (kept, lost, late) = (2, 1, 0);
+    let mut world = quorum(2, 3);
+    (0..3).for_each(|server| world.deafen(server));
+    world.set_all(0..3, Net::Hold);
+    let early = reclaim(&mut world, 0, Wait::Never);
+    let delayed = take_from(&mut world, 0, late);
+    let answer = world.execute(&delayed);
+    for server in [kept, lost] {
+        answer_to(&mut world, 0, server);
+    }
+    // Both are asked to raise their counters, because the third one does not answer.
+    world.advance(ms(1));
+    answer_to(&mut world, 0, kept);
+    world.servers[lost].delete(&key(LOCK));
+    answer_to(&mut world, 0, lost);
+    assert!(world.is_open(early));
+    let later = reclaim(&mut world, 1, Wait::Never);
+    for _ in 0..20 {
+        let is_open = |sent: &&Sent| sent.locker == 1 && place(sent.server) != late;
+        match world.pending.iter().find(is_open) {
+            Some(sent) => {
+                let server = place(sent.server);
+                answer_to(&mut world, 1, server);
+            }
+            None => world.advance(ms(1)),
+        }
+    }
+    world.grant(later);
+    world.reply(&delayed, Ok(answer));
+    while let Some(sent) = world.pending.iter().find(|sent| sent.locker == 0) {
+        let server = place(sent.server);
+        answer_to(&mut world, 0, server);
+    }
+    assert!(world.at(1).is_held(LOCK) && !world.is_held(LOCK));
 }

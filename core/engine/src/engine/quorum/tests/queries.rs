@@ -1,6 +1,6 @@
 //! Inspections and forced releases.
 
-use super::world::{Host, LOCK, Net, SOON, key, quorum};
+use super::world::{Host, LOCK, Net, SOON, key, ms, quorum};
 use crate::engine::{Answer, Input, Wait};
 use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
@@ -161,6 +161,7 @@ fn a_query_is_answered_once_a_majority_has_answered_and_the_others_had_time() {
     let call = world.inspect(LOCK);
     world.answer_next();
     world.answer_next();
+    world.advance(ms(4));
     assert!(world.is_open(call), "the third server may still answer");
     world.advance(SOON);
     let Answer::Inspect(Ok(seen)) = world.outcome(call) else {
