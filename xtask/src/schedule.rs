@@ -69,16 +69,18 @@ enum Message {
     SetUp(Need, Result<()>),
 }
 
-/// Runs the steps, each once `ensure` has installed its requirements. Returns the names of those that failed. After a
-/// failure no further step begins, unless `keep_going`.
+/// Runs the steps with these environment variables, each once `ensure` has installed its requirements. Returns the
+/// names of those that failed. After a failure no further step begins, unless `keep_going`.
 pub(crate) fn run_all(
     steps: &[&'static Step],
+    env: &'static [(&'static str, &'static str)],
     ensure: fn(Need) -> Result<String>,
     keep_going: bool,
     counts: &mut Counts,
 ) -> Vec<&'static str> {
     let (sender, messages) = channel();
     let mut run = Run {
+        env,
         steps: steps
             .iter()
             .map(|step| (*step, State::Ready, String::new()))
@@ -147,6 +149,7 @@ fn set_up(
 }
 
 struct Run {
+    env: &'static [(&'static str, &'static str)],
     /// The steps, each with its state and its output that is not shown yet.
     steps: Vec<(&'static Step, State, String)>,
     /// The requirements that the setup has not tried yet.
@@ -193,12 +196,12 @@ impl Run {
         let (step, state, printed) = &mut self.steps[at];
         *state = State::Runs(Instant::now());
         *printed = format!("== {}: {}\n", step.name, step.cmd());
-        let (step, sender) = (*step, sender.clone());
+        let (step, env, sender) = (*step, self.env, sender.clone());
         thread::spawn(move || {
             let mut counts = Counts::default();
             // A step goes on even if the receiver is gone.
             let say = |message| drop(sender.send(message));
-            let result = run(step, &mut counts, |line| say(Message::Line(at, line)));
+            let result = run(step, env, &mut counts, |line| say(Message::Line(at, line)));
             say(Message::Ended(at, result, counts));
         });
         self.show_next();
@@ -292,7 +295,12 @@ impl Run {
     }
 }
 
-fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Result<()> {
+fn run(
+    step: &Step,
+    env: &[(&str, &str)],
+    counts: &mut Counts,
+    mut on_line: impl FnMut(String),
+) -> Result<()> {
     let read = |line: &str| {
         if step.tests
             && let Some(more) = Counts::parse(line)
@@ -301,7 +309,11 @@ fn run(step: &Step, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Res
         }
         on_line(line.to_owned());
     };
-    let result = step.cmd().run_and_read(read);
+    let cmd = step.cmd();
+    let cmd = env
+        .iter()
+        .fold(cmd, |cmd, (name, value)| cmd.with_env(name, value));
+    let result = cmd.run_and_read(read);
     if !step.tests {
         return result;
     }
@@ -332,7 +344,7 @@ mod tests {
         keep_going: bool,
         counts: &mut Counts,
     ) -> Vec<&'static str> {
-        super::run_all(steps, |_| Ok("all".to_owned()), keep_going, counts)
+        super::run_all(steps, &[], |_| Ok("all".to_owned()), keep_going, counts)
     }
 
     fn step(name: &'static str, load: Load, line: String, after: &'static [&'static str]) -> Step {
@@ -449,7 +461,7 @@ mod tests {
         steps[0].needs = &[Need::MdBook];
         steps[2].needs = &[Need::NodeExamples];
         let steps: Vec<&'static Step> = Vec::leak(steps).iter().collect();
-        let failed = super::run_all(&steps, ensure, true, &mut Counts::default());
+        let failed = super::run_all(&steps, &[], ensure, true, &mut Counts::default());
         assert_eq!(failed, ["needs-examples"]);
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Check the large instances instead, one after the other, which takes minutes.
     #[arg(long)]
     large: bool,
+    /// Leave out the instances that take longest, as `cargo xtask test` does, and compare no figures with the book.
+    #[arg(long, conflicts_with_all = ["large", "only", "book"])]
+    quick: bool,
     /// Run only this instance or control; may be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -46,7 +49,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         _ => NonZero::<usize>::MIN,
     };
     let outcomes = run_all(&chosen, side_by_side.get())?;
-    if options.only.is_empty() {
+    if options.only.is_empty() && !options.quick {
         page::update(&outcomes, options.book)?;
     }
     let states: u64 = outcomes.values().map(|outcome| outcome.states).sum();
@@ -65,7 +68,7 @@ fn chosen(options: &Options) -> Result<Vec<&'static Instance>> {
     }
     let is_chosen = |instance: &&Instance| {
         if options.only.is_empty() {
-            instance.is_large == options.large
+            instance.is_large == options.large && !(options.quick && instance.is_slow)
         } else {
             options.only.iter().any(|name| name == instance.name)
         }

@@ -124,13 +124,6 @@ pub(crate) const STEPS: &[Step] = &[
         ..BARE
     },
     Step {
-        name: "wasm",
-        what: "the engine compiles for WebAssembly",
-        line: "cargo check -p leasehold-engine --target wasm32-unknown-unknown --locked",
-        needs: &[Need::Wasm],
-        ..BARE
-    },
-    Step {
         name: "doc",
         what: "the documentation builds without warnings",
         line: workspace!(
@@ -287,7 +280,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "spec",
         what: "the specifications keep every promise, and TLC finds the fault of each control",
-        line: "cargo xtask spec",
+        line: "cargo xtask spec --quick",
         load: Load::Computes,
         needs: &[Need::Java, Need::Tlc],
         after: &["build", "package"],
@@ -426,6 +419,22 @@ pub(crate) const MORE: &[Step] = &[
         load: Load::Computes,
         after: &["build"],
         tests: true,
+        ..BARE
+    },
+    Step {
+        name: "spec-slow",
+        what: "the same with the instances that take longest, and with the figures of the book",
+        line: "cargo xtask spec",
+        load: Load::Computes,
+        needs: &[Need::Java, Need::Tlc],
+        after: &["build", "package"],
+        ..BARE
+    },
+    Step {
+        name: "wasm",
+        what: "the engine compiles for WebAssembly",
+        line: "cargo check -p leasehold-engine --target wasm32-unknown-unknown --locked",
+        needs: &[Need::Wasm],
         ..BARE
     },
     Step {

@@ -13,6 +13,8 @@ pub(super) struct Instance {
     /// The invariant that a control must violate; `None` if nothing may be violated.
     pub(super) breaks: Option<&'static str>,
     pub(super) is_large: bool,
+    /// True if `--quick` leaves it out: each of these takes some ten seconds.
+    pub(super) is_slow: bool,
     /// The contents of an instance, or the story of a control's counterexample.
     pub(super) story: &'static str,
 }
@@ -45,6 +47,7 @@ const fn searched(
         unless,
         breaks: None,
         is_large: false,
+        is_slow: false,
         story,
     }
 }
@@ -53,6 +56,14 @@ const fn searched(
 const fn large(instance: Instance) -> Instance {
     Instance {
         is_large: true,
+        ..instance
+    }
+}
+
+/// Returns the instance among those that `--quick` leaves out.
+const fn slow(instance: Instance) -> Instance {
+    Instance {
+        is_slow: true,
         ..instance
     }
 }
@@ -165,36 +176,36 @@ pub(super) const INSTANCES: &[Instance] = &[
         "",
         "clients whose clocks are slow; no retries",
     ),
-    searched(
+    slow(searched(
         "fast",
         "Paces={1,2} MaxRequests=1 MaxTime=5",
         "",
         "clients whose clocks are fast; no retries",
-    ),
-    searched(
+    )),
+    slow(searched(
         "leases",
         "MaxTime=5",
         "",
         "acquisitions, retries and renewals; clocks that agree",
-    ),
-    searched(
+    )),
+    slow(searched(
         "owners",
         "HasOwners=TRUE MaxTime=5",
         "",
         "an owner that reclaims its lock through another client",
-    ),
+    )),
     searched(
         "line",
         "Waits={TRUE,FALSE} MaxRequests=1",
         "",
         "waiters, `try_` forms and handovers; no retries",
     ),
-    searched(
+    slow(searched(
         "losses",
         "ServerKeepsData=FALSE MaxTime=5",
         OF_DATA,
         "a server that loses its data; exclusion is not checked",
-    ),
+    )),
     searched(
         "forces",
         "HasForce=TRUE MaxRequests=1",
@@ -221,13 +232,13 @@ pub(super) const INSTANCES: &[Instance] = &[
         LEMMAS,
         "The holder's clock is slow by one tick, so its lease ends one tick after the server's.",
     ),
-    control(
+    slow(control(
         "unbounded-rates",
         "RatesAreBounded=FALSE Paces={0,1} MaxRequests=1",
         "Exclusion",
         LEMMAS,
         "The holder's clock is slower than the drift margin allows, and the margin does not suffice.",
-    ),
+    )),
     control(
         "no-margin-fast",
         "LeavesMargin=FALSE Paces={1,2} MaxRequests=1",
@@ -291,20 +302,20 @@ pub(super) const INSTANCES: &[Instance] = &[
         LEMMAS,
         "A second acquisition has the lease ID of the first, whose release arrives late and frees the second.",
     ),
-    control(
+    slow(control(
         "reclaim-of-any",
         "ReclaimsNamed=FALSE HasOwners=TRUE MaxLeases=2 MaxTime=4",
         "Exclusion",
         LEMMAS,
         "A restarted owner means the tenure that it found, and takes over a later one.",
-    ),
-    control(
+    )),
+    slow(control(
         "force-of-any",
         "ForcesNamed=FALSE HasForce=TRUE Clients={c1,c2,c3} MaxRequests=1",
         "Exclusion",
         LEMMAS,
         "A forced release arrives when the lock has its next holder, and frees that one.",
-    ),
+    )),
     control(
         "last-first",
         "ServesFirst=FALSE Clients={c1,c2,c3} Waits={TRUE} MaxRequests=1",
@@ -326,13 +337,13 @@ pub(super) const INSTANCES: &[Instance] = &[
         LEMMAS,
         "A push is slow; the waiter counts the time of its grant from the push, and the lock goes on to the next waiter.",
     ),
-    control(
+    slow(control(
         "whole-window",
         "PromisesHalf=FALSE Clients={c1,c2,c3} Waits={TRUE} MaxRequests=1",
         "Exclusion",
         LEMMAS,
         "The server counts no receiver of a push and keeps the grant for half a window; the waiter believes in a whole one.",
-    ),
+    )),
     control(
         "no-guard",
         "GuardChecks=FALSE HasWrites=TRUE MaxRequests=1",
