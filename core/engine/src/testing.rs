@@ -26,6 +26,7 @@ use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, Durability, LeaseId, LockKey, Op, Pattern};
+use crate::share::Sharing;
 use crate::ticket::Passed;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
@@ -527,6 +528,18 @@ impl Host {
             key,
             by,
             within,
+        })
+    }
+
+    /// Sets the capacity of a shared name.
+    pub fn resize(&mut self, lock: LockId, sharing: Sharing, capacity: u32) -> CallId {
+        let (key, counter) = (key(lock), self.counter);
+        self.call(|call| Input::Resize {
+            call,
+            key,
+            sharing,
+            capacity,
+            counter,
         })
     }
 

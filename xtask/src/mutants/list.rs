@@ -131,6 +131,33 @@ mod tests {
         assert_eq!(names.len(), mutants.len(), "two have the same name");
     }
 
+    /// Catches a reason for code that has changed since.
+    #[test]
+    fn each_survivor_is_in_the_code_of_today() {
+        let list = root().join(FOLDER).join("survivors.md");
+        let list = fs::read_to_string(list).expect("it can be read");
+        let (mut source, mut faults) = (String::new(), Vec::new());
+        for line in list.lines() {
+            if let Some(path) = line.strip_prefix("## ") {
+                source = fs::read_to_string(root().join(path)).expect(path);
+            }
+            let Some(entry) = line.strip_prefix("- ") else {
+                continue;
+            };
+            // The reason is another sentence.
+            let (changes, _) = entry.split_once(". ").expect("an entry has a reason");
+            let mut quoted = changes.split('`').skip(1).step_by(2);
+            let function = format!("fn {}", quoted.next().expect("a function is named"));
+            let code = quoted.filter(|code| code.contains(char::is_alphabetic));
+            let missing = code.filter(|code| !source.contains(code));
+            faults.extend(missing.map(|code| format!("{code}: {entry}")));
+            if !source.contains(&function) {
+                faults.push(format!("{function}: {entry}"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
     #[test]
     fn a_mutant_replaces_its_lines_once() {
         let block = "name\nbreaks: I1: much\nsuite: true\nfile: x\n-b\n-  c\n+d\n";

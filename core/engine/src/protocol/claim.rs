@@ -208,6 +208,21 @@ mod tests {
         assert_eq!(Counter::Dense.check(), Ok(()));
     }
 
+    /// Catches a counter whose key expires before its tenure, or sooner than it should.
+    #[test]
+    fn the_common_case_is_for_long_retentions_and_short_tenures() {
+        let hour = Duration::from_secs(3_600);
+        for (retention, ttl, is_common) in [
+            (hour, hour, true),
+            (Duration::from_secs(3_599), hour, false),
+            (YEAR, Duration::from_secs(3_601), false),
+        ] {
+            let counter = Counter::ClockFloor { retention };
+            assert_eq!(counter.is_common(ttl), is_common, "{retention:?} {ttl:?}");
+        }
+        assert!(Counter::Dense.is_common(YEAR));
+    }
+
     #[test]
     fn claims_are_the_same_to_the_millisecond() {
         let claim = Claim {

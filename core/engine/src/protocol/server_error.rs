@@ -352,4 +352,28 @@ mod tests {
             assert_eq!(check(&info.replace("cluster", "standalone")), Ok(()));
         }
     }
+
+    /// Catches advice about rights with an error of another cause, and rights of another namespace.
+    #[test]
+    fn only_a_missing_right_is_told_with_the_rights_of_the_namespace() {
+        let told = |text, key| server_error(text, key).to_string();
+        let key = Some("{shop:a}");
+        assert!(told("NOPERM this user has no permissions", key).contains("~{shop:"));
+        let other = told("WRONGTYPE Operation against a key", key);
+        assert!(!other.contains('~'), "{other}");
+        let without = told("NOPERM this user has no permissions", None);
+        assert!(!without.contains("~{shop:"), "{without}");
+    }
+
+    /// Catches refused credentials that are told in the server's words, which may show a password.
+    #[test]
+    fn refused_credentials_and_withheld_information_are_recognized() {
+        let said = "WRONGPASS invalid username-password pair";
+        let refused = credentials_refused(said).expect("the credentials are refused");
+        assert_eq!(refused.kind(), ErrorKind::Auth);
+        assert!(!refused.to_string().contains("pair"), "{refused}");
+        assert_eq!(credentials_refused("LOADING Redis is loading"), None);
+        assert!(info_is_withheld("NOPERM this user has no permissions"));
+        assert!(!info_is_withheld("LOADING Redis is loading"));
+    }
 }

@@ -167,3 +167,45 @@ impl Handle {
         std::mem::take(&mut self.is_held).then_some(self.contender)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::settings::Settings;
+    use crate::protocol::ClientId;
+
+    const LOCK: LockId = LockId(1);
+
+    /// Catches a holder that new readers of events miss, because another holder with its handle is gone.
+    #[test]
+    fn a_handle_knows_the_holders_that_are_left() {
+        for gone in 1..=3 {
+            let mut handles = Handles::default();
+            for id in 1..=3 {
+                handles.enter(LOCK, HalfId(id), false);
+                handles.hold(LOCK, HalfId(id));
+            }
+            handles.give_up(LOCK, HalfId(gone));
+            let mut left: Vec<_> = handles.holders(LOCK).map(|id| id.0).collect();
+            left.sort_unstable();
+            let others: Vec<_> = (1..=3).filter(|id| *id != gone).collect();
+            assert_eq!(left, others);
+        }
+    }
+
+    /// Catches a handle that waits for a release that has ended, and one that waits for none of its own.
+    #[test]
+    fn a_handle_waits_for_its_release_until_that_ends() {
+        let (mut cx, mut handles) = (Ctx::new(Settings::new(ClientId(1))), Handles::default());
+        let [first, second] = [1, 2].map(HalfId);
+        let releasing = |handles: &Handles| handles.get(LOCK).and_then(Handle::releasing);
+        handles.enter(LOCK, first, false);
+        handles.enter(LOCK, second, false);
+        handles.leave(&mut cx, LOCK);
+        assert_eq!(releasing(&handles), None);
+        handles.enter(LOCK, first, false);
+        handles.await_release(LOCK, first);
+        handles.released(&mut cx, LOCK, first);
+        assert_eq!(releasing(&handles), None);
+    }
+}

@@ -5,6 +5,7 @@ use crate::engine::Settings;
 use crate::event::LossReason;
 use crate::name::Name;
 use crate::protocol::ClientId;
+use crate::testing::Host;
 use crate::token::FencingToken;
 
 const LOCK: LockId = LockId(1);
@@ -345,4 +346,38 @@ fn losses_that_are_kept_give_the_queue_no_more_room() {
     }
     let missed = CAPACITY as u64 + 1;
     assert_eq!(reading.read(), [LeaseEvent::Lagged { missed }]);
+}
+
+/// Catches a reader that hears nothing of a lease because it came after the acquisition.
+#[test]
+fn a_reader_that_comes_later_is_told_which_leases_are_held() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.hold(LockId(2));
+    for (scope, held) in [(Some(LOCK), 1), (None, 2), (Some(LockId(3)), 0)] {
+        let mut hub = Hub::<()>::default();
+        hub.subscribe(READER, scope, &host.engine, host.now);
+        let mut told = 0;
+        while let Poll::Ready(Some(event)) = hub.poll(READER, &host.engine, host.now, &mut None) {
+            assert!(matches!(event, LeaseEvent::Acquired { .. }), "{event:?}");
+            told += 1;
+        }
+        assert_eq!(told, held, "{scope:?}");
+    }
+}
+
+/// Catches a loss that is dropped although there is room for it.
+#[test]
+fn losses_are_kept_up_to_half_of_the_queue() {
+    let (mut reading, losses) = (Reading::new(Some(LOCK)), CAPACITY as u64 / 2);
+    for t in 1..=losses {
+        reading.publish(LOCK, &lost(t));
+    }
+    let others = CAPACITY as u64 - losses + 1;
+    for t in 1..=others {
+        reading.publish(LOCK, &at_risk(t));
+    }
+    let events = reading.read();
+    assert_eq!(events[0], LeaseEvent::Lagged { missed: others });
+    assert!((1..=losses).map(lost).eq(events[1..].iter().cloned()));
 }

@@ -81,3 +81,43 @@ impl Entry {
         self.news.take()
     }
 }
+
+#[cfg(all(test, feature = "quorum"))]
+mod tests {
+    use super::*;
+    use crate::engine::settings::Settings;
+    use crate::name::Name;
+    use crate::protocol::{ClientId, LockKey};
+    use crate::time::ServerTime;
+
+    /// Catches an earlier answer that is taken for the answer to a later request.
+    #[test]
+    fn only_the_answer_to_the_request_in_flight_is_news() {
+        let settings = Settings::new(ClientId(1));
+        let (mut servers, mut cx) = (Servers::new(&settings), Ctx::new(settings));
+        let name = Name::new("n").expect("a short name is valid");
+        let key = LockKey::new("ns", &name).expect("a short namespace is valid");
+        let mut entry = Entry::default();
+        let asked = [(); 2].map(|()| {
+            let enter = Enter {
+                key: key.mark(),
+                incarnation: Incarnation(5),
+                terms: None,
+            };
+            entry.begin(&mut cx, &mut servers, (enter, Timestamp::NEVER));
+            entry.under_way.expect("a request is in flight").attempt
+        });
+        let mut news_of = |attempt| {
+            entry.landed(Outcome {
+                attempt,
+                server: ServerId::ONLY,
+                left: None,
+                result: Ok((Reply::Late, ServerTime::from_micros(1))),
+            });
+            entry.take_news()
+        };
+        assert!(news_of(asked[0]).is_none());
+        assert!(matches!(news_of(asked[1]), Some(EntryNews::Late)));
+        assert!(news_of(asked[1]).is_none());
+    }
+}

@@ -222,3 +222,16 @@ fn all_callers_share_a_batch_where_halves_gain_nothing() {
         assert_eq!(host.sizes(), [callers]);
     }
 }
+
+/// Catches the second half of a burst that a silent store holds up until its requests time out.
+#[test]
+fn the_other_half_of_the_callers_does_not_wait_for_a_late_reply() {
+    let mut host = at(NEAR / 2);
+    for lock in 1..=2 * MANY {
+        begins(&mut host, lock as u64);
+    }
+    host.settle();
+    assert_eq!(host.sizes(), [MANY]);
+    host.advance(LATE);
+    assert_eq!(host.sizes(), [MANY, MANY]);
+}

@@ -2,7 +2,7 @@
 
 use super::host::{Host, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 
-use crate::engine::Wait;
+use crate::engine::{LockId, Wait};
 use crate::protocol::{Command, LeaseId, Release, Reply};
 
 #[test]
@@ -233,4 +233,34 @@ fn an_attempt_that_takes_the_lock_again_does_not_hide_a_loss() {
     assert_eq!(host.told_last(), "lost: superseded");
     host.advance(TTL * 2);
     assert!(!host.is_taken(LOCK));
+}
+
+/// Catches a request that may act after its last caller has timed out.
+#[test]
+fn the_timeout_of_a_canceled_call_does_not_count() {
+    let (mut host, canceled) = Host::asking();
+    let until = host.now + ms(500);
+    host.acquire(LOCK, Wait::Until(until));
+    host.cancel(canceled);
+    host.answer_each(&Ok(Reply::Late));
+    let again = host.take();
+    assert_eq!(again.give_up, until);
+}
+
+/// Catches late answers that are taken for those to other attempts, so that a lock stays taken that nobody wants.
+#[test]
+fn each_late_answer_gives_back_its_own_lock() {
+    let mut host = Host::on(Net::Hold);
+    let locks = [LOCK, LockId(2)];
+    let calls = locks.map(|lock| host.acquire(lock, Wait::Forever));
+    let late = [host.take(), host.take()];
+    for call in calls {
+        host.cancel(call);
+    }
+    host.answer_all();
+    host.net = Net::Up;
+    for attempt in &late {
+        host.answer(attempt);
+    }
+    assert!(!locks.iter().any(|lock| host.is_taken(*lock)));
 }

@@ -179,3 +179,12 @@ fn a_clock_that_goes_back_is_harmless() {
     host.advance_to(grant.deadline);
     assert!(host.told().contains(&"lost: expired".to_owned()));
 }
+
+/// Catches a request that is sent although its caller has no time left.
+#[test]
+fn a_call_without_time_asks_for_nothing() {
+    let mut host = Host::new();
+    let call = host.acquire(LOCK, Wait::Until(host.now));
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert!(host.log.is_empty() && host.engine.is_idle());
+}

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, TTL, key, ms};
-use crate::engine::{Acquired, Answer, CallId, Input, LockId, Wait};
+use super::host::{Host, LOCK, Net, TTL, ms};
+use crate::engine::{Acquired, Answer, CallId, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
-use crate::protocol::Counter;
 use crate::share::{Share, Sharing};
 
 const ONE: LockId = LockId(11);
@@ -37,14 +36,7 @@ fn slots_of(lease: &Acquired) -> &[u16] {
 }
 
 fn resize(host: &mut Host, sharing: Sharing, capacity: u32) -> Answer {
-    let call = host.next_call();
-    host.input(Input::Resize {
-        call,
-        key: key(LOCK),
-        sharing,
-        capacity,
-        counter: Counter::Dense,
-    });
+    let call = host.resize(LOCK, sharing, capacity);
     host.outcome(call).clone()
 }
 

@@ -237,3 +237,16 @@ fn when_the_patience_ends_the_last_error_is_reported_and_nothing_more_is_sent() 
     assert_eq!(host.error(call), ErrorKind::Unavailable);
     assert!(host.log.iter().all(|sent| sent.at < start + PATIENCE));
 }
+
+/// Catches queries that are counted against the locks of the locker, which has none.
+#[test]
+fn several_queries_need_no_lock() {
+    let mut host = Host::on(Net::Hold);
+    let calls = [(); 3].map(|()| host.inspect(LOCK));
+    host.answer_all();
+    assert!(
+        calls
+            .iter()
+            .all(|call| inspection(host.outcome(*call)).holder.is_none())
+    );
+}

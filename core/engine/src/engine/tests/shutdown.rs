@@ -3,6 +3,7 @@
 use super::host::{FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
 use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
+use crate::share::Sharing;
 
 #[test]
 fn shutting_down_frees_held_locks_and_fails_waiting_calls() {
@@ -92,8 +93,12 @@ fn calls_after_a_shutdown_are_refused() {
         host.acquire(LOCK, Wait::Forever),
         host.acquire(LockId(2), Wait::Never),
         host.renew(lease),
+        host.pass(lease),
         host.inspect(LOCK),
+        host.list(0),
         host.force_release(LOCK),
+        host.request_yield(LOCK, "deploy", TTL),
+        host.resize(LOCK, Sharing::Slots, 2),
     ] {
         assert_eq!(host.error(call), ErrorKind::Shutdown);
     }

@@ -85,7 +85,11 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::name::{Name, Owner};
-    use crate::protocol::{Counter, Holder, Inspect, Inspected, LeaseId, LockKey, Renew};
+    use crate::protocol::limits::{SLOT_LENGTH, TIME_LENGTH};
+    use crate::protocol::{
+        Acquire, Admit, Claim, ClientId, Counter, Holder, Inspect, Inspected, LeaseId, List,
+        LockKey, Pattern, Reclaim, Release, Renew, Vacate,
+    };
     use crate::time::ServerTime;
     use crate::token::FencingToken;
     use std::time::Duration;
@@ -259,5 +263,114 @@ mod tests {
                 wanted: None,
             }))
         );
+    }
+
+    fn key() -> LockKey {
+        let name = Name::new("n").expect("a valid name");
+        LockKey::new("ns", &name).expect("a valid namespace")
+    }
+
+    fn acquire() -> Acquire {
+        let claim = Claim {
+            lease: LeaseId(7),
+            client: ClientId(1),
+            owner: Owner::labelled("me").expect("a valid label"),
+            counter: Counter::Dense,
+            ttl: Duration::from_millis(1_234),
+            window: Duration::from_secs(1),
+        };
+        Acquire {
+            key: key(),
+            claim,
+            waits: true,
+            reclaims: Reclaim::Never,
+        }
+    }
+
+    fn batch_of(command: Command) -> Vec<Op> {
+        let not_after = ServerTime::from_micros(9);
+        vec![Op { command, not_after }]
+    }
+
+    /// Catches a release that takes nothing out of the line, because its claim differs from the one in the line.
+    #[test]
+    fn what_ends_a_claim_has_its_time_to_live() {
+        let acquire = acquire();
+        let release = Release {
+            key: key(),
+            claim: acquire.claim.clone(),
+            token: None,
+            completes: false,
+        };
+        for command in [
+            Command::Acquire(acquire.clone()),
+            Command::Admit(Admit(acquire)),
+            Command::Release(release.clone()),
+            Command::Vacate(Vacate(release)),
+        ] {
+            let call = encode(&batch_of(command.clone()));
+            let text = call.args().last().expect("one text per command");
+            let ttl = text[1..=TIME_LENGTH].parse();
+            assert_eq!(ttl, Ok(1_234), "{command:?}");
+        }
+    }
+
+    /// Catches slots that are read or written wrongly, and a claim that can never fit and waits forever.
+    #[test]
+    fn the_answers_to_a_claim_of_a_part_are_read() {
+        let batch = batch_of(Command::Admit(Admit(acquire())));
+        let answer = |fields: &[&str]| {
+            let count = fields.len().to_string();
+            let answer = [&[NOW, "1", count.as_str()], fields].concat();
+            let mut batch = decode(&batch, &answer).expect("the frame is whole");
+            batch.replies.pop().expect("one reply per command")
+        };
+        let slots = format!("{:0SLOT_LENGTH$}{:0SLOT_LENGTH$}", 3, 12);
+        let reply = answer(&["admitted", "34", "2", "20", "1", "0", &slots]);
+        let Ok(Reply::Admitted(grant, admission)) = reply else {
+            panic!("{reply:?} is no admission");
+        };
+        assert_eq!((grant.token.get(), admission.capacity), (34, 20));
+        assert_eq!(*admission.slots, [3, 12]);
+        assert_eq!(admission.stored_slots(), slots);
+        let excess = answer(&["excess", "20"]);
+        assert_eq!(excess, Ok(Reply::Excess { capacity: 20 }));
+    }
+
+    /// Catches a shared name that cannot be inspected because as many holders are named as may be.
+    #[test]
+    fn as_many_holders_are_read_as_may_be_named() {
+        let read = |named: usize| {
+            let mut fields: Vec<String> = ["shared", "u", "999", "1", "0", "9", "999"]
+                .map(Into::into)
+                .into();
+            fields.push(named.to_string());
+            let holder = ["34", "2", "1", "", "me"];
+            fields.extend(vec![holder.map(Into::into); named].into_iter().flatten());
+            fields.extend(["free", "34", "0", "0"].map(Into::into));
+            let frame = [NOW.into(), "1".into(), fields.len().to_string()];
+            let answer = [frame.to_vec(), fields].concat();
+            let mut batch = decode(&inspect(), &answer).expect("the frame is whole");
+            match batch.replies.pop() {
+                Some(Ok(Reply::Inspected(seen))) => seen.shared.map(|shared| shared.holders.len()),
+                _ => None,
+            }
+        };
+        let most = Inspect::MOST_NAMED;
+        assert_eq!([0, 1, most].map(read), [0, 1, most].map(Some));
+        assert_eq!(read(most + 1), None);
+    }
+
+    /// Catches a refused listing whose cause, a missing right, is not told.
+    #[test]
+    fn a_refused_listing_says_why() {
+        let pattern = Pattern::new("shop", "*").expect("a valid pattern");
+        let batch = batch_of(Command::List(List { pattern, cursor: 0 }));
+        let refused = "NOPERM this user has no permissions to run the 'scan' command";
+        let answer = [NOW, "1", "3", "error", refused, ""];
+        let replies = decode(&batch, &answer).expect("the frame is whole").replies;
+        let error = replies[0].clone().expect_err("the command was refused");
+        assert_eq!(error.kind(), ErrorKind::Auth);
+        assert!(error.to_string().contains("{shop:"), "{error}");
     }
 }
