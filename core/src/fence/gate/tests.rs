@@ -289,17 +289,22 @@ fn a_write_that_was_withdrawn_leaves_nothing_behind() {
 /// Catches a waiter that is refused for a token that no longer counts.
 #[test]
 fn a_waiter_enters_again_if_the_newer_write_was_withdrawn() {
-    let gate = Gate::new();
-    let enter = |number| Box::pin(Entering::new(&gate, "a", token(number)));
-    let mut context = Context::from_waker(Waker::noop());
-    let first = block_on(enter(33)).expect("it is free");
-    let (mut waiter, mut newer) = (enter(33), enter(34));
-    assert!(waiter.poll_unpin(&mut context).is_pending());
-    assert!(newer.poll_unpin(&mut context).is_pending());
-    first.withdraw();
-    block_on(newer).expect("it is its turn").withdraw();
-    drop(block_on(waiter).expect("the newer one wrote nothing"));
-    assert_eq!(gate.highest("a"), Some(token(33)));
+    for between in [None, Some(20)] {
+        let gate = Gate::new();
+        let enter = |number| Box::pin(Entering::new(&gate, "a", token(number)));
+        let mut context = Context::from_waker(Waker::noop());
+        let first = block_on(enter(33)).expect("it is free");
+        let (mut waiter, mut newer) = (enter(33), enter(34));
+        assert!(waiter.poll_unpin(&mut context).is_pending());
+        assert!(newer.poll_unpin(&mut context).is_pending());
+        first.withdraw();
+        block_on(newer).expect("it is its turn").withdraw();
+        if let Some(between) = between {
+            drop(block_on(enter(between)).expect("it is free"));
+        }
+        drop(block_on(waiter).expect("the newer one wrote nothing"));
+        assert_eq!(gate.highest("a"), Some(token(33)));
+    }
 }
 
 #[test]

@@ -105,5 +105,21 @@ mod tests {
             implementer: "a store".to_owned(),
         };
         assert_eq!(kind(&missing), ErrorKind::Unsupported);
+        let (path, refused) = ("a".to_owned(), || "no".into());
+        let denied = StoreError::PermissionDenied {
+            path: path.clone(),
+            source: refused(),
+        };
+        assert_eq!(kind(&denied), ErrorKind::Auth);
+        let unknown = StoreError::Unauthenticated {
+            path,
+            source: refused(),
+        };
+        assert_eq!(kind(&unknown), ErrorKind::Auth);
+        let key = "a-key".to_owned();
+        let option = StoreError::UnknownConfigurationKey { store: "S3", key };
+        assert_eq!(kind(&option), ErrorKind::Config);
+        let source = Path::parse("a//b").expect_err("a segment is empty");
+        assert_eq!(kind(&StoreError::InvalidPath { source }), ErrorKind::Config);
     }
 }

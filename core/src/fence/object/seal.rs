@@ -35,6 +35,15 @@ mod tests {
 
     use super::*;
 
+    /// Catches a seal that other versions cannot read.
+    #[test]
+    fn a_seal_is_the_tokens_bits_as_spaces_and_tabs() {
+        let token = FencingToken::new(5).expect("it is small");
+        let seal = seal(token);
+        assert!(seal.ends_with(b"  \t \t\n"), "{seal:?}");
+        assert_eq!(seal.iter().filter(|byte| **byte == b' ').count(), BITS - 2);
+    }
+
     // Catches two tokens with the same seal: a write of the same content would keep its etag.
     #[test]
     fn every_bit_of_a_token_is_in_its_seal() {

@@ -86,3 +86,21 @@ impl Sealed for Sqlite {
         meaning(&CODES, &primary.to_string(), error.message())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_statement_that_begins_a_transaction_may_begin_one() {
+        for (statement, may) in [
+            ("BEGIN IMMEDIATE", true),
+            ("\n begin exclusive", true),
+            ("SELECT 1", false),
+            ("BEG", false),
+            ("", false),
+        ] {
+            assert_eq!(Sqlite::may_begin(statement), may, "{statement:?}");
+        }
+    }
+}
