@@ -39,9 +39,8 @@ mod tests {
     #[test]
     fn a_seal_is_the_tokens_bits_as_spaces_and_tabs() {
         let token = FencingToken::new(5).expect("it is small");
-        let seal = seal(token);
-        assert!(seal.ends_with(b"  \t \t\n"), "{seal:?}");
-        assert_eq!(seal.iter().filter(|byte| **byte == b' ').count(), BITS - 2);
+        let expected = format!("{}\t \t\n", " ".repeat(50));
+        assert_eq!(seal(token), expected.as_bytes());
     }
 
     // Catches two tokens with the same seal: a write of the same content would keep its etag.
