@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, Counter, Durability, LeaseId, LockKey, Op, Pattern};
+use crate::protocol::{Claim, ClientId, Counter, Durability, LeaseId, LockKey, Op, Pattern};
 use crate::share::Sharing;
 use crate::ticket::Passed;
 use crate::time::Timestamp;
@@ -402,6 +402,19 @@ impl Host {
         self.acquire_as(lock, lock, wait)
     }
 
+    /// Asks for a lock, and sends nothing yet.
+    pub fn begin(&mut self, lock: LockId) {
+        let (call, spec, now) = (self.next_call(), self.spec(lock).into(), self.now);
+        let input = Input::Acquire {
+            call,
+            lock,
+            spec,
+            lease: lease_of(call),
+            wait: Wait::Never,
+        };
+        self.engine.handle(now, input);
+    }
+
     /// Acquires the name of one lock as the owner of another.
     pub fn acquire_as(&mut self, lock: LockId, name: LockId, wait: Wait) -> CallId {
         self.acquire_spec(lock, self.spec(name), wait)
@@ -578,4 +591,16 @@ impl Host {
 /// Returns the lease ID of a call that acquires.
 pub fn lease_of(call: CallId) -> LeaseId {
     LeaseId(u128::from(call.0) << 64)
+}
+
+/// Returns a claim of `me` that lasts for this time.
+pub fn claim_for(ttl: Duration) -> Claim {
+    Claim {
+        lease: LeaseId(7),
+        client: ClientId(1),
+        owner: Owner::labelled("me").expect("a short label is valid"),
+        counter: Counter::Dense,
+        ttl,
+        window: Duration::from_secs(1),
+    }
 }

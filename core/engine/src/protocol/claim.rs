@@ -183,6 +183,7 @@ impl fmt::Display for Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::claim_for;
 
     #[test]
     fn the_highest_bit_of_a_client_tells_where_it_subscribes() {
@@ -225,14 +226,7 @@ mod tests {
 
     #[test]
     fn claims_are_the_same_to_the_millisecond() {
-        let claim = Claim {
-            lease: LeaseId(7),
-            client: ClientId(1),
-            owner: Owner::labelled("me").expect("a short label"),
-            counter: Counter::Dense,
-            ttl: Duration::from_secs(1),
-            window: Duration::from_secs(1),
-        };
+        let claim = claim_for(Duration::from_secs(1));
         let ttl = claim.ttl + Duration::from_micros(999);
         assert!(claim.is_same(&Claim {
             ttl,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::host::{Host, Net, lease_of};
+use super::host::{Host, Net};
 use crate::engine::servers::{
     APART, FEW_IN_FLIGHT, LATE, LEAST_HALF, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR,
 };
@@ -127,16 +127,7 @@ fn nothing_waits_for_a_late_reply() {
 
 /// Asks for a lock, and returns what a host checks before it sends: true if more operations are expected.
 fn begins(host: &mut Host, lock: u64) -> bool {
-    let (call, spec) = (host.next_call(), host.spec(LockId(lock)).into());
-    let input = Input::Acquire {
-        call,
-        lock: LockId(lock),
-        spec,
-        lease: lease_of(call),
-        wait: Wait::Never,
-    };
-    let now = host.now;
-    host.engine.handle(now, input);
+    host.begin(LockId(lock));
     host.engine.expects_more()
 }
 

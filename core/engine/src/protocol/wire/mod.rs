@@ -87,9 +87,10 @@ mod tests {
     use crate::name::{Name, Owner};
     use crate::protocol::limits::{SLOT_LENGTH, TIME_LENGTH};
     use crate::protocol::{
-        Acquire, Admit, Claim, ClientId, Counter, Holder, Inspect, Inspected, LeaseId, List,
-        LockKey, Pattern, Reclaim, Release, Renew, Vacate,
+        Acquire, Admit, Counter, Holder, Inspect, Inspected, LeaseId, List, LockKey, Pattern,
+        Reclaim, Release, Renew, Vacate,
     };
+    use crate::testing::claim_for;
     use crate::time::ServerTime;
     use crate::token::FencingToken;
     use std::time::Duration;
@@ -97,12 +98,7 @@ mod tests {
     const NOW: &str = "1700000000000077";
 
     fn inspect() -> Vec<Op> {
-        let name = Name::new("n").expect("a valid name");
-        let key = LockKey::new("ns", &name).expect("a valid namespace");
-        vec![Op {
-            command: Command::Inspect(Inspect { key }),
-            not_after: ServerTime::from_micros(9),
-        }]
+        batch_of(Command::Inspect(Inspect { key: key() }))
     }
 
     #[test]
@@ -271,17 +267,9 @@ mod tests {
     }
 
     fn acquire() -> Acquire {
-        let claim = Claim {
-            lease: LeaseId(7),
-            client: ClientId(1),
-            owner: Owner::labelled("me").expect("a valid label"),
-            counter: Counter::Dense,
-            ttl: Duration::from_millis(1_234),
-            window: Duration::from_secs(1),
-        };
         Acquire {
             key: key(),
-            claim,
+            claim: claim_for(Duration::from_millis(1_234)),
             waits: true,
             reclaims: Reclaim::Never,
         }

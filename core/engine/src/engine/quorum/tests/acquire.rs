@@ -1,7 +1,7 @@
 //! Acquiring a lock, with and without success.
 
-use super::world::{LOCK, Net, SOON, TIMEOUT, TTL, ms, quorum};
-use crate::engine::{Answer, Wait};
+use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, fresh, ms, quorum};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::ErrorKind;
 
 /// After this time, a server of the line that does not answer is skipped, if all others answered at once.
@@ -176,4 +176,88 @@ fn a_canceled_acquisition_leaves_nothing() {
     world.advance(SOON);
     assert_eq!((world.left(), world.is_open(call)), ((0, 0), true));
     assert!(world.engine.is_idle());
+}
+
+/// Catches a locker that waits for servers that it knows to be disconnected.
+#[test]
+fn a_new_locker_without_a_majority_is_told_at_once_and_why() {
+    let mut world = fresh(1, 3);
+    for server in [0, 2] {
+        world.cut(server);
+    }
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(ms(200));
+    let error = world.failure(call);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let says = error.to_string();
+    let why = "server 1: the cable was pulled";
+    assert!(says.contains(why) && says.contains("server 3"), "{says}");
+}
+
+/// Catches a lock that is said to be out of reach because a minority is, although a majority said that somebody
+/// has it.
+#[test]
+fn a_lock_that_a_majority_refuses_is_taken_and_not_out_of_reach() {
+    for (servers, away) in [(3, 1), (5, 2), (7, 3)] {
+        let mut world = quorum(2, servers);
+        world.hold(LOCK);
+        world.set_all(0..servers, Net::Hold);
+        let call = world.at(1).acquire(LOCK, Wait::Never);
+        for _ in 0..away {
+            world.refuse_next(ErrorKind::Store);
+        }
+        world.answer_all();
+        let taken = Answer::Acquire(Ok(None));
+        assert_eq!(world.outcome(call), &taken, "{away} of {servers}");
+    }
+}
+
+/// Catches a new attempt that gives up before the servers have answered, because they were silent before.
+#[test]
+fn servers_that_were_silent_are_asked_again() {
+    let mut world = quorum(1, 3);
+    world.set_all(0..3, Net::LoseRequests);
+    let call = world.acquire(LOCK, Wait::Never);
+    world.advance(SOON * 4);
+    assert_eq!(world.error(call), ErrorKind::Unavailable);
+    world.set_all(0..3, Net::Up);
+    let again = world.acquire(LOCK, Wait::Never);
+    world.advance(SOON);
+    world.grant(again);
+}
+
+/// Catches counters that are raised later than necessary, and sooner than a slow answer may make it unnecessary.
+#[test]
+fn counters_are_raised_once_no_answer_is_due() {
+    let mut world = quorum(1, 3);
+    world.cut(2);
+    world.ahead[2] += 3_600_000_000;
+    world.connect(2);
+    world.set(0, Net::Hold);
+    let call = world.acquire(LOCK, Wait::Never);
+    assert!(world.is_open(call) && !world.ops().contains(&"renew"));
+    world.refuse_next(ErrorKind::Store);
+    assert_eq!(world.ops().last(), Some(&"renew"));
+    world.grant(call);
+}
+
+/// Catches an error of a server that may have forgotten locks that does not say how long it does not vote.
+#[test]
+fn an_error_says_when_a_server_that_forgot_votes_again() {
+    let mut world = quorum(1, 3);
+    world.hold(LOCK);
+    for server in [0, 1] {
+        world.servers[server].flush();
+    }
+    // The first attempt finds out.
+    let [_, call] = [(); 2].map(|()| {
+        let call = world.acquire(LockId(2), Wait::Never);
+        world.advance(ms(200));
+        call
+    });
+    let says = world.failure(call).to_string();
+    // With the margin for its clock.
+    let left = LONGEST.as_secs() + 1;
+    let why = format!("came back 0 s ago, may have forgotten locks, and votes again in {left} s");
+    assert!(says.contains(&why), "{says}");
 }

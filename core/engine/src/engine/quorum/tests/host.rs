@@ -1,10 +1,9 @@
-//! What a quorum says to its host, and what the host tells it.
+//! The host's inputs to a quorum's engine, and the questions that a host asks it.
 
 use std::time::Duration;
 
-use super::world::{LOCK, LONGEST, Net, SOON, TTL, fresh, id_of, key, lease_of, ms, quorum};
+use super::world::{LOCK, Net, SOON, id_of, key, ms, quorum};
 use crate::engine::{Answer, Input, LockId, Output, ServerId, Wait};
-use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
 use crate::protocol::{Command, ForceRelease};
 
@@ -29,17 +28,9 @@ fn a_shutdown_is_complete_when_all_servers_have_confirmed() {
 fn a_host_is_asked_to_send_and_to_wait_for_more() {
     let mut world = quorum(1, 3);
     world.set_all(0..3, Net::Hold);
-    let spec = |world: &super::world::Host, lock| world.spec(LockId(lock)).into();
-    let first = Input::Acquire {
-        call: world.next_call(),
-        lock: LockId(2),
-        spec: spec(&world, 2),
-        lease: lease_of(world.next_call()),
-        wait: Wait::Never,
-    };
     let now = world.now;
     assert!(!world.engine.has_unsent());
-    world.engine.handle(now, first);
+    world.begin(LockId(2));
     assert!(world.engine.has_unsent());
     assert!(!world.engine.expects_more(), "the caller is alone");
     world.settle();
@@ -98,51 +89,6 @@ fn a_lock_that_changed_is_checked_at_all_servers() {
     assert_eq!(world.story(0).last(), Some(&"lost"));
 }
 
-#[test]
-fn a_lease_is_held_up_to_its_deadline_whether_or_not_the_host_ticks() {
-    let mut world = quorum(1, 3);
-    world.hold(LOCK);
-    let until = world.held_until(LOCK);
-    world.now = until - ms(1);
-    assert!(world.is_held(LOCK));
-    world.now = until;
-    assert!(!world.is_held(LOCK));
-}
-
-/// Catches a locker that waits for servers that it knows to be disconnected.
-#[test]
-fn a_new_locker_without_a_majority_is_told_at_once_and_why() {
-    let mut world = fresh(1, 3);
-    for server in [0, 2] {
-        world.cut(server);
-    }
-    let call = world.acquire(LOCK, Wait::Never);
-    world.advance(ms(200));
-    let error = world.failure(call);
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let says = error.to_string();
-    let why = "server 1: the cable was pulled";
-    assert!(says.contains(why) && says.contains("server 3"), "{says}");
-}
-
-/// Catches a lock that is said to be out of reach because a minority is, although a majority said that somebody
-/// has it.
-#[test]
-fn a_lock_that_a_majority_refuses_is_taken_and_not_out_of_reach() {
-    for (servers, away) in [(3, 1), (5, 2), (7, 3)] {
-        let mut world = quorum(2, servers);
-        world.hold(LOCK);
-        world.set_all(0..servers, Net::Hold);
-        let call = world.at(1).acquire(LOCK, Wait::Never);
-        for _ in 0..away {
-            world.refuse_next(ErrorKind::Store);
-        }
-        world.answer_all();
-        let taken = Answer::Acquire(Ok(None));
-        assert_eq!(world.outcome(call), &taken, "{away} of {servers}");
-    }
-}
-
 /// Catches a margin for clocks that a server of the quorum has left, of which readers who come later hear nothing.
 #[test]
 fn the_host_is_told_that_a_clock_of_a_server_drifts() {
@@ -160,82 +106,4 @@ fn the_host_is_told_that_a_clock_of_a_server_drifts() {
         matches!(told, Some(LeaseEvent::ClockDrift { .. })),
         "{told:?}"
     );
-}
-
-/// Catches a waiter that reports its place at each server.
-#[test]
-fn a_waiter_has_one_place() {
-    let mut world = quorum(3, 5);
-    world.hold(LOCK);
-    for locker in [1, 2] {
-        world.at(locker).acquire(LOCK, Wait::Forever);
-    }
-    world.advance(SOON);
-    assert_eq!(world.story(1), ["waiting"]);
-    assert_eq!(world.story(2), ["waiting"]);
-}
-
-/// Catches an error of a server that may have forgotten locks that does not say how long it does not vote.
-#[test]
-fn an_error_says_when_a_server_that_forgot_votes_again() {
-    let mut world = quorum(1, 3);
-    world.hold(LOCK);
-    for server in [0, 1] {
-        world.servers[server].flush();
-    }
-    // The first attempt finds out.
-    let [_, call] = [(); 2].map(|()| {
-        let call = world.acquire(LockId(2), Wait::Never);
-        world.advance(ms(200));
-        call
-    });
-    let says = world.failure(call).to_string();
-    // With the margin for its clock.
-    let left = LONGEST.as_secs() + 1;
-    let why = format!("came back 0 s ago, may have forgotten locks, and votes again in {left} s");
-    assert!(says.contains(&why), "{says}");
-}
-
-/// Catches a release that goes on being repeated, and a caller that waits for it, when the name is held again.
-#[test]
-fn a_release_ends_once_the_name_is_held_again() {
-    let mut world = quorum(1, 3);
-    let lease = world.hold(LOCK).lease;
-    world.set_all(0..3, Net::LoseReplies);
-    let release = world.release(lease);
-    assert!(world.is_open(release));
-    world.set_all(0..3, Net::Up);
-    let again = world.acquire_as(LockId(2), LOCK, Wait::Forever);
-    world.advance(TTL);
-    world.grant(again);
-    assert!(world.answered(release) <= world.answered(again));
-}
-
-/// Catches a new attempt that gives up before the servers have answered, because they were silent before.
-#[test]
-fn servers_that_were_silent_are_asked_again() {
-    let mut world = quorum(1, 3);
-    world.set_all(0..3, Net::LoseRequests);
-    let call = world.acquire(LOCK, Wait::Never);
-    world.advance(SOON * 4);
-    assert_eq!(world.error(call), ErrorKind::Unavailable);
-    world.set_all(0..3, Net::Up);
-    let again = world.acquire(LOCK, Wait::Never);
-    world.advance(SOON);
-    world.grant(again);
-}
-
-/// Catches counters that are raised later than necessary, and sooner than a slow answer may make it unnecessary.
-#[test]
-fn counters_are_raised_once_no_answer_is_due() {
-    let mut world = quorum(1, 3);
-    world.cut(2);
-    world.ahead[2] += 3_600_000_000;
-    world.connect(2);
-    world.set(0, Net::Hold);
-    let call = world.acquire(LOCK, Wait::Never);
-    assert!(world.is_open(call) && !world.ops().contains(&"renew"));
-    world.refuse_next(ErrorKind::Store);
-    assert_eq!(world.ops().last(), Some(&"renew"));
-    world.grant(call);
 }

@@ -223,17 +223,18 @@ fn a_round_from_before_a_server_joined_proves_nothing() {
     assert_eq!(world.story(0).last(), Some(&"lost"));
 }
 
-/// Takes the next pending batch of this host to this server.
-fn take_from(world: &mut Host, host: usize, server: usize) -> Sent {
-    let is_it = |sent: &Sent| sent.locker == host && place(sent.server) == server;
-    let at = world.pending.iter().position(is_it);
-    let sent = at.and_then(|at| world.pending.remove(at));
-    sent.expect("a batch is pending")
+/// Takes the next pending batch of this host to one of these servers.
+fn take_from(world: &mut Host, host: usize, servers: &[usize]) -> Option<Sent> {
+    let is_it = |sent: &Sent| sent.locker == host && servers.contains(&place(sent.server));
+    let at = world.pending.iter().position(is_it)?;
+    world.pending.remove(at)
 }
 
-fn answer_to(world: &mut Host, host: usize, server: usize) {
-    let sent = take_from(world, host, server);
-    world.answer(&sent);
+/// Answers all batches of this host to these servers, and those that follow.
+fn answer_to(world: &mut Host, host: usize, servers: &[usize]) {
+    while let Some(sent) = take_from(world, host, servers) {
+        world.answer(&sent);
+    }
 }
 
 /// Catches two holders: an owner's attempt counts a server that raised its counter, lost the lock to the owner's later
@@ -246,33 +247,22 @@ fn a_counter_that_was_raised_before_a_majority_answered_is_raised_again() {
     (0..3).for_each(|server| world.deafen(server));
     world.set_all(0..3, Net::Hold);
     let early = reclaim(&mut world, 0, Wait::Never);
-    let delayed = take_from(&mut world, 0, late);
+    let delayed = take_from(&mut world, 0, &[late]).expect("it was asked");
     let answer = world.execute(&delayed);
-    for server in [kept, lost] {
-        answer_to(&mut world, 0, server);
-    }
+    answer_to(&mut world, 0, &[kept, lost]);
     // Both are asked to raise their counters, because the third one does not answer.
     world.advance(ms(1));
-    answer_to(&mut world, 0, kept);
+    answer_to(&mut world, 0, &[kept]);
     world.servers[lost].delete(&key(LOCK));
-    answer_to(&mut world, 0, lost);
+    answer_to(&mut world, 0, &[lost]);
     assert!(world.is_open(early));
     let later = reclaim(&mut world, 1, Wait::Never);
-    for _ in 0..20 {
-        let is_open = |sent: &&Sent| sent.locker == 1 && place(sent.server) != late;
-        match world.pending.iter().find(is_open) {
-            Some(sent) => {
-                let server = place(sent.server);
-                answer_to(&mut world, 1, server);
-            }
-            None => world.advance(ms(1)),
-        }
+    for _ in 0..5 {
+        answer_to(&mut world, 1, &[kept, lost]);
+        world.advance(ms(1));
     }
     world.grant(later);
     world.reply(&delayed, Ok(answer));
-    while let Some(sent) = world.pending.iter().find(|sent| sent.locker == 0) {
-        let server = place(sent.server);
-        answer_to(&mut world, 0, server);
-    }
+    answer_to(&mut world, 0, &[0, 1, 2]);
     assert!(world.at(1).is_held(LOCK) && !world.is_held(LOCK));
 }

@@ -1,8 +1,8 @@
 //! Holding a lock, and losing it.
 
 use super::line::hold_at;
-use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, quorum, with_margin};
-use crate::engine::{Answer, Wait};
+use super::world::{LOCK, LONGEST, Net, SOON, TIMEOUT, TTL, ms, quorum, with_margin};
+use crate::engine::{Answer, LockId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::memory::MemoryServer;
@@ -240,4 +240,30 @@ fn a_server_is_not_asked_while_one_that_does_not_know_it_has_the_lease() {
     world.advance(TTL / 3);
     assert_eq!(world.left(), (1, 0), "only the first server has the lease");
     assert!(!world.story(0).contains(&"lost"));
+}
+
+#[test]
+fn a_lease_is_held_up_to_its_deadline_whether_or_not_the_host_ticks() {
+    let mut world = quorum(1, 3);
+    world.hold(LOCK);
+    let until = world.held_until(LOCK);
+    world.now = until - ms(1);
+    assert!(world.is_held(LOCK));
+    world.now = until;
+    assert!(!world.is_held(LOCK));
+}
+
+/// Catches a release that goes on being repeated, and a caller that waits for it, when the name is held again.
+#[test]
+fn a_release_ends_once_the_name_is_held_again() {
+    let mut world = quorum(1, 3);
+    let lease = world.hold(LOCK).lease;
+    world.set_all(0..3, Net::LoseReplies);
+    let release = world.release(lease);
+    assert!(world.is_open(release));
+    world.set_all(0..3, Net::Up);
+    let again = world.acquire_as(LockId(2), LOCK, Wait::Forever);
+    world.advance(TTL);
+    world.grant(again);
+    assert!(world.answered(release) <= world.answered(again));
 }

@@ -127,3 +127,16 @@ fn a_canceled_waiter_leaves_no_place() {
     world.grant(stays);
     assert_eq!(world.left(), (3, 0));
 }
+
+/// Catches a waiter that reports its place at each server.
+#[test]
+fn a_waiter_has_one_place() {
+    let mut world = quorum(3, 5);
+    world.hold(LOCK);
+    for locker in [1, 2] {
+        world.at(locker).acquire(LOCK, Wait::Forever);
+    }
+    world.advance(SOON);
+    assert_eq!(world.story(1), ["waiting"]);
+    assert_eq!(world.story(2), ["waiting"]);
+}
