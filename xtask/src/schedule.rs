@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::counts::Counts;
+use crate::run::Cmd;
 use crate::setup::Need;
 use crate::steps::Step;
 
@@ -195,13 +196,17 @@ impl Run {
     fn begin(&mut self, at: usize, sender: &Sender<Message>) {
         let (step, state, printed) = &mut self.steps[at];
         *state = State::Runs(Instant::now());
-        *printed = format!("== {}: {}\n", step.name, step.cmd());
-        let (step, env, sender) = (*step, self.env, sender.clone());
+        let cmd = self
+            .env
+            .iter()
+            .fold(step.cmd(), |cmd, (name, value)| cmd.with_env(name, value));
+        *printed = format!("== {}: {cmd}\n", step.name);
+        let (step, sender) = (*step, sender.clone());
         thread::spawn(move || {
             let mut counts = Counts::default();
             // A step goes on even if the receiver is gone.
             let say = |message| drop(sender.send(message));
-            let result = run(step, env, &mut counts, |line| say(Message::Line(at, line)));
+            let result = run(step, &cmd, &mut counts, |line| say(Message::Line(at, line)));
             say(Message::Ended(at, result, counts));
         });
         self.show_next();
@@ -295,12 +300,7 @@ impl Run {
     }
 }
 
-fn run(
-    step: &Step,
-    env: &[(&str, &str)],
-    counts: &mut Counts,
-    mut on_line: impl FnMut(String),
-) -> Result<()> {
+fn run(step: &Step, cmd: &Cmd, counts: &mut Counts, mut on_line: impl FnMut(String)) -> Result<()> {
     let read = |line: &str| {
         if step.tests
             && let Some(more) = Counts::parse(line)
@@ -309,10 +309,6 @@ fn run(
         }
         on_line(line.to_owned());
     };
-    let cmd = step.cmd();
-    let cmd = env
-        .iter()
-        .fold(cmd, |cmd, (name, value)| cmd.with_env(name, value));
     let result = cmd.run_and_read(read);
     if !step.tests {
         return result;

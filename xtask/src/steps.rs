@@ -83,6 +83,16 @@ macro_rules! suite {
     };
 }
 
+const SPEC: Step = Step {
+    name: "spec",
+    what: "the specifications keep every promise, and TLC finds the fault of each control",
+    line: "cargo xtask spec --quick",
+    load: Load::Computes,
+    needs: &[Need::Java, Need::Tlc],
+    after: &["build", "package"],
+    ..BARE
+};
+
 /// The steps, in the order in which they begin if they may. Those that build in `target/debug` come first, since a
 /// test binary starts only when no other command builds there; the npm package is made beside them. Then the longest
 /// suites begin beside steps that compute.
@@ -277,15 +287,7 @@ pub(crate) const STEPS: &[Step] = &[
         line: "cargo xtask book --links-only",
         ..BARE
     },
-    Step {
-        name: "spec",
-        what: "the specifications keep every promise, and TLC finds the fault of each control",
-        line: "cargo xtask spec --quick",
-        load: Load::Computes,
-        needs: &[Need::Java, Need::Tlc],
-        after: &["build", "package"],
-        ..BARE
-    },
+    SPEC,
     Step {
         name: "costs",
         what: "no operation costs a tenth more than what was written down",
@@ -422,13 +424,10 @@ pub(crate) const MORE: &[Step] = &[
         ..BARE
     },
     Step {
-        name: "spec-slow",
+        name: "spec-all",
         what: "the same with the instances that take longest, and with the figures of the book",
         line: "cargo xtask spec",
-        load: Load::Computes,
-        needs: &[Need::Java, Need::Tlc],
-        after: &["build", "package"],
-        ..BARE
+        ..SPEC
     },
     Step {
         name: "wasm",

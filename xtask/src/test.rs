@@ -47,11 +47,11 @@ pub(crate) fn main(options: &Options) -> ExitCode {
         if !options.only.is_empty() {
             return options.only.iter().any(|name| name == step.name);
         }
-        // The tests of these two are among those of other steps.
         if options.quick {
             QUICK.contains(&step.name)
         } else {
-            !["quick", "portable"].contains(&step.name)
+            // What these do is among what other steps of all do.
+            !(options.all && ["quick", "portable", "spec", "wasm"].contains(&step.name))
         }
     };
     let steps: Vec<&'static Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
