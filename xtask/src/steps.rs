@@ -19,13 +19,17 @@ pub(crate) struct Step {
     pub(crate) needs: &'static [Need],
     /// The steps that must have ended before it begins, if they run at all.
     pub(crate) after: &'static [&'static str],
+    /// The environment variables of the command.
+    pub(crate) env: &'static [(&'static str, &'static str)],
     /// True if the step runs tests, whose results are counted.
     pub(crate) tests: bool,
 }
 
 impl Step {
     pub(crate) fn cmd(&self) -> Cmd {
-        Cmd::line(self.line).at(self.folder)
+        let cmd = Cmd::line(self.line).at(self.folder);
+        let variables = self.env.iter();
+        variables.fold(cmd, |cmd, (name, value)| cmd.with_env(name, value))
     }
 }
 
@@ -38,8 +42,21 @@ pub(crate) const BARE: Step = Step {
     load: Load::Builds,
     needs: &[],
     after: &[],
+    env: &[],
     tests: false,
 };
+
+/// The variables with which cargo compiles the packages of the workspace by clippy, which is the compiler with more
+/// lints. `cargo clippy` sets the same ones, but builds nothing that runs: each dependency would be compiled once for
+/// the lints and once for the tests. Commands with other variables build the workspace anew.
+const LINTED: &[(&str, &str)] = &[
+    ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
+    // The arguments `-D warnings`, in the words of `cargo clippy`.
+    (
+        "CLIPPY_ARGS",
+        "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+    ),
+];
 
 /// A step that compiles the core with a single feature. It leaves out the tests: they run with all features,
 /// and would compile their own dependencies seven times.
@@ -69,14 +86,15 @@ macro_rules! workspace {
 /// the whole workspace, since otherwise much would be compiled again. Without --no-fail-fast the first
 /// failing binary would hide the results of the others.
 macro_rules! suite {
-    ($name:literal, $what:literal, $load:ident, $needs:expr, $which:literal) => {
+    ($name:literal, $what:literal, $load:ident, [$($need:ident),*], $which:literal) => {
         Step {
             name: $name,
             what: $what,
             line: workspace!("test", "--no-fail-fast ", $which),
             load: Load::$load,
-            needs: $needs,
+            needs: &[Need::Clippy, $(Need::$need),*],
             after: &["build"],
+            env: LINTED,
             tests: true,
             ..BARE
         }
@@ -112,18 +130,21 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[Need::Rustfmt],
         ..BARE
     },
+    // Not --all-targets, which builds each example once more as if it had tests.
     Step {
-        name: "clippy",
-        what: "no warnings, in any target",
-        line: workspace!("clippy", "--all-targets -- -D warnings"),
+        name: "build",
+        what: "all tests can be built, without warnings",
+        line: workspace!("test", "--lib --bins --tests --no-run"),
         needs: &[Need::Clippy],
+        env: LINTED,
         ..BARE
     },
     Step {
-        name: "clippy-xtask",
-        what: "no warnings in the tasks of this repository",
-        line: "cargo clippy -p xtask --all-targets --locked -- -D warnings",
-        needs: &[Need::Clippy],
+        name: "examples",
+        what: "all examples and demonstrations can be built, without warnings",
+        line: workspace!("build", "--examples"),
+        env: LINTED,
+        after: &["build"],
         ..BARE
     },
     Step {
@@ -140,20 +161,6 @@ pub(crate) const STEPS: &[Step] = &[
             "doc",
             r#"--no-deps --config 'build.rustdocflags="-D warnings"'"#
         ),
-        ..BARE
-    },
-    // Not --all-targets, which builds each example once more as if it had tests.
-    Step {
-        name: "build",
-        what: "all tests can be built",
-        line: workspace!("test", "--lib --bins --tests --no-run"),
-        ..BARE
-    },
-    Step {
-        name: "examples",
-        what: "all examples and demonstrations can be built",
-        line: workspace!("build", "--examples"),
-        after: &["build"],
         ..BARE
     },
     Step {
@@ -180,6 +187,7 @@ pub(crate) const STEPS: &[Step] = &[
         ],
         after: &["package", "build"],
         tests: true,
+        ..BARE
     },
     Step {
         // Half of the processes that contend are in JavaScript, once the package is there.
@@ -188,7 +196,7 @@ pub(crate) const STEPS: &[Step] = &[
             "programs",
             "the examples and demonstrations",
             Waits,
-            &[Need::Redis, Need::Postgres, Need::MariaDb],
+            [Redis, Postgres, MariaDb],
             "--test=programs --test=topologies"
         )
     },
@@ -199,7 +207,7 @@ pub(crate) const STEPS: &[Step] = &[
             "faults",
             "clients under faults keep every promise, and two judges refuse broken histories",
             Waits,
-            &[Need::Redis, Need::Node, Need::Faketime, Need::Go],
+            [Redis, Node, Faketime, Go],
             "--test=faults"
         )
     },
@@ -207,55 +215,51 @@ pub(crate) const STEPS: &[Step] = &[
         "integration",
         "locks on real servers",
         Waits,
-        &[Need::Redis, Need::Faketime],
+        [Redis, Faketime],
         "--test=integration"
     ),
-    suite!(
-        "cli",
-        "the command",
-        Waits,
-        &[Need::Redis, Need::Chromium],
-        "--test=cli"
-    ),
+    suite!("cli", "the command", Waits, [Redis, Chromium], "--test=cli"),
     suite!(
         "guards",
         "one conformance suite for every guard",
         Waits,
-        &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
+        [Redis, Postgres, MariaDb, Venv],
         "--test=gate --test=http --test=object --test=redis --test=redis_rs --test=sql"
     ),
     suite!(
         "differential",
         "servers do what the model does",
         Waits,
-        &[Need::Redis],
+        [Redis],
         "--test=differential"
     ),
     suite!(
         "adapters",
         "locks by the clients of a program",
         Waits,
-        &[Need::Redis],
+        [Redis],
         "--test=adapters"
     ),
     suite!(
         "scenarios",
         "the same stories on every store",
         Waits,
-        &[Need::Redis],
+        [Redis],
         "--test=scenarios"
     ),
     suite!(
         "unit",
         "unit tests, and hostile bytes",
         Computes,
-        &[Need::Redis],
+        [Redis],
         "--lib --bins --test=bytes"
     ),
     Step {
         name: "unit-xtask",
-        what: "unit tests of the tasks of this repository",
+        what: "unit tests of the tasks of this repository, without warnings",
         line: "cargo test -p xtask --locked",
+        needs: &[Need::Clippy],
+        env: LINTED,
         tests: true,
         ..BARE
     },
@@ -263,14 +267,14 @@ pub(crate) const STEPS: &[Step] = &[
         "simulation",
         "random schedules keep every promise",
         Computes,
-        &[],
+        [],
         "--test=simulation"
     ),
     suite!(
         "search",
         "small worlds keep every promise, whatever the order of events",
         Computes,
-        &[],
+        [],
         "--test=search"
     ),
     Step {
@@ -278,6 +282,7 @@ pub(crate) const STEPS: &[Step] = &[
         what: "the examples in the documentation",
         line: workspace!("test", "--doc --no-fail-fast"),
         after: &["build"],
+        env: LINTED,
         tests: true,
         ..BARE
     },
@@ -316,19 +321,20 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[Need::Node, Need::Runtimes, Need::Chromium],
         after: &["package"],
         tests: true,
+        ..BARE
     },
     suite!(
         "loss",
         "a loss is told in time",
         Times,
-        &[Need::Redis],
+        [Redis],
         "--test=loss"
     ),
     suite!(
         "handoff",
         "the next in line is told in time",
         Times,
-        &[Need::Redis],
+        [Redis],
         "--test=handoff"
     ),
 ];
@@ -420,6 +426,7 @@ pub(crate) const MORE: &[Step] = &[
         ),
         load: Load::Computes,
         after: &["build"],
+        env: LINTED,
         tests: true,
         ..BARE
     },
@@ -428,6 +435,20 @@ pub(crate) const MORE: &[Step] = &[
         what: "the same with the instances that take longest, and with the figures of the book",
         line: "cargo xtask spec",
         ..SPEC
+    },
+    Step {
+        name: "clippy",
+        what: "no warnings, in any target",
+        line: workspace!("clippy", "--all-targets -- -D warnings"),
+        needs: &[Need::Clippy],
+        ..BARE
+    },
+    Step {
+        name: "clippy-xtask",
+        what: "no warnings in the tasks of this repository",
+        line: "cargo clippy -p xtask --all-targets --locked -- -D warnings",
+        needs: &[Need::Clippy],
+        ..BARE
     },
     Step {
         name: "wasm",
@@ -441,7 +462,8 @@ pub(crate) const MORE: &[Step] = &[
         what: "unit tests, and the scenarios on a server and in memory",
         line: workspace!("test", "--lib --test scenarios --no-fail-fast"),
         load: Load::Waits,
-        needs: &[Need::Redis],
+        needs: &[Need::Redis, Need::Clippy],
+        env: LINTED,
         tests: true,
         ..BARE
     },

@@ -51,7 +51,15 @@ pub(crate) fn main(options: &Options) -> ExitCode {
             QUICK.contains(&step.name)
         } else {
             // What these do is among what other steps of all do.
-            !(options.all && ["quick", "portable", "spec", "wasm"].contains(&step.name))
+            let repeats = [
+                "quick",
+                "clippy",
+                "clippy-xtask",
+                "portable",
+                "spec",
+                "wasm",
+            ];
+            !(options.all && repeats.contains(&step.name))
         }
     };
     let steps: Vec<&'static Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
