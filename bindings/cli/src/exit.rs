@@ -38,6 +38,7 @@ pub(crate) const BY_SIGNAL: u8 = 128;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   of COMMAND  that of COMMAND; 128 + n if signal n ended it
+  0, 1, 2     doctor: nothing worse than a note; a warning; something bad
   1           release: you answered no, and nothing was released
   64          the command line or a setting is not valid
   65          the token is stale: a greater one was seen

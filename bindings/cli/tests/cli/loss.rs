@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, Stopwatch};
+use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, Stopwatch, steady};
 use nix::sys::signal::Signal;
 
 use crate::program::{ProcessGroup, Program, expiry, is_held, key, leasehold, on, wall};
@@ -52,82 +52,97 @@ async fn early(what: &str, group: ProcessGroup, expires: Duration) -> f64 {
 
 #[tokio::test]
 async fn a_server_that_stands_still() {
-    let server = RedisServer::start().await;
-    let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
-    let expires = expiry(&server, "a").await;
-    server.pause();
-    assert!(early("SIGSTOP of the server, SIGTERM ignored", group, expires).await > 0.0);
-    server.resume();
-    assert_eq!(program.code().await, Some(79));
+    steady(async || {
+        let server = RedisServer::start().await;
+        let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
+        let expires = expiry(&server, "a").await;
+        server.pause();
+        assert!(early("SIGSTOP of the server, SIGTERM ignored", group, expires).await > 0.0);
+        server.resume();
+        assert_eq!(program.code().await, Some(79));
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_willing_command_is_asked_by_the_grace_before() {
-    let server = RedisServer::start().await;
-    let (mut program, group) = started(on(&server, args("stop", WILLING)));
-    let expires = expiry(&server, "a").await;
-    server.pause();
-    program.line("asked");
-    let early = early("SIGSTOP of the server, SIGTERM obeyed", group, expires).await;
-    // The grace period is a sixth of the time to live.
-    assert!((0.3..1.0).contains(&early), "{early}");
-    server.resume();
-    assert_eq!(program.code().await, Some(79));
-    let errors = program.unread_errors().join("\n");
-    assert!(errors.contains(r#"{"type":"failed","exit":79"#), "{errors}");
+    steady(async || {
+        let server = RedisServer::start().await;
+        let (mut program, group) = started(on(&server, args("stop", WILLING)));
+        let expires = expiry(&server, "a").await;
+        server.pause();
+        program.line("asked");
+        let early = early("SIGSTOP of the server, SIGTERM obeyed", group, expires).await;
+        // The grace period is a sixth of the time to live.
+        assert!((0.3..1.0).contains(&early), "{early}");
+        server.resume();
+        assert_eq!(program.code().await, Some(79));
+        let errors = program.unread_errors().join("\n");
+        assert!(errors.contains(r#"{"type":"failed","exit":79"#), "{errors}");
+    })
+    .await;
 }
 
 // The proxy runs while this thread waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_black_hole() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let mut command = leasehold(args("stop", STUBBORN));
-    command.env("LEASEHOLD_URL", proxy.url());
-    let (mut program, group) = started(command);
-    let expires = expiry(&server, "a").await;
-    proxy.set(Direction::Up, Mode::BlackHole);
-    proxy.set(Direction::Down, Mode::BlackHole);
-    assert!(early("black hole, SIGTERM ignored", group, expires).await > 0.0);
-    assert_eq!(program.code().await, Some(79));
+    steady(async || {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(server.port()).await;
+        let mut command = leasehold(args("stop", STUBBORN));
+        command.env("LEASEHOLD_URL", proxy.url());
+        let (mut program, group) = started(command);
+        let expires = expiry(&server, "a").await;
+        proxy.set(Direction::Up, Mode::BlackHole);
+        proxy.set(Direction::Down, Mode::BlackHole);
+        assert!(early("black hole, SIGTERM ignored", group, expires).await > 0.0);
+        assert_eq!(program.code().await, Some(79));
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_deleted_key() {
-    let server = RedisServer::start().await;
-    let (mut program, group) = started(on(&server, args("stop", WILLING)));
-    let (expires, deleted) = (expiry(&server, "a").await, wall());
-    Admin::connect(&server).await.int(&["DEL", &key("a")]).await;
-    program.line("asked");
-    let gone = group.gone_at().await;
-    println!(
-        "DEL, SIGTERM obeyed: gone {:?} after it",
-        gone.saturating_sub(deleted)
-    );
-    assert!(gone < expires && gone.saturating_sub(deleted) < Duration::from_millis(700));
-    assert_eq!(program.code().await, Some(79));
-    program.error_line(r#"{"type":"lost","name":"a","#);
+    steady(async || {
+        let server = RedisServer::start().await;
+        let (mut program, group) = started(on(&server, args("stop", WILLING)));
+        let (expires, deleted) = (expiry(&server, "a").await, wall());
+        Admin::connect(&server).await.int(&["DEL", &key("a")]).await;
+        program.line("asked");
+        let gone = group.gone_at().await;
+        println!(
+            "DEL, SIGTERM obeyed: gone {:?} after it",
+            gone.saturating_sub(deleted)
+        );
+        assert!(gone < expires && gone.saturating_sub(deleted) < Duration::from_millis(700));
+        assert_eq!(program.code().await, Some(79));
+        program.error_line(r#"{"type":"lost","name":"a","#);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_deleted_key_and_a_stubborn_command() {
-    let server = RedisServer::start().await;
-    let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
-    let (expires, deleted) = (expiry(&server, "a").await, wall());
-    Admin::connect(&server).await.int(&["DEL", &key("a")]).await;
-    let gone = group.gone_at().await;
-    println!(
-        "DEL, SIGTERM ignored: gone {:?} after it",
-        gone.saturating_sub(deleted)
-    );
-    assert!(gone < expires);
-    // The command had its grace period, a sixth of the time to live.
-    assert!(
-        gone.saturating_sub(deleted) >= Duration::from_millis(450),
-        "{:?}",
-        gone.saturating_sub(deleted)
-    );
-    assert_eq!(program.code().await, Some(79));
+    steady(async || {
+        let server = RedisServer::start().await;
+        let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
+        let (expires, deleted) = (expiry(&server, "a").await, wall());
+        Admin::connect(&server).await.int(&["DEL", &key("a")]).await;
+        let gone = group.gone_at().await;
+        println!(
+            "DEL, SIGTERM ignored: gone {:?} after it",
+            gone.saturating_sub(deleted)
+        );
+        assert!(gone < expires);
+        // The command had its grace period, a sixth of the time to live.
+        assert!(
+            gone.saturating_sub(deleted) >= Duration::from_millis(450),
+            "{:?}",
+            gone.saturating_sub(deleted)
+        );
+        assert_eq!(program.code().await, Some(79));
+    })
+    .await;
 }
 
 /// Catches an exit code 0 although another client may have held the lock while the command ran. Without pushes, only
@@ -173,16 +188,19 @@ async fn with_a_warning_only_the_command_goes_on() {
 
 #[tokio::test]
 async fn kill_9_of_leasehold_ends_the_whole_group() {
-    let server = RedisServer::start().await;
-    let (program, group) = started(on(&server, args("stop", STUBBORN)));
-    let killed = wall();
-    program.signal(Signal::SIGKILL);
-    println!(
-        "kill -9: gone {:?} after it",
-        group.gone_at().await.saturating_sub(killed)
-    );
-    // The lock was not released: it ends with its time to live.
-    assert!(is_held(&server, "a").await);
+    steady(async || {
+        let server = RedisServer::start().await;
+        let (program, group) = started(on(&server, args("stop", STUBBORN)));
+        let killed = wall();
+        program.signal(Signal::SIGKILL);
+        println!(
+            "kill -9: gone {:?} after it",
+            group.gone_at().await.saturating_sub(killed)
+        );
+        // The lock was not released: it ends with its time to live.
+        assert!(is_held(&server, "a").await);
+    })
+    .await;
 }
 
 /// Without the guard the kernel still kills the command itself, though not its children.
@@ -221,13 +239,16 @@ fn guard_of(leasehold: nix::unistd::Pid) -> nix::unistd::Pid {
 
 #[tokio::test]
 async fn leasehold_that_stands_still_does_not_keep_the_command_alive() {
-    let server = RedisServer::start().await;
-    let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
-    let expires = expiry(&server, "a").await;
-    program.signal(Signal::SIGSTOP);
-    assert!(early("SIGSTOP of leasehold", group, expires).await > 0.0);
-    program.signal(Signal::SIGCONT);
-    assert_eq!(program.code().await, Some(79));
+    steady(async || {
+        let server = RedisServer::start().await;
+        let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
+        program.signal(Signal::SIGSTOP);
+        let expires = expiry(&server, "a").await;
+        assert!(early("SIGSTOP of leasehold", group, expires).await > 0.0);
+        program.signal(Signal::SIGCONT);
+        assert_eq!(program.code().await, Some(79));
+    })
+    .await;
 }
 
 /// The documented limit: a process that leaves the process group is not killed.

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { LeaseholdError } from "../../dist/index.js";
 import { aborted, forEachStore, lockerOf } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
-import { pause, steady, waitFor } from "../support/wait.mjs";
+import { block, pause, steady, waitFor } from "../support/wait.mjs";
 
 forEachStore((store) => {
   test("a lease has all that the holder needs", async () => {
@@ -283,9 +283,3 @@ forEachStore((store) => {
     }
   });
 });
-
-/** Blocks the event loop. */
-function block(milliseconds) {
-  const end = performance.now() + milliseconds;
-  while (performance.now() < end);
-}

@@ -2,6 +2,7 @@
 // node blocker.mjs <url> <thread: yes or no> <name> <ttl> <milliseconds> [until]
 // With `until` it goes on as soon as the lease is not valid.
 import { Locker } from "../../dist/index.js";
+import { block } from "../support/wait.mjs";
 
 const [, , url, thread, name, ttl, milliseconds, until] = process.argv;
 const say = (...words) => process.stdout.write(`${words.join(" ")}\n`);
@@ -23,6 +24,9 @@ while (passed() < milliseconds && (until === undefined || gone === undefined)) {
     deadline = Math.max(deadline, at + lease.remaining);
   } else {
     gone ??= at;
+  }
+  if (until === undefined) {
+    block(1);
   }
 }
 say("blocked", JSON.stringify({ valid: lease.valid, remaining: lease.remaining, gone, last, deadline, aborted: signal.aborted }));

@@ -179,7 +179,9 @@ describe("one thread that fails", () => {
 describe("one thread that hangs", () => {
   /** Hangs in the thread at a message with two numbers, of which it sets the first. */
   const HANGS = `process.getBuiltinModule("node:worker_threads").parentPort.on("message", (asked) => {
-    for (let at = asked.length === 2 ? 0 : 1; at === 0; ) Atomics.store(asked, at, 1);
+    if (asked.length !== 2) return;
+    Atomics.store(asked, 0, 1);
+    Atomics.wait(asked, 1, 0);
   });`;
 
   /** Makes two lockers with a lease each, the first of which lives for this long, and makes their thread hang. */

@@ -6,7 +6,7 @@ import { startNode } from "../support/program.mjs";
 import { startRedis } from "../support/redis.mjs";
 import { aborted, clients, collect, forEachStore, inThread, isHeld, key } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
-import { awake, pause, waitFor } from "../support/wait.mjs";
+import { awake, block, pause, waitFor } from "../support/wait.mjs";
 
 const child = fileURLToPath(new URL("child.mjs", import.meta.url));
 const ours = [...clients, "thread"].map((kind) => `connect:${kind}`);
@@ -168,7 +168,7 @@ forEachStore((store) => {
     const { signal } = lease;
     const events = collect(lock.events());
     await pause(150);
-    stall(lease.remaining + 200);
+    block(lease.remaining + 200);
     assert.equal(lease.valid, false, "at the first look, whatever ran or did not run since");
     assert.equal(lease.remaining, 0);
     assert.equal(signal.aborted, false, "nothing had a chance to run");
@@ -189,7 +189,7 @@ forEachStore((store) => {
     const lock = (await store.hearing()).lock(store.name(), { ttl: 4_000 });
     const lease = await lock.acquire();
     for (let i = 0; i < 3; i++) {
-      stall(1_500);
+      block(1_500);
       assert.ok(lease.valid, `after ${i + 1}`);
       await waitFor(() => lease.remaining > 3_000, 1_000, "it is renewed in between");
     }
@@ -202,7 +202,7 @@ forEachStore((store) => {
     const waiting = (await store.hearing()).lock(name, { ttl: 1_500 }).acquire();
     await store.inLine(name, 1);
     const released = holder.release();
-    stall(2_000);
+    block(2_000);
     await released;
     const lease = await waiting;
     assert.ok(lease.valid, "what is handed out is not over already");
@@ -210,11 +210,3 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 }, { only: inThread });
-
-/** Blocks the event loop. */
-function stall(milliseconds) {
-  const until = performance.now() + milliseconds;
-  while (performance.now() < until) {
-    // On purpose.
-  }
-}

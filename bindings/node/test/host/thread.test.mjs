@@ -11,7 +11,7 @@ import { startRedis } from "../support/redis.mjs";
 import { aborted, collect, inTheEnd, key } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { first, workers } from "../support/threads.mjs";
-import { awake, pause, steady, waitFor, within } from "../support/wait.mjs";
+import { awake, block, pause, steady, waitFor, within } from "../support/wait.mjs";
 
 const BLOCKER = fileURLToPath(new URL("blocker.mjs", import.meta.url));
 /** Beyond the reach of any machine that stalls. */
@@ -216,7 +216,7 @@ describe("a thread that fails", () => {
   });
 
   test("to go on, and hangs, makes no loss late, and no shutdown endless", async (t) => {
-    first.code = "setTimeout(() => { for (;;); }, 2_500);";
+    first.code = `${block}; setTimeout(() => block(Infinity), 2_500);`;
     const locker = await made(t, Locker.connect, server.url, { patience: 2_000, commandTimeout: 2_000 }).finally(() => (first.code = ""));
     const lease = await locker.lock(newName(), { ttl: 2_000 }).acquire();
     let deadline = 0;
@@ -314,8 +314,7 @@ describe("a thread", () => {
       // Catches a lock that a thread holds for good, and nobody else. The thread takes in everything a second
       // late, so the program's deadlines are a second before its own.
       const [ttl, late] = [3_000, 1_000];
-      const block = `for (const end = performance.now() + milliseconds; performance.now() < end; );`;
-      first.code = `{ const block = (milliseconds) => { ${block} };
+      first.code = `{ ${block};
         const channel = new BroadcastChannel("block");
         channel.onmessage = ({ data }) => (channel.postMessage(""), block(data));
         channel.unref();

@@ -94,6 +94,11 @@ export function pause(milliseconds) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
+/** Blocks the event loop for this long. Unlike a loop, it keeps no processor from the servers and other tests. */
+export function block(milliseconds) {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+}
+
 const cleanups = new Set();
 
 /**

@@ -109,7 +109,12 @@ impl Durability {
             Err(error) if error.is_transient() => return Err(error),
             // Redis before 7.2 has no `WAITAOF`, and a server without an append-only file refuses it.
             Err(error) if error.kind() == ErrorKind::Store => {
-                (ErrorKind::Unsupported, error.to_string())
+                let needs = if self.fsynced {
+                    "; `fsynced` needs Redis 7.2 with its append-only file"
+                } else {
+                    ""
+                };
+                (ErrorKind::Unsupported, format!("{error}{needs}"))
             }
             Err(error) => (error.kind(), error.to_string()),
         };

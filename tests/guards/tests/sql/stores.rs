@@ -1,5 +1,7 @@
 //! Registers in a database, for the conformance suite.
 
+use std::time::Duration;
+
 use leasehold::fence::statements::{MYSQL, check_resource};
 use leasehold::{Error, ErrorKind, FencingToken, fence};
 use leasehold_guard_tests::conformance::Guarded;
@@ -212,6 +214,9 @@ impl<DB: Db> Guarded for CheckedBefore<DB> {
     async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
         let checked = fence::sql::begin(&self.0, resource, token).await?;
         checked.commit().await?;
+        // The smaller the token of a race, the later its write, so a write that greater ones overtake is certain.
+        let gap = Duration::from_millis(20_u64.saturating_sub(token.get()));
+        tokio::time::sleep(gap).await;
         loop {
             tokio::task::yield_now().await;
             match self.attempt(resource, token, value).await {
