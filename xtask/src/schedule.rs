@@ -30,8 +30,6 @@ pub(crate) enum Load {
     Computes,
     /// The step mostly waits for servers and clocks.
     Waits,
-    /// The step's tests measure lateness, so nothing runs beside it.
-    Times,
 }
 
 impl Load {
@@ -40,8 +38,6 @@ impl Load {
         let count = |load: Self| others.iter().filter(|other| **other == load).count();
         let waiting = count(Self::Waits);
         match self {
-            Self::Times => others.is_empty(),
-            _ if others.contains(&Self::Times) => false,
             Self::Builds if others.contains(&Self::Builds) => false,
             // A busy step often has one processor at work. Tests that wait need the other one.
             Self::Builds | Self::Computes => {

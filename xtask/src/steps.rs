@@ -106,8 +106,10 @@ const SPEC: Step = Step {
     what: "the specifications keep every promise, and TLC finds the fault of each control",
     line: "cargo xtask spec --quick",
     load: Load::Computes,
-    needs: &[Need::Java, Need::Tlc],
+    needs: &[Need::Java, Need::Tlc, Need::Clippy],
     after: &["build", "package"],
+    // Its traces are written by a test that was built so.
+    env: LINTED,
     ..BARE
 };
 
@@ -212,6 +214,20 @@ pub(crate) const STEPS: &[Step] = &[
         )
     },
     suite!(
+        "loss",
+        "a loss is told in time",
+        Waits,
+        [Redis],
+        "--test=loss"
+    ),
+    suite!(
+        "handoff",
+        "the next in line is told in time",
+        Waits,
+        [Redis],
+        "--test=handoff"
+    ),
+    suite!(
         "integration",
         "locks on real servers",
         Waits,
@@ -247,6 +263,15 @@ pub(crate) const STEPS: &[Step] = &[
         [Redis],
         "--test=scenarios"
     ),
+    Step {
+        name: "costs",
+        what: "no operation costs a tenth more than what was written down",
+        line: "cargo xtask costs",
+        load: Load::Computes,
+        needs: &[Need::Redis, Need::Valgrind],
+        after: &["build", "package"],
+        ..BARE
+    },
     suite!(
         "unit",
         "unit tests, and hostile bytes",
@@ -294,15 +319,6 @@ pub(crate) const STEPS: &[Step] = &[
     },
     SPEC,
     Step {
-        name: "costs",
-        what: "no operation costs a tenth more than what was written down",
-        line: "cargo xtask costs",
-        load: Load::Computes,
-        needs: &[Need::Redis, Need::Valgrind],
-        after: &["build", "package"],
-        ..BARE
-    },
-    Step {
         name: "node-types",
         what: "the TypeScript has no errors",
         line: "npm run --silent check",
@@ -323,20 +339,6 @@ pub(crate) const STEPS: &[Step] = &[
         tests: true,
         ..BARE
     },
-    suite!(
-        "loss",
-        "a loss is told in time",
-        Times,
-        [Redis],
-        "--test=loss"
-    ),
-    suite!(
-        "handoff",
-        "the next in line is told in time",
-        Times,
-        [Redis],
-        "--test=handoff"
-    ),
 ];
 
 /// The steps of `--quick`, for daily work.
