@@ -13,7 +13,7 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use self::instances::{INSTANCES, Instance};
+use self::instances::{INSTANCES, Instance, Length};
 use self::tlc::Outcome;
 use crate::setup::Need;
 
@@ -68,7 +68,11 @@ fn chosen(options: &Options) -> Result<Vec<&'static Instance>> {
     }
     let is_chosen = |instance: &&Instance| {
         if options.only.is_empty() {
-            instance.is_large == options.large && !(options.quick && instance.is_slow)
+            match instance.length {
+                Length::Seconds => !options.large,
+                Length::Slow => !options.large && !options.quick,
+                Length::Large => options.large,
+            }
         } else {
             options.only.iter().any(|name| name == instance.name)
         }

@@ -12,11 +12,19 @@ pub(super) struct Instance {
     pub(super) unless: &'static str,
     /// The invariant that a control must violate; `None` if nothing may be violated.
     pub(super) breaks: Option<&'static str>,
-    pub(super) is_large: bool,
-    /// True if `--quick` leaves it out: each of these takes some ten seconds.
-    pub(super) is_slow: bool,
+    pub(super) length: Length,
     /// The contents of an instance, or the story of a control's counterexample.
     pub(super) story: &'static str,
+}
+
+/// How long TLC takes for an instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Length {
+    Seconds,
+    /// Some ten seconds: `--quick` leaves it out.
+    Slow,
+    /// Minutes: only `--large` runs it.
+    Large,
 }
 
 impl Instance {
@@ -46,8 +54,7 @@ const fn searched(
         with,
         unless,
         breaks: None,
-        is_large: false,
-        is_slow: false,
+        length: Length::Seconds,
         story,
     }
 }
@@ -55,7 +62,7 @@ const fn searched(
 /// Returns the instance among those that take longer.
 const fn large(instance: Instance) -> Instance {
     Instance {
-        is_large: true,
+        length: Length::Large,
         ..instance
     }
 }
@@ -63,7 +70,7 @@ const fn large(instance: Instance) -> Instance {
 /// Returns the instance among those that `--quick` leaves out.
 const fn slow(instance: Instance) -> Instance {
     Instance {
-        is_slow: true,
+        length: Length::Slow,
         ..instance
     }
 }
