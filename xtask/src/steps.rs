@@ -474,8 +474,9 @@ pub(crate) const MORE: &[Step] = &[
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::Command;
 
-    use super::{MORE, QUICK, STEPS};
+    use super::{LINTED, MORE, QUICK, STEPS};
     use crate::run::root;
 
     #[test]
@@ -495,6 +496,26 @@ mod tests {
             let before = |name: &&str| STEPS[..at].iter().any(|other| other.name == *name);
             assert!(step.after.iter().all(before), "{}", step.name);
         }
+    }
+
+    /// Catches a version of clippy that reads its arguments in another form: its warnings would fail no step.
+    #[test]
+    fn a_warning_fails_a_build() {
+        let folder = std::env::temp_dir().join(format!("xtask-lint-{}", std::process::id()));
+        let file = folder.join("warned.rs");
+        fs::create_dir_all(&folder).expect("it is new");
+        fs::write(&file, "pub fn f(x: &[u8]) -> bool {\n    x.len() == 0\n}\n").expect("it is new");
+        let compiles = |variables: &[(&str, &str)]| {
+            let compile = Command::new("clippy-driver")
+                .args(["rustc", "--crate-type=lib", "--emit=metadata", "--out-dir"])
+                .args([&folder, &file])
+                .envs(variables.iter().copied())
+                .output();
+            compile.expect("clippy is installed").status.success()
+        };
+        let (plain, linted) = (compiles(&[]), compiles(LINTED));
+        fs::remove_dir_all(&folder).expect("it is there");
+        assert!(plain && !linted, "{plain}, {linted}");
     }
 
     /// Catches a test binary that no step runs.
