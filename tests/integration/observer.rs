@@ -88,7 +88,11 @@ async fn a_shared_name_has_no_single_holder() {
     let mut observer = locker.observe("gpus");
     let error = observer.try_next().await.expect_err("it is shared");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("shared name"), "{error}");
+    let message = error.to_string();
+    assert!(
+        message.starts_with("lock \"gpus\": a shared name"),
+        "{message}"
+    );
     assert!(observer.try_next().await.expect("the end").is_none());
     permit.release().await.expect("it is held");
 }

@@ -511,8 +511,8 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn observe(&self, name: impl AsRef<str>) -> Observer {
-        let key = self.key(name);
-        Observer::new(self.core.clone(), key)
+        let of = LockKey::with_name(&self.core.namespace, name.as_ref());
+        Observer::new(self.core.clone(), of)
     }
 
     /// Returns a stream of the held names that match a pattern.

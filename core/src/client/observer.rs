@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::Stream;
 use leasehold_engine::engine::HolderInfo;
 use leasehold_engine::protocol::LockKey;
-use leasehold_engine::{Error, ErrorKind, FencingToken, Owner, limits};
+use leasehold_engine::{Error, ErrorKind, FencingToken, Name, Owner, limits};
 
 use super::Core;
 use super::persist::persist;
@@ -57,7 +57,7 @@ const YEAR: Duration = limits::time("longestPeriod");
 #[must_use = "streams do nothing unless they are polled"]
 pub struct Observer {
     core: Arc<Core>,
-    key: Result<LockKey, Error>,
+    of: Result<(Name, LockKey), Error>,
     every: Duration,
     last: Option<Seen>,
     look: Option<Pin<Box<dyn Future<Output = Found> + Send>>>,
@@ -71,10 +71,10 @@ type Found = Result<Option<HolderInfo>, Error>;
 struct Seen(Option<(FencingToken, Owner)>);
 
 impl Observer {
-    pub(super) fn new(core: Arc<Core>, key: Result<LockKey, Error>) -> Self {
+    pub(super) fn new(core: Arc<Core>, of: Result<(Name, LockKey), Error>) -> Self {
         Self {
             core,
-            key,
+            of,
             every: DEFAULT,
             last: None,
             look: None,
@@ -105,10 +105,10 @@ impl Observer {
 
     /// Returns the next look at the lock. The first one is at once.
     fn look(&self) -> impl Future<Output = Found> + Send + use<> {
-        let (core, key, every) = (self.core.clone(), self.key.clone(), self.every);
+        let (core, of, every) = (self.core.clone(), self.of.clone(), self.every);
         let is_first = self.last.is_none();
         async move {
-            let key = key?;
+            let (name, key) = of?;
             Error::check_range("the pause of an observer", every, LEAST, YEAR)?;
             if !is_first {
                 core.driver.sleep(every).await;
@@ -117,7 +117,7 @@ impl Observer {
             let seen = persist("cannot observe the lock", inspect).await?;
             if seen.shared.is_some() {
                 let message = "a shared name has no single holder to observe; inspect it";
-                return Err(Error::new(ErrorKind::Unsupported, message));
+                return Err(Error::new(ErrorKind::Unsupported, message).about(&name));
             }
             Ok(seen.holder)
         }

@@ -4,6 +4,7 @@ import { LeaseholdError } from "../common/errors.js";
 import { following } from "../common/signals.js";
 import type { HolderInfo } from "../common/types.js";
 import type { LockHost } from "../host/lock-host.js";
+import { aboutLock } from "../module/wasm.js";
 import type { ObserveOptions } from "./options.js";
 import { persist, sleep } from "./persist.js";
 import { type Asked, INSPECT, printed } from "./show.js";
@@ -52,7 +53,8 @@ export class Observer implements AsyncIterableIterator<HolderInfo | undefined, u
     this.#look = async () => {
       const { holder, shared } = await host.inspect(name);
       if (shared !== undefined) {
-        throw new LeaseholdError("unsupported", "a shared name has no single holder to observe; inspect it");
+        const what = "a shared name has no single holder to observe; inspect it";
+        throw aboutLock(name, new LeaseholdError("unsupported", what));
       }
       return holder ?? undefined;
     };
