@@ -33,18 +33,16 @@ pub(crate) enum Load {
 }
 
 impl Load {
-    /// Returns true if a step like this one may begin beside these.
+    /// Returns true if a step like this one may begin beside these: as many steps may wait as there are processors,
+    /// and as many may be busy.
     fn may_begin_beside(self, others: &[Self]) -> bool {
-        let count = |load: Self| others.iter().filter(|other| **other == load).count();
-        let waiting = count(Self::Waits);
+        let most = thread::available_parallelism().map_or(1, NonZero::get);
+        let waiting = others.iter().filter(|other| **other == Self::Waits);
+        let waiting = waiting.count();
         match self {
             Self::Builds if others.contains(&Self::Builds) => false,
-            // A busy step often has one processor at work. Tests that wait need the other one.
-            Self::Builds | Self::Computes => {
-                let busy = count(Self::Builds) + count(Self::Computes);
-                busy == 0 || busy == 1 && waiting == 0
-            }
-            Self::Waits => waiting < thread::available_parallelism().map_or(1, NonZero::get),
+            Self::Builds | Self::Computes => others.len() - waiting < most,
+            Self::Waits => waiting < most,
         }
     }
 }

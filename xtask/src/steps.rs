@@ -509,6 +509,7 @@ mod tests {
             let compile = Command::new("clippy-driver")
                 .args(["rustc", "--crate-type=lib", "--emit=metadata", "--out-dir"])
                 .args([&folder, &file])
+                .env_remove("CLIPPY_ARGS")
                 .envs(variables.iter().copied())
                 .output();
             compile.expect("clippy is installed").status.success()
