@@ -114,8 +114,7 @@ const SPEC: Step = Step {
 };
 
 /// The steps, in the order in which they begin if they may. Those that build in `target/debug` come first, since a
-/// test binary starts only when no other command builds there; the npm package is made beside them. Then the longest
-/// suites begin beside steps that compute.
+/// test binary starts only when no other command builds there; the npm package and the longest suites are beside them.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -191,6 +190,14 @@ pub(crate) const STEPS: &[Step] = &[
         tests: true,
         ..BARE
     },
+    suite!(
+        "integration",
+        "locks on real servers",
+        Waits,
+        [Redis, Faketime],
+        "--test=integration"
+    ),
+    suite!("cli", "the command", Waits, [Redis, Chromium], "--test=cli"),
     Step {
         // Half of the processes that contend are in JavaScript, once the package is there.
         after: &["build", "examples", "package"],
@@ -227,14 +234,6 @@ pub(crate) const STEPS: &[Step] = &[
         [Redis],
         "--test=handoff"
     ),
-    suite!(
-        "integration",
-        "locks on real servers",
-        Waits,
-        [Redis, Faketime],
-        "--test=integration"
-    ),
-    suite!("cli", "the command", Waits, [Redis, Chromium], "--test=cli"),
     suite!(
         "guards",
         "one conformance suite for every guard",
