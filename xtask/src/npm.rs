@@ -28,7 +28,7 @@ pub(crate) fn install(folder: &'static str) -> Result<()> {
     }
     // Where SQLite's binary cannot be downloaded, it is compiled. Optimizing that takes longer than its tests.
     let cmd = Cmd::line("npm ci --no-audit --no-fund").at(folder);
-    let cmd = cmd.with_env("CFLAGS", "-O0").with_env("CXXFLAGS", "-O0");
+    let cmd = cmd.with_envs(&[("CFLAGS", "-O0"), ("CXXFLAGS", "-O0")]);
     println!("== npm: {cmd}");
     cmd.run()
 }

@@ -59,6 +59,11 @@ impl Cmd {
         self
     }
 
+    pub(crate) fn with_envs(self, variables: &[(&str, &str)]) -> Self {
+        let variables = variables.iter();
+        variables.fold(self, |cmd, (name, value)| cmd.with_env(name, value))
+    }
+
     pub(crate) fn at(mut self, folder: &str) -> Self {
         folder.clone_into(&mut self.folder);
         self

@@ -190,10 +190,7 @@ impl Run {
     fn begin(&mut self, at: usize, sender: &Sender<Message>) {
         let (step, state, printed) = &mut self.steps[at];
         *state = State::Runs(Instant::now());
-        let cmd = self
-            .env
-            .iter()
-            .fold(step.cmd(), |cmd, (name, value)| cmd.with_env(name, value));
+        let cmd = step.cmd().with_envs(self.env);
         *printed = format!("== {}: {cmd}\n", step.name);
         let (step, sender) = (*step, sender.clone());
         thread::spawn(move || {

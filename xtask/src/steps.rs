@@ -27,9 +27,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) fn cmd(&self) -> Cmd {
-        let cmd = Cmd::line(self.line).at(self.folder);
-        let variables = self.env.iter();
-        variables.fold(cmd, |cmd, (name, value)| cmd.with_env(name, value))
+        Cmd::line(self.line).at(self.folder).with_envs(self.env)
     }
 }
 
@@ -46,17 +44,21 @@ pub(crate) const BARE: Step = Step {
     tests: false,
 };
 
-/// The variables with which cargo compiles the packages of the workspace by clippy, which is the compiler with more
-/// lints. `cargo clippy` sets the same ones, but builds nothing that runs: each dependency would be compiled once for
+/// A step in which cargo compiles the packages of the workspace by clippy, which is the compiler with more lints.
+/// `cargo clippy` sets the same variables, but builds nothing that runs: each dependency would be compiled once for
 /// the lints and once for the tests. Commands with other variables build the workspace anew.
-const LINTED: &[(&str, &str)] = &[
-    ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
-    // The arguments `-D warnings`, in the words of `cargo clippy`.
-    (
-        "CLIPPY_ARGS",
-        "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-    ),
-];
+const LINTED: Step = Step {
+    needs: &[Need::Clippy],
+    env: &[
+        ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
+        // The arguments `-D warnings`, in the words of `cargo clippy`.
+        (
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        ),
+    ],
+    ..BARE
+};
 
 /// A step that compiles the core with a single feature. It leaves out the tests: they run with all features,
 /// and would compile their own dependencies seven times.
@@ -94,9 +96,8 @@ macro_rules! suite {
             load: Load::$load,
             needs: &[Need::Clippy, $(Need::$need),*],
             after: &["build"],
-            env: LINTED,
             tests: true,
-            ..BARE
+            ..LINTED
         }
     };
 }
@@ -109,8 +110,7 @@ const SPEC: Step = Step {
     needs: &[Need::Java, Need::Tlc, Need::Clippy],
     after: &["build", "package"],
     // Its traces are written by a test that was built so.
-    env: LINTED,
-    ..BARE
+    ..LINTED
 };
 
 /// The steps, in the order in which they begin if they may. Those that build in `target/debug` come first, since a
@@ -136,17 +136,14 @@ pub(crate) const STEPS: &[Step] = &[
         name: "build",
         what: "all tests can be built, without warnings",
         line: workspace!("test", "--lib --bins --tests --no-run"),
-        needs: &[Need::Clippy],
-        env: LINTED,
-        ..BARE
+        ..LINTED
     },
     Step {
         name: "examples",
         what: "all examples and demonstrations can be built, without warnings",
         line: workspace!("build", "--examples"),
-        env: LINTED,
         after: &["build"],
-        ..BARE
+        ..LINTED
     },
     Step {
         name: "clippy-core",
@@ -282,10 +279,8 @@ pub(crate) const STEPS: &[Step] = &[
         name: "unit-xtask",
         what: "unit tests of the tasks of this repository, without warnings",
         line: "cargo test -p xtask --locked",
-        needs: &[Need::Clippy],
-        env: LINTED,
         tests: true,
-        ..BARE
+        ..LINTED
     },
     suite!(
         "simulation",
@@ -306,9 +301,8 @@ pub(crate) const STEPS: &[Step] = &[
         what: "the examples in the documentation",
         line: workspace!("test", "--doc --no-fail-fast"),
         after: &["build"],
-        env: LINTED,
         tests: true,
-        ..BARE
+        ..LINTED
     },
     Step {
         name: "links",
@@ -427,9 +421,8 @@ pub(crate) const MORE: &[Step] = &[
         ),
         load: Load::Computes,
         after: &["build"],
-        env: LINTED,
         tests: true,
-        ..BARE
+        ..LINTED
     },
     Step {
         name: "spec-all",
@@ -464,9 +457,8 @@ pub(crate) const MORE: &[Step] = &[
         line: workspace!("test", "--lib --test scenarios --no-fail-fast"),
         load: Load::Waits,
         needs: &[Need::Redis, Need::Clippy],
-        env: LINTED,
         tests: true,
-        ..BARE
+        ..LINTED
     },
 ];
 
@@ -475,8 +467,9 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    use super::{LINTED, MORE, QUICK, STEPS};
+    use super::{BARE, LINTED, MORE, QUICK, STEPS};
     use crate::run::root;
+    use crate::setup::Need;
 
     #[test]
     fn names_are_unique() {
@@ -513,9 +506,16 @@ mod tests {
                 .output();
             compile.expect("clippy is installed").status.success()
         };
-        let (plain, linted) = (compiles(&[]), compiles(LINTED));
+        let (plain, linted) = (compiles(BARE.env), compiles(LINTED.env));
         fs::remove_dir_all(&folder).expect("it is there");
         assert!(plain && !linted, "{plain}, {linted}");
+    }
+
+    /// Catches a step whose compiler may be missing when it runs alone.
+    #[test]
+    fn a_step_with_lints_installs_clippy() {
+        let mut linted = STEPS.iter().chain(MORE);
+        assert!(linted.all(|step| step.env.is_empty() || step.needs.contains(&Need::Clippy)));
     }
 
     /// Catches a test binary that no step runs.

@@ -28,6 +28,10 @@ pub(super) enum Length {
 }
 
 impl Instance {
+    pub(super) fn is_large(&self) -> bool {
+        self.length == Length::Large
+    }
+
     /// True if it follows traces of the code.
     pub(super) fn is_of_traces(&self) -> bool {
         [TRACES, QUORUM_TRACES].contains(&self.module)

@@ -6,7 +6,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use super::instances::{INSTANCES, Instance, Length};
+use super::instances::{INSTANCES, Instance};
 use super::tlc::Outcome;
 use crate::markdown;
 use crate::run::root;
@@ -43,9 +43,7 @@ fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
     };
     let all = || done().filter(|(instance, _)| !instance.is_of_traces());
     let searched = |large: bool| {
-        all().filter(move |(instance, _)| {
-            instance.breaks.is_none() && (instance.length == Length::Large) == large
-        })
+        all().filter(move |(instance, _)| instance.breaks.is_none() && instance.is_large() == large)
     };
     let mut tables = Vec::new();
     for (name, large) in [("instances", false), ("large", true)] {
@@ -73,7 +71,7 @@ fn tables(outcomes: &Outcomes) -> Vec<(&'static str, String)> {
         let mut table = "| module | control | switched off | violated | steps | what happens |\n\
                          |---|---|---|---|---:|---|\n"
             .to_owned();
-        let controls = all().filter(|(instance, _)| (instance.length == Length::Large) == large);
+        let controls = all().filter(|(instance, _)| instance.is_large() == large);
         let mut are_any = false;
         for (instance, outcome) in controls {
             let Some(breaks) = instance.breaks else {

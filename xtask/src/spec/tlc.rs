@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::instances::{Instance, Length};
+use super::instances::Instance;
 use crate::run::{Cmd, root, target};
 use crate::setup::TLC;
 
@@ -45,7 +45,7 @@ pub(super) fn run(instance: &Instance) -> Result<(Outcome, u64)> {
     let config = folder.join(format!("{}.cfg", instance.name));
     fs::write(&config, configured(&base, instance)?)?;
     // In seconds, optimising the code costs more than it saves.
-    let options: &[_] = if instance.length == Length::Large {
+    let options: &[_] = if instance.is_large() {
         &["-Xmx4g"]
     } else {
         &["-Xmx1g", "-XX:TieredStopAtLevel=1"]
