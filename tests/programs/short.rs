@@ -161,26 +161,26 @@ async fn rolling_deploy_hands_over_long_before_a_lock_expires() {
     let server = RedisServer::start().await;
     for url in [&server.url(), "memory://rolling"] {
         let mut child = start("rolling_deploy", url);
-        let mut lines = vec![child.wait_line("", LIMIT).await];
-        while !lines.iter().any(|line| line.starts_with("expired: ")) {
-            lines.push(child.wait_line("", LIMIT).await);
-        }
         // The end of a request and the next leader are told in any order.
-        let starting = |prefix: &str| -> Vec<&String> {
-            let found = lines.iter().filter(|line| line.starts_with(prefix));
-            found.collect()
+        let mut lines = Vec::new();
+        let expired = loop {
+            let line = child.wait_line("", LIMIT).await;
+            if line.starts_with("expired: ") {
+                break line;
+            }
+            lines.push(line);
         };
-        let tokens: Vec<_> = (1..=4)
-            .flat_map(|version| {
-                let leads = format!("version {version} leads with token ");
-                let told = starting(&leads).into_iter();
-                told.map(|line| token_in(line, &leads)).collect::<Vec<_>>()
-            })
-            .collect();
-        assert!(tokens.len() == 4 && tokens.is_sorted(), "{lines:?}");
-        assert_eq!(starting("yielded: true, ").len(), 3, "{lines:?}");
-        let expired = starting("expired: ");
-        assert!(!expired[0].ends_with("ms"), "it took seconds: {lines:?}");
+        assert!(!expired.ends_with("ms"), "it took seconds: {expired}");
+        let tokens = [1, 2, 3, 4].map(|version| {
+            let leads = format!("version {version} leads with token ");
+            let line = lines.iter().find(|line| line.starts_with(&leads));
+            token_in(line.expect("each version leads"), &leads)
+        });
+        assert!(tokens.is_sorted(), "{tokens:?}");
+        let yielded = lines
+            .iter()
+            .filter(|line| line.starts_with("yielded: true, "));
+        assert_eq!(yielded.count(), 3, "{lines:?}");
         assert!(child.wait_exit(LIMIT).await);
     }
 }

@@ -2,6 +2,7 @@
 // writer.mjs <bundle> <database> <options> <resource> <token>
 import { writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
+import { block } from "../support/wait.mjs";
 
 const [, , file, kind, text, resource, number] = process.argv;
 const { fencedTransaction } = await import(pathToFileURL(file));
@@ -54,7 +55,7 @@ await fencedTransaction(database, resource, token, (tx) => {
   const written = write(db, tx, resource, token, 1);
   if (db === sqlite) {
     writeSync(1, "written\n");
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+    block(Infinity);
   }
   return written?.then(() => {
     writeSync(1, "written\n");

@@ -25,6 +25,7 @@ while (passed() < milliseconds && (until === undefined || gone === undefined)) {
   } else {
     gone ??= at;
   }
+  // With `until` the moment of the loss is measured.
   if (until === undefined) {
     block(1);
   }
