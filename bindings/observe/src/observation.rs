@@ -194,7 +194,13 @@ impl Observation {
         {
             return ChangeKind::Superseded;
         }
-        let is_over = before.remaining(self.at).is_none_or(|left| left.is_zero());
+        // An answer that came late is older than its observation. The server's clock knows by how much, unless it jumped.
+        let by_server = self
+            .inspection
+            .server_time
+            .saturating_sub(before.inspection.server_time);
+        let here = self.at.saturating_duration_since(before.at);
+        let is_over = holder.remaining <= here.max(Duration::from_millis(by_server));
         let renewed_by = before.max_remaining.as_secs_f64() * UNRENEWED_SHARE;
         match (is_over, holder.remaining.as_secs_f64() < renewed_by) {
             (false, _) => ChangeKind::Released,
@@ -352,6 +358,11 @@ mod tests {
         // Without an observation shortly before its end, it may have been renewed.
         let free = world.free(31, Some(&held)).await;
         assert_eq!(kinds(&free, &held, None), [ChangeKind::Ended]);
+        // The answer before came a second late, so by this machine's clock the lease would have had a second left.
+        let mut found = free.inspection.clone();
+        found.server_time = late.inspection.server_time + 3_000;
+        let free = world.observe(found, 29, Some(&late));
+        assert_eq!(kinds(&free, &late, None), [ChangeKind::Expired]);
     }
 
     /// Catches a duration from the moment of the observation, or from a token that is no time.

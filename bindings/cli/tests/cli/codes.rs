@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use leasehold_tests::{Direction, Mode, Proxy, RedisServer, eventually};
+use leasehold_tests::{Direction, Mode, Proxy, RedisServer, eventually, unique_name};
 use tempfile::TempDir;
 
 use crate::program::{LIMIT, Program, is_held, leasehold, on, output};
@@ -141,8 +141,10 @@ async fn a_bad_url_is_refused_and_no_password_shown() {
 
 #[tokio::test]
 async fn the_password_comes_from_the_environment_or_a_file() {
+    // The lists of processes also have those of other tests.
+    let password = unique_name("s3cret").replace('-', "x");
     let server = RedisServer::config()
-        .password("s3cret")
+        .password(&password)
         .unix_socket()
         .start()
         .await;
@@ -150,7 +152,7 @@ async fn the_password_comes_from_the_environment_or_a_file() {
     let socket = format!("unix://{}", server.socket_path().display());
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("password");
-    std::fs::write(&file, "s3cret\nmore\n").expect("it is written");
+    fs::write(&file, format!("{password}\nmore\n")).expect("it is written");
     for url in [&tcp, &socket] {
         let run = || {
             leasehold([
@@ -165,14 +167,17 @@ async fn the_password_comes_from_the_environment_or_a_file() {
             ])
         };
         let mut with_environment = run();
-        with_environment.env("LEASEHOLD_PASSWORD", "s3cret");
-        assert_eq!(output(with_environment).code, Some(0), "{url}");
+        with_environment.env("LEASEHOLD_PASSWORD", &password);
+        let ran = output(with_environment);
+        assert_eq!(ran.code, Some(0), "{url}: {ran:?}");
+        // The control: the list shows what is in an environment.
+        assert!(ran.stdout.contains(&password), "{ran:?}");
         let mut with_file = run();
         with_file.env("LEASEHOLD_PASSWORD_FILE", &file);
         let ran = output(with_file);
         assert_eq!(ran.code, Some(0), "{url}: {ran:?}");
         assert!(
-            !ran.stdout.contains("s3cret"),
+            !ran.stdout.contains(&password),
             "it is in a list of processes"
         );
         let mut wrong = run();
@@ -182,10 +187,10 @@ async fn the_password_comes_from_the_environment_or_a_file() {
         assert!(!ran.stderr.contains("wr0ng"), "{ran:?}");
     }
     let mut two = leasehold(["run", "a", "--url", &server.url(), "--", "true"]);
-    two.env("LEASEHOLD_PASSWORD", "s3cret");
+    two.env("LEASEHOLD_PASSWORD", &password);
     let ran = output(two);
     assert_eq!(ran.code, Some(64), "{ran:?}");
-    assert!(!ran.stderr.contains("s3cret"), "{ran:?}");
+    assert!(!ran.stderr.contains(&password), "{ran:?}");
     let ran = output(leasehold([
         "run",
         "a",

@@ -158,7 +158,7 @@ async fn what_happens_is_watched() {
     assert_eq!(free["reason"], "released", "{free}");
     assert!(free["time"].as_u64() >= held["time"].as_u64(), "{free}");
     // A killed holder no longer renews.
-    let args = ["run", "a", "--ttl", "2s", "--on-loss", "warn", "--", "cat"];
+    let args = ["run", "a", "--ttl", "4s", "--on-loss", "warn", "--", "cat"];
     let killed = Program::spawn(on(&server, args));
     watch.line(r#"{"type":"held","name":"a""#);
     killed.signal(Signal::SIGKILL);
