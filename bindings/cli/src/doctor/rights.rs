@@ -24,7 +24,7 @@ const GROUPS: [Group; 5] = [
     Group {
         level: Level::Bad,
         rights: Rights::LOCKS,
-        so: "no lock can be taken, released or waited for",
+        so: "locks cannot be taken, released or waited for, always or in some cases",
     },
     Group {
         level: Level::Warning,

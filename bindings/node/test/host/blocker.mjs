@@ -21,11 +21,12 @@ while (passed() < milliseconds && (until === undefined || gone === undefined)) {
   const at = passed();
   if (lease.valid) {
     last = at;
-    deadline = Math.max(deadline, at + lease.remaining);
+    const left = lease.remaining;
+    deadline = left > 0 ? Math.max(deadline, at + left) : deadline;
   } else {
     gone ??= at;
   }
-  // With `until` the moment of the loss is measured.
+  // With `until` the tests are about a loop that spins.
   if (until === undefined) {
     block(1);
   }

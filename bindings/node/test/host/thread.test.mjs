@@ -128,7 +128,8 @@ describe("in a loop that never yields", () => {
     const lone = await startRedis();
     t.after(() => lone.stop());
     const { blocked, then } = await spun(lone, 2_000, () => lone.kill());
-    assert.ok(blocked.gone <= blocked.deadline + 1, `${blocked.gone} ms, after the deadline ${blocked.deadline}`);
+    // The process may stand still before it sees that the lease is over, but not see it valid.
+    assert.ok(blocked.last <= blocked.deadline + 1, `${blocked.last} ms, after the deadline ${blocked.deadline}`);
     assert.equal(then.reason, "expired");
   });
 
