@@ -122,37 +122,39 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
       }
     }, 3));
 
-  test("without three of five it names the missing ones in time, and keeps nothing", async (t) => {
-    const servers = await start(t, 5);
-    const locker = await quorum(t, "urls", servers);
-    await Promise.all([0, 2, 4].map((at) => servers[at].kill()));
-    const begin = awake();
-    const lock = locker.lock("x", { ttl: TTL });
-    const error = await lock.tryAcquire().catch((error) => error);
-    assert.ok(error instanceof LeaseholdError);
-    assert.equal(error.code, "unavailable");
-    assert.match(error.message, /3 of 5 servers are missing, .*server 1: .*server 3: .*server 5: /);
-    assert.ok(awake() - begin < 2_500, `${awake() - begin} ms`);
-    await waitFor(async () => (await heldAt([servers[1], servers[3]])) === 0, 5_000, "nothing is left");
-    await assert.rejects(lock.acquire(), { code: "unavailable" });
-  });
+  test("without three of five it names the missing ones in time, and keeps nothing", (t) =>
+    steady(t, async () => {
+      const servers = await start(t, 5);
+      const locker = await quorum(t, "urls", servers);
+      await Promise.all([0, 2, 4].map((at) => servers[at].kill()));
+      const begin = awake();
+      const lock = locker.lock("x", { ttl: TTL });
+      const error = await lock.tryAcquire().catch((error) => error);
+      assert.ok(error instanceof LeaseholdError);
+      assert.equal(error.code, "unavailable");
+      assert.match(error.message, /3 of 5 servers are missing, .*server 1: .*server 3: .*server 5: /);
+      assert.ok(awake() - begin < 2_500, `${awake() - begin} ms`);
+      await waitFor(async () => (await heldAt([servers[1], servers[3]])) === 0, 5_000, "nothing is left");
+      await assert.rejects(lock.acquire(), { code: "unavailable" });
+    }));
 
-  test("a lease that loses its majority is lost in time", async (t) => {
-    const servers = await start(t, 3);
-    const locker = await quorum(t, "urls", servers);
-    const events = collect(locker.events());
-    const lease = await locker.lock("x", { ttl: TTL }).acquire();
-    const lost = aborted(lease.signal);
-    const begin = awake();
-    servers[0].pause();
-    servers[1].pause();
-    assert.equal((await lost).reason, "expired");
-    assert.ok(awake() - begin < TTL + 200, `${awake() - begin} ms`);
-    const risk = events.find(({ type }) => type === "atRisk");
-    assert.match(risk?.error.message, /server [12]/);
-    servers[0].resume();
-    servers[1].resume();
-  });
+  test("a lease that loses its majority is lost in time", (t) =>
+    steady(t, async () => {
+      const servers = await start(t, 3);
+      const locker = await quorum(t, "urls", servers);
+      const events = collect(locker.events());
+      const lease = await locker.lock("x", { ttl: TTL }).acquire();
+      const lost = aborted(lease.signal);
+      const begin = awake();
+      servers[0].pause();
+      servers[1].pause();
+      assert.equal((await lost).reason, "expired");
+      assert.ok(awake() - begin < TTL + 200, `${awake() - begin} ms`);
+      const risk = events.find(({ type }) => type === "atRisk");
+      assert.match(risk?.error.message, /server [12]/);
+      servers[0].resume();
+      servers[1].resume();
+    }));
 
   test("guards take its tokens, which grow while servers come and go", async (t) => {
     const servers = await start(t, 3);

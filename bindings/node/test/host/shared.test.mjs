@@ -6,7 +6,7 @@ import { startProgram } from "../support/program.mjs";
 import { startRedis } from "../support/redis.mjs";
 import { aborted, collect, forEachStore } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
-import { waitFor, within } from "../support/wait.mjs";
+import { steady, waitFor, within } from "../support/wait.mjs";
 
 const LIMIT = 10_000;
 
@@ -293,26 +293,27 @@ forEachStore((store) => {
     await store.nothingLeft(name);
   });
 
-  test("a permit is lost by itself, and no later than its deadline", async () => {
-    const name = store.name();
-    const prices = (await store.hearing()).rwLock(name, { ttl: 20_000 });
-    const fixed = (await store.locker()).rwLock(name, { ttl: 500, fixed: true });
-    const began = performance.now();
-    const [one, other] = [await prices.read().acquire(), await fixed.read().acquire()];
-    const { reason } = await aborted(other.signal);
-    assert.equal(reason, "expired");
-    assert.ok(performance.now() - began < 500 + 250, "the loss came late");
-    assert.ok(!other.valid && other.remaining === 0);
-    await assert.rejects(other.release(), (error) => error.code === "notHeld" && error.cause.reason === "expired");
-    assert.ok(one.valid && one.remaining > 15_000, "each reader has an expiry of its own");
-    // A forced release ends one permit.
-    const third = await prices.read().acquire();
-    await assert.rejects(store.admin.forceRelease(name), { code: "config" });
-    assert.equal((await store.admin.forceReleaseToken(name, third.token)).token, third.token);
-    assert.equal((await aborted(third.signal)).reason, "revoked");
-    assert.ok(one.valid);
-    await one.release();
-  });
+  test("a permit is lost by itself, and no later than its deadline", (t) =>
+    steady(t, async () => {
+      const name = store.name();
+      const prices = (await store.hearing()).rwLock(name, { ttl: 20_000 });
+      const fixed = (await store.locker()).rwLock(name, { ttl: 500, fixed: true });
+      const began = performance.now();
+      const [one, other] = [await prices.read().acquire(), await fixed.read().acquire()];
+      const { reason } = await aborted(other.signal);
+      assert.equal(reason, "expired");
+      assert.ok(performance.now() - began < 500 + 250, "the loss came late");
+      assert.ok(!other.valid && other.remaining === 0);
+      await assert.rejects(other.release(), (error) => error.code === "notHeld" && error.cause.reason === "expired");
+      assert.ok(one.valid && one.remaining > 15_000, "each reader has an expiry of its own");
+      // A forced release ends one permit.
+      const third = await prices.read().acquire();
+      await assert.rejects(store.admin.forceRelease(name), { code: "config" });
+      assert.equal((await store.admin.forceReleaseToken(name, third.token)).token, third.token);
+      assert.equal((await aborted(third.signal)).reason, "revoked");
+      assert.ok(one.valid);
+      await one.release();
+    }));
 
   test("permits are renewed, and end at their greatest age", async () => {
     const name = store.name();

@@ -216,21 +216,22 @@ describe("a thread that fails", () => {
     assert.equal(workers.at(-1), worker);
   });
 
-  test("to go on, and hangs, makes no loss late, and no shutdown endless", async (t) => {
-    first.code = "setTimeout(() => { for (;;); }, 2_500);";
-    const locker = await made(t, Locker.connect, server.url, { patience: 2_000, commandTimeout: 2_000 }).finally(() => (first.code = ""));
-    const lease = await locker.lock(newName(), { ttl: 2_000 }).acquire();
-    let deadline = 0;
-    const watch = setInterval(() => (deadline = lease.valid ? awake() + lease.remaining : deadline), 5);
-    assert.equal((await aborted(lease.signal)).reason, "expired");
-    clearInterval(watch);
-    const late = awake() - deadline;
-    assert.ok(late <= 250, `late by ${late} ms`);
-    assert.equal(lease.valid, false);
-    await within(locker.shutdown(), 20_000, "the shutdown");
-    await within(workers.at(-1).over, SOON, "the end of the thread");
-    await assert.rejects(lease.release(), { code: "notHeld" });
-  });
+  test("to go on, and hangs, makes no loss late, and no shutdown endless", (t) =>
+    steady(t, async () => {
+      first.code = "setTimeout(() => { for (;;); }, 2_500);";
+      const locker = await made(t, Locker.connect, server.url, { patience: 2_000, commandTimeout: 2_000 }).finally(() => (first.code = ""));
+      const lease = await locker.lock(newName(), { ttl: 2_000 }).acquire();
+      let deadline = 0;
+      const watch = setInterval(() => (deadline = lease.valid ? awake() + lease.remaining : deadline), 5);
+      assert.equal((await aborted(lease.signal)).reason, "expired");
+      clearInterval(watch);
+      const late = awake() - deadline;
+      assert.ok(late <= 250, `late by ${late} ms`);
+      assert.equal(lease.valid, false);
+      await within(locker.shutdown(), 20_000, "the shutdown");
+      await within(workers.at(-1).over, SOON, "the end of the thread");
+      await assert.rejects(lease.release(), { code: "notHeld" });
+    }));
 
   test("again and again, starts no more than once a second", async (t) => {
     const locker = await made(t);
