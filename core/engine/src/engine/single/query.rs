@@ -278,25 +278,22 @@ fn shared_info(shared: SharedState, time: ServerTime) -> SharedInfo {
 
 /// Returns the holder that a question is about.
 fn holder_meant(question: &Question, seen: Inspected) -> Result<Option<Holder>, Error> {
-    let (key, token) = match question {
-        Question::ForceRelease(key, token) => (key, *token),
-        Question::RequestYield(key, ..) => (key, None),
-        Question::Inspect(_) | Question::List(..) | Question::Resize(..) => return Ok(None),
+    let token = match question {
+        Question::ForceRelease(_, token) => *token,
+        _ if seen.shared.is_some() => {
+            let message =
+                "the name is shared, and its holders cannot be asked to yield: wait in line for it";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        _ => None,
     };
     let is_meant = |held: FencingToken| token.is_none_or(|token| token == held);
     let Some(shared) = seen.shared else {
         return Ok(seen.holder.filter(|holder| is_meant(holder.token)));
     };
-    let key = key.lock();
-    if matches!(question, Question::RequestYield(..)) {
-        let message = format!(
-            "the holders of {key:?} cannot be asked to yield, because it is shared: wait in line"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
     let held = shared.held;
     if token.is_none() && held > 1 {
-        let message = format!("{key:?} has {held} holders: name one by its token");
+        let message = format!("the name has {held} holders: name one by its token");
         return Err(Error::new(ErrorKind::Config, message));
     }
     let mut holders = shared.holders.into_iter();
