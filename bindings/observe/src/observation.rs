@@ -183,8 +183,12 @@ impl Observation {
 
     /// Returns how long ago the change was: since the observation before, and as the new token says.
     fn changed_ago(&self, before: &Self) -> Duration {
-        let most = self.at.saturating_duration_since(before.at);
-        self.held_for.unwrap_or_default().min(most)
+        self.held_for.unwrap_or_default().min(self.since(before))
+    }
+
+    /// Returns how long ago the observation before was, by this machine's clock.
+    fn since(&self, before: &Self) -> Duration {
+        self.at.saturating_duration_since(before.at)
     }
 
     fn end(&self, before: &Self, holder: &HolderInfo) -> ChangeKind {
@@ -199,8 +203,8 @@ impl Observation {
             .inspection
             .server_time
             .saturating_sub(before.inspection.server_time);
-        let here = self.at.saturating_duration_since(before.at);
-        let is_over = holder.remaining <= here.max(Duration::from_millis(by_server));
+        let since = self.since(before).max(Duration::from_millis(by_server));
+        let is_over = holder.remaining <= since;
         let renewed_by = before.max_remaining.as_secs_f64() * UNRENEWED_SHARE;
         match (is_over, holder.remaining.as_secs_f64() < renewed_by) {
             (false, _) => ChangeKind::Released,
@@ -212,8 +216,7 @@ impl Observation {
     fn waited(&self, before: &Self, holder: &HolderInfo, ago: Duration) -> Option<Duration> {
         let mut line = before.inspection.line.iter();
         let waiter = line.find(|waiter| waiter.owner == holder.owner)?;
-        let since = self.at.saturating_duration_since(before.at);
-        Some(waiter.waited + since.saturating_sub(ago))
+        Some(waiter.waited + self.since(before).saturating_sub(ago))
     }
 }
 
